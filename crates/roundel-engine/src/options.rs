@@ -1,0 +1,97 @@
+//! What a cluster and a worker are started with; names, limits and defaults in one place.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::{EngineError, Token};
+
+/// Fewest partitions of a task. With one, datafusion-distributed 4.0.0 returns wrong rows for
+/// TPC-H queries 11 and 15.
+pub const PARTITIONS_PER_TASK_MIN: usize = 2;
+
+/// What carries the rows from task to task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fabric {
+    /// Roundel's exchange over shared memory, for the processes of one host.
+    Shm,
+    /// datafusion-distributed's own transport, Arrow Flight over gRPC, without compression.
+    Grpc,
+}
+
+impl fmt::Display for Fabric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Shm => "shm",
+            Self::Grpc => "grpc",
+        })
+    }
+}
+
+impl FromStr for Fabric {
+    type Err = EngineError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "shm" => Ok(Self::Shm),
+            "grpc" => Ok(Self::Grpc),
+            other => Err(EngineError::Usage(format!(
+                "unknown fabric {other:?}: use shm or grpc"
+            ))),
+        }
+    }
+}
+
+/// How to start, or join, a cluster.
+#[derive(Debug, Clone)]
+pub struct ClusterOptions {
+    /// Worker processes to start, at least 1. Ignored by [`crate::Cluster::connect`].
+    pub workers: usize,
+    /// Runtime threads of each worker. Tasks have at least [`PARTITIONS_PER_TASK_MIN`] partitions.
+    pub threads: usize,
+    /// What carries the rows.
+    pub fabric: Fabric,
+    /// The shuffle design, such as `MESQ/SR`. Only [`Fabric::Shm`] reads it.
+    pub design: String,
+    /// Quota of registered memory of each worker, in bytes. Only [`Fabric::Shm`] reads it.
+    pub registered_memory_bytes: u64,
+    /// Limit of each worker's query memory, in bytes; beyond it operators spill or fail.
+    pub memory_limit_bytes: Option<u64>,
+    /// The executable that is run as `PROGRAM worker …` for each worker.
+    pub worker_program: PathBuf,
+}
+
+impl ClusterOptions {
+    /// Partitions of each task: as many as threads, but never fewer than
+    /// [`PARTITIONS_PER_TASK_MIN`].
+    pub fn partitions_per_task(&self) -> usize {
+        partitions_per_task(self.threads)
+    }
+}
+
+/// Partitions of a task whose worker has `threads` runtime threads.
+pub fn partitions_per_task(threads: usize) -> usize {
+    threads.max(PARTITIONS_PER_TASK_MIN)
+}
+
+/// How a worker process serves.
+#[derive(Debug, Clone)]
+pub struct WorkerOptions {
+    /// Where to listen; port 0 takes any free one.
+    pub listen: SocketAddr,
+    /// Runtime threads of the process; the caller builds the runtime with as many.
+    pub threads: usize,
+    /// The cluster's secret; requests without it are refused.
+    pub token: Token,
+    /// What carries the rows.
+    pub fabric: Fabric,
+    /// The shuffle design, such as `MESQ/SR`. Only [`Fabric::Shm`] reads it.
+    pub design: String,
+    /// Quota of registered memory, in bytes. Only [`Fabric::Shm`] reads it.
+    pub registered_memory_bytes: u64,
+    /// Limit of query memory, in bytes; beyond it operators spill or fail.
+    pub memory_limit_bytes: Option<u64>,
+    /// End when standard input closes, that is, when the process that started this one is gone.
+    pub lifeline: bool,
+}
