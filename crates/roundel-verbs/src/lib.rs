@@ -1,1 +1,46 @@
-//! Stub.
+//! The verbs object model: devices, memory regions, queue pairs, completion queues and channels,
+//! work requests and work completions, shaped like libibverbs, with providers behind it.
+//!
+//! ```text
+//!   Device ──creates──► Arena ──allocates──► Buffer ──moved into──► SendRequest / ReceiveRequest
+//!     │                                                                    │ post
+//!     ├──creates──► QueuePair  ◄───────────────────────────────────────────┘
+//!     └──creates──► CompletionQueue ──poll──► Completion (gives the buffer back)
+//!                        └── CompletionChannel: says when polling again is worth it
+//! ```
+//!
+//! This crate knows nothing of rows, exchanges or queries. The layers above know nothing of the
+//! provider below: they see [`Device`] and what its [`Capabilities`] say.
+//!
+//! * [`device`] is what users call; [`provider`] is what a provider implements.
+//! * [`memory`] has the arena and the three ownerships of a buffer.
+//! * [`shm`] is the software NIC in shared memory, for the processes of one host.
+//! * [`conformance`] is the suite that every provider passes.
+
+pub mod address;
+pub mod capabilities;
+pub mod completion_queue;
+pub mod conformance;
+pub mod context;
+pub mod counters;
+pub mod device;
+pub mod error;
+pub mod memory;
+pub mod provider;
+pub mod queue_pair;
+pub mod rendezvous;
+pub mod shm;
+pub mod work;
+
+pub use address::{DeviceAddress, QueuePairAddress};
+pub use capabilities::Capabilities;
+pub use completion_queue::{CompletionChannel, CompletionQueue};
+pub use context::{Context, TokioContext, Work};
+pub use counters::{CounterSnapshot, Opcode};
+pub use device::Device;
+pub use error::VerbsError;
+pub use memory::{Arena, ArenaOptions, Buffer, ExposedBuffer, RemoteAddress, SharedBuffer};
+pub use queue_pair::{AddressHandle, QueuePair, QueuePairOptions, QueuePairState, Transport};
+pub use work::{
+    Completion, CompletionStatus, Payload, ReceiveRequest, SendOperation, SendRequest,
+};

@@ -1,0 +1,286 @@
+//! Completion queues and channels, and the one policy of waiting: poll, spin a little, arm, poll
+//! again, sleep.
+
+use crate::error::{Result, VerbsError};
+use crate::provider::{ProviderChannel, ProviderCompletionQueue, RawCompletion};
+use crate::queue_pair::InFlight;
+use crate::work::Completion;
+use crate::counters::Opcode;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::future::Future;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::Duration;
+
+/// Where completions of queue pairs arrive. Clones share it.
+#[derive(Clone)]
+pub struct CompletionQueue(Arc<Inner>);
+
+struct Inner {
+    provider: Arc<dyn ProviderCompletionQueue>,
+    channel: Option<CompletionChannel>,
+    state: Mutex<State>,
+    wakers: Mutex<Vec<Waker>>,
+}
+
+#[derive(Default)]
+struct State {
+    in_flight: HashMap<u32, Arc<InFlight>>,
+    scratch: Vec<RawCompletion>,
+}
+
+impl CompletionQueue {
+    pub(crate) fn new(
+        provider: Arc<dyn ProviderCompletionQueue>,
+        channel: Option<CompletionChannel>,
+    ) -> Self {
+        let queue = Self(Arc::new(Inner {
+            provider,
+            channel,
+            state: Mutex::default(),
+            wakers: Mutex::default(),
+        }));
+        if let Some(channel) = &queue.0.channel {
+            channel.0.queues.lock().push(Arc::downgrade(&queue.0));
+        }
+        queue
+    }
+
+    pub(crate) fn provider(&self) -> &Arc<dyn ProviderCompletionQueue> {
+        &self.0.provider
+    }
+
+    pub(crate) fn attach(&self, queue_pair: u32, in_flight: &Arc<InFlight>) {
+        self.0
+            .state
+            .lock()
+            .in_flight
+            .insert(queue_pair, in_flight.clone());
+    }
+
+    pub(crate) fn detach(&self, queue_pair: u32) {
+        self.0.state.lock().in_flight.remove(&queue_pair);
+    }
+
+    /// Appends at most `limit` completions to `completions`; returns how many.
+    pub fn poll(&self, completions: &mut Vec<Completion>, limit: usize) -> usize {
+        let mut state = self.0.state.lock();
+        let state = &mut *state;
+        state.scratch.clear();
+        self.0.provider.poll(&mut state.scratch, limit);
+        let before = completions.len();
+        for raw in state.scratch.drain(..) {
+            // A completion of a queue pair that was dropped meanwhile has no owner any more.
+            let Some(in_flight) = state.in_flight.get(&raw.queue_pair) else {
+                continue;
+            };
+            let ended = if raw.opcode == Opcode::Receive {
+                in_flight.complete_receive(raw.id)
+            } else {
+                in_flight.complete_send(raw.id)
+            };
+            let Some((id, buffer)) = ended else {
+                continue;
+            };
+            completions.push(Completion {
+                id,
+                queue_pair: raw.queue_pair,
+                status: raw.status,
+                opcode: raw.opcode,
+                bytes: raw.bytes,
+                immediate: raw.immediate,
+                buffer,
+                source_queue_pair: raw.source_queue_pair,
+            });
+        }
+        completions.len() - before
+    }
+
+    /// Asks for an event at the next completion. Poll once more afterwards.
+    pub fn arm(&self) {
+        self.0.provider.arm();
+    }
+
+    /// Registers the task to be woken at the next completion and arms the queue. Poll once more
+    /// afterwards, then return [`Poll::Pending`]. Needs a channel that a
+    /// [driver](CompletionChannel::drive) serves.
+    pub fn wake_at_next(&self, cx: &mut TaskContext<'_>) {
+        {
+            let mut wakers = self.0.wakers.lock();
+            if !wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+                wakers.push(cx.waker().clone());
+            }
+        }
+        self.arm();
+    }
+
+    /// Wakes the tasks that wait for this queue.
+    pub fn wake(&self) {
+        let wakers = std::mem::take(&mut *self.0.wakers.lock());
+        for waker in wakers {
+            waker.wake();
+        }
+    }
+
+    /// Polls until there is a completion or `timeout` has passed, blocking the thread: first
+    /// `spins` times without sleeping, then asleep on the channel. Returns how many completions
+    /// were appended.
+    pub fn wait(
+        &self,
+        completions: &mut Vec<Completion>,
+        limit: usize,
+        spins: usize,
+        timeout: Duration,
+    ) -> Result<usize> {
+        for _ in 0..spins {
+            let found = self.poll(completions, limit);
+            if found > 0 {
+                return Ok(found);
+            }
+            std::hint::spin_loop();
+        }
+        let Some(channel) = &self.0.channel else {
+            return Err(VerbsError::InvalidRequest(
+                "waiting needs a completion queue with a channel".into(),
+            ));
+        };
+        loop {
+            self.arm();
+            let found = self.poll(completions, limit);
+            if found > 0 || !channel.wait_readable(timeout)? {
+                return Ok(found);
+            }
+            channel.acknowledge();
+        }
+    }
+}
+
+impl std::fmt::Debug for CompletionQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CompletionQueue")
+    }
+}
+
+/// Tells of completions in armed queues through a file descriptor. Clones share it.
+#[derive(Clone)]
+pub struct CompletionChannel(Arc<ChannelInner>);
+
+struct ChannelInner {
+    provider: Arc<dyn ProviderChannel>,
+    queues: Mutex<Vec<Weak<Inner>>>,
+}
+
+impl CompletionChannel {
+    pub(crate) fn new(provider: Arc<dyn ProviderChannel>) -> Self {
+        Self(Arc::new(ChannelInner {
+            provider,
+            queues: Mutex::default(),
+        }))
+    }
+
+    pub(crate) fn provider(&self) -> &Arc<dyn ProviderChannel> {
+        &self.0.provider
+    }
+
+    /// Takes the events that are there.
+    pub fn acknowledge(&self) {
+        self.0.provider.acknowledge();
+    }
+
+    /// Wakes the tasks of the queues that have fired.
+    pub fn dispatch(&self) {
+        let mut fired = Vec::new();
+        self.0.queues.lock().retain(|queue| {
+            let Some(queue) = queue.upgrade() else {
+                return false;
+            };
+            if !queue.provider.armed() {
+                fired.push(CompletionQueue(queue));
+            }
+            true
+        });
+        for queue in fired {
+            queue.wake();
+        }
+    }
+
+    /// Serves the channel: waits for events and wakes the tasks that wait for their queues. Ends
+    /// when nobody else holds the channel any more.
+    ///
+    /// # Errors
+    /// When the file descriptor cannot be watched; needs a tokio runtime with I/O.
+    pub fn drive(&self) -> Result<impl Future<Output = ()> + Send + 'static> {
+        let watched = tokio::io::unix::AsyncFd::with_interest(
+            WatchedFd(self.0.clone()),
+            tokio::io::Interest::READABLE,
+        )
+        .map_err(|source| VerbsError::System {
+            call: "watching a completion channel",
+            source,
+        })?;
+        Ok(async move {
+            loop {
+                match watched.readable().await {
+                    Ok(mut guard) => guard.clear_ready(),
+                    Err(_) => return,
+                }
+                let channel = CompletionChannel(watched.get_ref().0.clone());
+                channel.acknowledge();
+                channel.dispatch();
+            }
+        })
+    }
+
+    fn wait_readable(&self, timeout: Duration) -> Result<bool> {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let fd = self.as_fd();
+        let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+        let timeout = Timespec {
+            tv_sec: timeout.as_secs() as i64,
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(true),
+            Err(errno) => Err(VerbsError::system("poll")(errno)),
+        }
+    }
+}
+
+impl AsFd for CompletionChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.provider.fd()
+    }
+}
+
+struct WatchedFd(Arc<ChannelInner>);
+
+impl std::os::fd::AsRawFd for WatchedFd {
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+        self.0.provider.fd().as_raw_fd()
+    }
+}
+
+/// Runs `poll_once` until it is ready: the shape of every wait above this crate. When it is not,
+/// the queues are armed and it is asked once more before the task sleeps.
+pub async fn until_ready<T>(
+    queues: &[&CompletionQueue],
+    mut poll_once: impl FnMut(&mut TaskContext<'_>) -> Poll<T>,
+) -> T {
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(value) = poll_once(cx) {
+            return Poll::Ready(value);
+        }
+        for queue in queues {
+            queue.wake_at_next(cx);
+        }
+        poll_once(cx)
+    })
+    .await
+}
+
+/// A boxed future, as the seams of this crate return them.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,0 +1,69 @@
+//! The seam to the outside: time, sleep, tasks, randomness and the cost of work. Nothing above
+//! this crate reads a clock itself, so that the same code runs on virtual time.
+
+use crate::completion_queue::BoxFuture;
+use std::time::{Duration, Instant};
+
+/// Work done by a CPU, for providers on which it costs virtual time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Bytes hashed.
+    Hash(usize),
+    /// Bytes copied.
+    Copy(usize),
+    /// A lock waited for.
+    Lock,
+}
+
+/// Time, tasks and randomness.
+pub trait Context: Send + Sync {
+    /// Time since some fixed moment.
+    fn now(&self) -> Duration;
+    /// Sleeps.
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
+    /// Starts a task that runs on its own.
+    fn spawn(&self, task: BoxFuture<'static, ()>);
+    /// A random number.
+    fn random(&self) -> u64;
+    /// Accounts for work of the CPU; costs nothing outside a simulation.
+    fn charge(&self, _work: Work) {}
+}
+
+/// The real world, on a tokio runtime.
+#[derive(Clone, Debug)]
+pub struct TokioContext {
+    start: Instant,
+    runtime: tokio::runtime::Handle,
+}
+
+impl TokioContext {
+    /// The context of this runtime.
+    ///
+    /// # Panics
+    /// When called outside of a tokio runtime.
+    #[allow(clippy::disallowed_methods)] // The one place that reads the clock.
+    pub fn current() -> Self {
+        Self {
+            start: Instant::now(),
+            runtime: tokio::runtime::Handle::current(),
+        }
+    }
+}
+
+impl Context for TokioContext {
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(duration))
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.runtime.spawn(task);
+    }
+
+    fn random(&self) -> u64 {
+        rand::random()
+    }
+}

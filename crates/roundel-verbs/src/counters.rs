@@ -1,0 +1,106 @@
+//! Counts of messages and payload bytes, per queue pair and opcode: the one source of every
+//! report above.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What is counted: the operation as its initiator posted it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Opcode {
+    /// SEND, with or without immediate data.
+    Send,
+    /// RDMA WRITE.
+    Write,
+    /// RDMA WRITE with immediate data.
+    WriteWithImmediate,
+    /// RDMA READ.
+    Read,
+    /// A receive that a SEND or a WRITE with immediate data consumed.
+    Receive,
+}
+
+impl Opcode {
+    /// Every opcode, in the order of the counters.
+    pub const ALL: [Opcode; 5] = [
+        Opcode::Send,
+        Opcode::Write,
+        Opcode::WriteWithImmediate,
+        Opcode::Read,
+        Opcode::Receive,
+    ];
+
+    /// The name reports use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Opcode::Send => "send",
+            Opcode::Write => "write",
+            Opcode::WriteWithImmediate => "write_with_immediate",
+            Opcode::Read => "read",
+            Opcode::Receive => "receive",
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counter {
+    messages: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// Live counters of a queue pair or of a device.
+#[derive(Debug, Default)]
+pub struct Counters([Counter; Opcode::ALL.len()]);
+
+impl Counters {
+    /// Counts one message of `bytes` payload bytes.
+    pub fn add(&self, opcode: Opcode, bytes: usize) {
+        let counter = &self.0[opcode as usize];
+        counter.messages.fetch_add(1, Relaxed);
+        counter.bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// The counts up to now.
+    pub fn snapshot(&self) -> CounterSnapshot {
+        let mut snapshot = CounterSnapshot::default();
+        for (counts, counter) in snapshot.0.iter_mut().zip(&self.0) {
+            *counts = (
+                counter.messages.load(Relaxed),
+                counter.bytes.load(Relaxed),
+            );
+        }
+        snapshot
+    }
+}
+
+/// Counts at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CounterSnapshot([(u64, u64); Opcode::ALL.len()]);
+
+impl CounterSnapshot {
+    /// Messages of an opcode.
+    pub fn messages(&self, opcode: Opcode) -> u64 {
+        self.0[opcode as usize].0
+    }
+
+    /// Payload bytes of an opcode.
+    pub fn bytes(&self, opcode: Opcode) -> u64 {
+        self.0[opcode as usize].1
+    }
+
+    /// Adds the counts of another snapshot.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            mine.0 += theirs.0;
+            mine.1 += theirs.1;
+        }
+    }
+
+    /// The counts since an earlier snapshot of the same counters.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut difference = *self;
+        for (mine, theirs) in difference.0.iter_mut().zip(&earlier.0) {
+            mine.0 = mine.0.saturating_sub(theirs.0);
+            mine.1 = mine.1.saturating_sub(theirs.1);
+        }
+        difference
+    }
+}

@@ -1,0 +1,105 @@
+//! The errors of the verbs layer. What a peer can cause is one of these; a broken invariant of
+//! ours is an assertion.
+
+use crate::queue_pair::{QueuePairState, Transport};
+
+/// What a verb can fail with.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerbsError {
+    /// The quota of registered memory does not allow this allocation now.
+    #[error(
+        "out of registered memory: {requested} bytes asked for, {registered} of {limit} bytes in use; \
+         raise the registered-memory quota or use fewer or smaller buffers"
+    )]
+    OutOfRegisteredMemory {
+        /// Bytes asked for.
+        requested: usize,
+        /// Bytes registered now.
+        registered: usize,
+        /// The quota in bytes.
+        limit: usize,
+    },
+    /// A limit of the device does not allow this object.
+    #[error("device limit: {what} is at most {limit}, {requested} asked for")]
+    DeviceLimit {
+        /// Which limit.
+        what: &'static str,
+        /// The value asked for.
+        requested: usize,
+        /// The device's limit.
+        limit: usize,
+    },
+    /// The queue pair's state does not allow this verb.
+    #[error("{verb} is not allowed on a queue pair in state {state:?}")]
+    InvalidState {
+        /// The verb that was called.
+        verb: &'static str,
+        /// The state the queue pair is in.
+        state: QueuePairState,
+    },
+    /// The transport does not support this operation.
+    #[error("{operation} is not supported on {transport:?}")]
+    UnsupportedOnTransport {
+        /// The operation.
+        operation: &'static str,
+        /// The transport service of the queue pair.
+        transport: Transport,
+    },
+    /// A work request breaks a rule that the caller can know.
+    #[error("invalid work request: {0}")]
+    InvalidRequest(String),
+    /// An address is not one of this provider, or is damaged.
+    #[error("invalid address: {0}")]
+    InvalidAddress(String),
+    /// The peer's device cannot be reached.
+    #[error("cannot reach peer {peer}: {reason}")]
+    PeerUnreachable {
+        /// Which peer.
+        peer: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// Peers disagree on the version of the protocol.
+    #[error("peer {peer} speaks version {theirs} of the {protocol} protocol, this side {ours}")]
+    VersionMismatch {
+        /// Which peer.
+        peer: String,
+        /// Which protocol.
+        protocol: &'static str,
+        /// The peer's version.
+        theirs: u32,
+        /// Our version.
+        ours: u32,
+    },
+    /// A peer of a rendezvous went away.
+    #[error("peer {peer} is gone: {reason}")]
+    PeerDied {
+        /// Which peer.
+        peer: String,
+        /// What was seen.
+        reason: String,
+    },
+    /// The operating system refused a call.
+    #[error("{call} failed: {source}")]
+    System {
+        /// The system call or step.
+        call: &'static str,
+        /// The error of the operating system.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl VerbsError {
+    /// Wraps an error of a system call.
+    pub fn system(call: &'static str) -> impl FnOnce(rustix::io::Errno) -> Self {
+        move |errno| Self::System {
+            call,
+            source: errno.into(),
+        }
+    }
+}
+
+/// Result of the verbs layer.
+pub type Result<T, E = VerbsError> = std::result::Result<T, E>;

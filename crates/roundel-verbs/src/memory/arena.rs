@@ -1,0 +1,217 @@
+//! The arena: segments registered with the device, cut into buffers.
+#![allow(unsafe_code)] // Hands out addresses inside segments.
+
+use super::buffer::{Buffer, ExposedBuffer};
+use super::ranges::FreeRanges;
+use crate::error::{Result, VerbsError};
+use crate::provider::{ProviderDevice, ProviderSegment};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Allocations start at multiples of this and are rounded up to it: two cache lines, so that no
+/// two buffers share one, not even through the prefetcher.
+const ALIGNMENT_BYTES: usize = 128;
+
+/// Sizes of an arena.
+#[derive(Clone, Copy, Debug)]
+pub struct ArenaOptions {
+    /// Most bytes registered at a time: the quota.
+    pub registered_bytes_max: usize,
+    /// Bytes of one segment; a larger allocation gets a segment of its own size.
+    pub segment_bytes: usize,
+}
+
+impl Default for ArenaOptions {
+    fn default() -> Self {
+        Self {
+            registered_bytes_max: 1 << 30,
+            segment_bytes: 4 << 20,
+        }
+    }
+}
+
+/// What an arena holds, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArenaUsage {
+    /// Registered now.
+    pub registered: usize,
+    /// Highest value of `registered` so far.
+    pub registered_max: usize,
+    /// Handed out in buffers now.
+    pub allocated: usize,
+}
+
+/// Registered memory of a device. Clones share it.
+#[derive(Clone)]
+pub struct Arena(Arc<ArenaInner>);
+
+struct ArenaInner {
+    device: Arc<dyn ProviderDevice>,
+    options: ArenaOptions,
+    state: Mutex<ArenaState>,
+}
+
+#[derive(Default)]
+struct ArenaState {
+    segments: Vec<Arc<Segment>>,
+    usage: ArenaUsage,
+}
+
+struct Segment {
+    registration: Box<dyn ProviderSegment>,
+    exposed: bool,
+    free: Mutex<FreeRanges>,
+}
+
+impl Arena {
+    pub(crate) fn new(device: Arc<dyn ProviderDevice>, options: ArenaOptions) -> Self {
+        Self(Arc::new(ArenaInner {
+            device,
+            options,
+            state: Mutex::default(),
+        }))
+    }
+
+    /// A buffer of `length` bytes that no peer can reach but through a posted request.
+    pub fn allocate(&self, length: usize) -> Result<Buffer> {
+        self.allocation(length, false).map(Buffer::new)
+    }
+
+    /// A zeroed buffer that peers may read and write remotely.
+    pub fn allocate_exposed(&self, length: usize) -> Result<ExposedBuffer> {
+        let allocation = self.allocation(length, true)?;
+        // SAFETY: the allocation is ours alone until its remote address is given to a peer.
+        unsafe { std::ptr::write_bytes(allocation.base(), 0, allocation.len()) };
+        Ok(ExposedBuffer::new(allocation))
+    }
+
+    /// Gives segments that no buffer uses back to the device. Returns the bytes given back.
+    pub fn shrink(&self) -> usize {
+        let mut state = self.0.state.lock();
+        let before = state.usage.registered;
+        state.segments.retain(|segment| {
+            let free = segment.free.lock().bytes;
+            free < segment.registration.len()
+        });
+        state.usage.registered = registered(&state.segments);
+        before - state.usage.registered
+    }
+
+    /// What it holds now.
+    pub fn usage(&self) -> ArenaUsage {
+        let state = self.0.state.lock();
+        let free: usize = state.segments.iter().map(|s| s.free.lock().bytes).sum();
+        ArenaUsage {
+            allocated: state.usage.registered - free,
+            ..state.usage
+        }
+    }
+
+    fn allocation(&self, length: usize, exposed: bool) -> Result<Allocation> {
+        if length == 0 {
+            return Err(VerbsError::InvalidRequest("a buffer of 0 bytes".into()));
+        }
+        let rounded = length
+            .checked_next_multiple_of(ALIGNMENT_BYTES)
+            .ok_or_else(|| VerbsError::InvalidRequest(format!("a buffer of {length} bytes")))?;
+        let mut state = self.0.state.lock();
+        for segment in &state.segments {
+            if segment.exposed == exposed
+                && let Some(offset) = segment.free.lock().take(rounded)
+            {
+                return Ok(Allocation {
+                    segment: segment.clone(),
+                    offset,
+                    length,
+                    rounded,
+                });
+            }
+        }
+        let limit = self.0.options.registered_bytes_max;
+        let wanted = rounded.max(self.0.options.segment_bytes);
+        if state.usage.registered + wanted > limit {
+            // A segment of the other kind may lie idle.
+            state
+                .segments
+                .retain(|s| s.free.lock().bytes < s.registration.len());
+            state.usage.registered = registered(&state.segments);
+        }
+        let room = limit.saturating_sub(state.usage.registered);
+        let size = wanted.min(room);
+        if size < rounded {
+            return Err(VerbsError::OutOfRegisteredMemory {
+                requested: length,
+                registered: state.usage.registered,
+                limit,
+            });
+        }
+        let registration = self.0.device.register_segment(size, exposed)?;
+        let size = registration.len();
+        let segment = Arc::new(Segment {
+            registration,
+            exposed,
+            free: Mutex::new(FreeRanges::whole(size)),
+        });
+        let offset = segment
+            .free
+            .lock()
+            .take(rounded)
+            .ok_or_else(|| VerbsError::InvalidRequest("a segment smaller than asked for".into()))?;
+        state.segments.push(segment.clone());
+        state.usage.registered = registered(&state.segments);
+        state.usage.registered_max = state.usage.registered_max.max(state.usage.registered);
+        Ok(Allocation {
+            segment,
+            offset,
+            length,
+            rounded,
+        })
+    }
+}
+
+fn registered(segments: &[Arc<Segment>]) -> usize {
+    segments.iter().map(|s| s.registration.len()).sum()
+}
+
+impl std::fmt::Debug for Arena {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Arena({:?})", self.usage())
+    }
+}
+
+/// A range of a segment, given back on drop.
+pub(super) struct Allocation {
+    segment: Arc<Segment>,
+    offset: usize,
+    length: usize,
+    rounded: usize,
+}
+
+impl Allocation {
+    pub(super) fn base(&self) -> *mut u8 {
+        // SAFETY: offset + length lie inside the segment, whose memory lives as long as the Arc.
+        unsafe { self.segment.registration.base().add(self.offset) }
+    }
+
+    pub(super) fn remote_base(&self) -> u64 {
+        self.segment.registration.remote_base() + self.offset as u64
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
+    pub(super) fn local_key(&self) -> u32 {
+        self.segment.registration.local_key()
+    }
+
+    pub(super) fn remote_key(&self) -> u32 {
+        self.segment.registration.remote_key()
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        self.segment.free.lock().give_back(self.offset, self.rounded);
+    }
+}

@@ -1,0 +1,211 @@
+//! Buffers of an arena and their three ownerships: owned, shared read-only, exposed.
+#![allow(unsafe_code)] // Copies in and out of registered memory, whose bytes peers may change.
+
+use super::arena::Allocation;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// A piece of registered memory that one owner holds. Posting moves it into the work request;
+/// its completion gives it back.
+pub struct Buffer {
+    allocation: Allocation,
+}
+
+impl Buffer {
+    pub(super) fn new(allocation: Allocation) -> Self {
+        Self { allocation }
+    }
+
+    /// Size in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a buffer is never empty")]
+    pub fn len(&self) -> usize {
+        self.allocation.len()
+    }
+
+    /// Copies `source` to `offset`.
+    ///
+    /// # Panics
+    /// When the range is not inside the buffer.
+    pub fn write(&mut self, offset: usize, source: &[u8]) {
+        self.check(offset, source.len());
+        // SAFETY: the range is inside this allocation (checked above), which this buffer alone
+        // writes in this process; `source` is ordinary memory and cannot overlap it.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                source.as_ptr(),
+                self.allocation.base().add(offset),
+                source.len(),
+            );
+        }
+    }
+
+    /// Copies from `offset` to `target`.
+    ///
+    /// # Panics
+    /// When the range is not inside the buffer.
+    pub fn read(&self, offset: usize, target: &mut [u8]) {
+        self.check(offset, target.len());
+        // SAFETY: the range is inside this allocation; `target` is ordinary memory and cannot
+        // overlap it. A peer that writes meanwhile changes which bytes are copied, no more: every
+        // bit pattern is a valid u8.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                self.allocation.base().add(offset),
+                target.as_mut_ptr(),
+                target.len(),
+            );
+        }
+    }
+
+    /// Appends `length` bytes from `offset` to a vector, without clearing it first.
+    ///
+    /// # Panics
+    /// When the range is not inside the buffer.
+    pub fn read_append(&self, offset: usize, length: usize, target: &mut Vec<u8>) {
+        self.check(offset, length);
+        target.reserve(length);
+        // SAFETY: the source range is inside this allocation, the target has `length` spare
+        // bytes (reserved above), which the copy initialises before the length counts them.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                self.allocation.base().add(offset),
+                target.as_mut_ptr().add(target.len()),
+                length,
+            );
+            target.set_len(target.len() + length);
+        }
+    }
+
+    fn check(&self, offset: usize, length: usize) {
+        assert!(
+            offset
+                .checked_add(length)
+                .is_some_and(|end| end <= self.len()),
+            "range {offset}+{length} is outside a buffer of {} bytes",
+            self.len()
+        );
+    }
+
+    /// Makes the buffer read-only and shareable between work requests.
+    pub fn share(self) -> SharedBuffer {
+        SharedBuffer(Arc::new(self))
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.allocation.base() as u64
+    }
+
+    pub(crate) fn local_key(&self) -> u32 {
+        self.allocation.local_key()
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len())
+    }
+}
+
+/// A buffer that several work requests read: one buffer for every member of a transmission group.
+#[derive(Clone, Debug)]
+pub struct SharedBuffer(Arc<Buffer>);
+
+impl SharedBuffer {
+    /// The buffer itself again, when this is the last one who holds it.
+    pub fn try_into_owned(self) -> Result<Buffer, SharedBuffer> {
+        Arc::try_unwrap(self.0).map_err(SharedBuffer)
+    }
+
+    pub(crate) fn buffer(&self) -> &Buffer {
+        &self.0
+    }
+}
+
+/// Where exposed memory is, for a peer's WRITE or READ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteAddress {
+    /// Address on the device that owns it.
+    pub address: u64,
+    /// The remote key of its region.
+    pub remote_key: u32,
+}
+
+impl RemoteAddress {
+    /// The address `offset` bytes on.
+    pub fn offset(self, offset: usize) -> Self {
+        Self {
+            address: self.address.wrapping_add(offset as u64),
+            ..self
+        }
+    }
+}
+
+/// Memory that peers read and write remotely: rings, flags, credits. Reached here through
+/// atomics only.
+pub struct ExposedBuffer {
+    allocation: Allocation,
+}
+
+impl ExposedBuffer {
+    pub(super) fn new(allocation: Allocation) -> Self {
+        Self { allocation }
+    }
+
+    /// Size in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a buffer is never empty")]
+    pub fn len(&self) -> usize {
+        self.allocation.len()
+    }
+
+    /// What a peer needs to reach it.
+    pub fn remote_address(&self) -> RemoteAddress {
+        RemoteAddress {
+            address: self.allocation.remote_base(),
+            remote_key: self.allocation.remote_key(),
+        }
+    }
+
+    /// The 64-bit word at `offset`.
+    ///
+    /// # Panics
+    /// When `offset` is not a multiple of 8 inside the buffer.
+    pub fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(
+            offset.is_multiple_of(8) && offset + 8 <= self.len(),
+            "no word at {offset} of an exposed buffer of {} bytes",
+            self.len()
+        );
+        // SAFETY: allocations are aligned to a cache line, so the word is aligned; it is inside
+        // the allocation, which lives as long as `self`; all access to it is atomic, here and,
+        // as far as this process can see, in the peers' devices.
+        unsafe { AtomicU64::from_ptr(self.allocation.base().add(offset).cast()) }
+    }
+
+    /// Copies from `offset` to `target`. What a peer writes meanwhile may come out torn.
+    ///
+    /// # Panics
+    /// When the range is not inside the buffer.
+    pub fn read(&self, offset: usize, target: &mut [u8]) {
+        assert!(
+            offset
+                .checked_add(target.len())
+                .is_some_and(|end| end <= self.len()),
+            "range is outside an exposed buffer of {} bytes",
+            self.len()
+        );
+        // SAFETY: in bounds (checked above); every bit pattern is a valid u8.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                self.allocation.base().add(offset),
+                target.as_mut_ptr(),
+                target.len(),
+            );
+        }
+    }
+}
+
+impl std::fmt::Debug for ExposedBuffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ExposedBuffer({} bytes)", self.len())
+    }
+}

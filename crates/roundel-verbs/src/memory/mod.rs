@@ -1,0 +1,13 @@
+//! Registered memory: an arena of segments that grows on demand and shrinks under pressure, and
+//! the three ownerships of a buffer.
+//!
+//! A peer's device may write to registered memory at any time, so nothing here hands out a Rust
+//! reference to it: bytes are copied in and out, exposed words go through atomics.
+
+mod arena;
+mod buffer;
+mod ranges;
+
+pub use arena::{Arena, ArenaOptions, ArenaUsage};
+pub(crate) use ranges::FreeRanges;
+pub use buffer::{Buffer, ExposedBuffer, RemoteAddress, SharedBuffer};

@@ -1,0 +1,177 @@
+//! What a provider implements. [`Device`](crate::Device) and the types around it put ownership on
+//! top of this: they keep every buffer that a posted request names until its completion.
+
+use crate::address::{DeviceAddress, QueuePairAddress};
+use crate::capabilities::Capabilities;
+use crate::counters::{Counters, Opcode};
+use crate::error::Result;
+use crate::queue_pair::{QueuePairState, Transport};
+use crate::work::{CompletionStatus, InlineBytes, SendOperation};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// A device of a provider.
+pub trait ProviderDevice: Send + Sync {
+    /// Limits and properties.
+    fn capabilities(&self) -> &Capabilities;
+    /// Its address, for peers.
+    fn address(&self) -> DeviceAddress;
+    /// Registers new memory of at least `length` bytes; `exposed` memory may be read and written
+    /// remotely by whoever has its remote key.
+    fn register_segment(&self, length: usize, exposed: bool) -> Result<Box<dyn ProviderSegment>>;
+    /// A channel whose file descriptor becomes readable when an armed queue has a completion.
+    fn create_channel(&self) -> Result<Arc<dyn ProviderChannel>>;
+    /// A completion queue, on a channel if its user wants to sleep.
+    fn create_completion_queue(
+        &self,
+        depth: usize,
+        channel: Option<&Arc<dyn ProviderChannel>>,
+    ) -> Result<Arc<dyn ProviderCompletionQueue>>;
+    /// A queue pair in state INIT.
+    fn create_queue_pair(&self, options: RawQueuePairOptions)
+    -> Result<Arc<dyn ProviderQueuePair>>;
+    /// Resolves a UD destination.
+    fn create_address_handle(&self, remote: &QueuePairAddress)
+    -> Result<Arc<dyn ProviderAddressHandle>>;
+    /// Counters over all queue pairs, the destroyed ones too.
+    fn counters(&self) -> &Counters;
+}
+
+/// Registered memory; dropped, it is deregistered.
+pub trait ProviderSegment: Send + Sync {
+    /// First byte, in this process.
+    fn base(&self) -> *mut u8;
+    /// First byte, as peers address it.
+    fn remote_base(&self) -> u64;
+    /// Size in bytes.
+    fn len(&self) -> usize;
+    /// Local key.
+    fn local_key(&self) -> u32;
+    /// Remote key; 0 when the memory is not exposed.
+    fn remote_key(&self) -> u32;
+}
+
+/// A completion channel.
+pub trait ProviderChannel: Send + Sync + std::any::Any {
+    /// Readable when there is an event.
+    fn fd(&self) -> BorrowedFd<'_>;
+    /// Takes the events that are there, so that the descriptor is readable only for new ones.
+    fn acknowledge(&self);
+    /// Makes the descriptor readable, as an event would.
+    fn notify(&self);
+}
+
+/// A completion queue.
+pub trait ProviderCompletionQueue: Send + Sync + std::any::Any {
+    /// Appends at most `limit` completions; returns how many.
+    fn poll(&self, completions: &mut Vec<RawCompletion>, limit: usize) -> usize;
+    /// Asks for an event on the channel at the next completion. Poll once more afterwards: what
+    /// came before the arming makes no event.
+    fn arm(&self);
+    /// Whether it is armed and has not fired.
+    fn armed(&self) -> bool;
+}
+
+/// A queue pair.
+pub trait ProviderQueuePair: Send + Sync {
+    /// Its address, for peers.
+    fn address(&self) -> QueuePairAddress;
+    /// The state now; a dead peer moves it to the error state.
+    fn state(&self) -> QueuePairState;
+    /// INIT → RTR → RTS: connects to `remote` (RC), or becomes ready (UD, `None`).
+    fn connect(&self, remote: Option<&QueuePairAddress>) -> Result<()>;
+    /// Any state → ERR: what is posted completes as flushed.
+    fn modify_to_error(&self);
+    /// Posts to the send queue; returns how many of the requests fitted.
+    ///
+    /// # Safety
+    /// The memory that each accepted request names stays valid, and is not written by this
+    /// process, until its completion has been polled or the queue pair has been dropped.
+    #[allow(unsafe_code)]
+    unsafe fn post_send(&self, requests: &[RawSendRequest]) -> Result<usize>;
+    /// Posts to the receive queue; returns how many of the requests fitted.
+    ///
+    /// # Safety
+    /// The memory that each accepted request names stays valid, and is not touched by this
+    /// process, until its completion has been polled or the queue pair has been dropped.
+    #[allow(unsafe_code)]
+    unsafe fn post_receive(&self, requests: &[RawReceiveRequest]) -> Result<usize>;
+    /// Counters of this queue pair.
+    fn counters(&self) -> &Counters;
+    /// Hands the buffers over that a peer may still write into although the queue pair is being
+    /// destroyed. They are kept until that is over.
+    fn destroy(&self, posted: Vec<crate::memory::Buffer>);
+}
+
+/// A resolved UD destination.
+pub trait ProviderAddressHandle: Send + Sync + std::any::Any {}
+
+/// What a queue pair is created with.
+pub struct RawQueuePairOptions {
+    /// RC or UD.
+    pub transport: Transport,
+    /// Where send completions go.
+    pub send_queue: Arc<dyn ProviderCompletionQueue>,
+    /// Where receive completions go.
+    pub receive_queue: Arc<dyn ProviderCompletionQueue>,
+    /// Most sends in flight.
+    pub send_depth: usize,
+    /// Most receives posted.
+    pub receive_depth: usize,
+    /// How often a SEND is tried again when the receiver is not ready; 7 is without end.
+    pub rnr_retry: u8,
+    /// The queue key of a UD queue pair.
+    pub queue_key: u32,
+}
+
+/// A send request in the provider's terms.
+pub struct RawSendRequest {
+    /// Handed back in the completion.
+    pub id: u64,
+    /// What to do.
+    pub operation: SendOperation,
+    /// Inline bytes; then the local range is empty.
+    pub inline: Option<InlineBytes>,
+    /// Local memory: address, bytes, local key.
+    pub local: RawLocal,
+    /// UD destination.
+    pub destination: Option<Arc<dyn ProviderAddressHandle>>,
+}
+
+/// A receive request in the provider's terms.
+pub struct RawReceiveRequest {
+    /// Handed back in the completion.
+    pub id: u64,
+    /// Local memory.
+    pub local: RawLocal,
+}
+
+/// A range of registered memory of this process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RawLocal {
+    /// Address in this process.
+    pub address: u64,
+    /// Bytes.
+    pub length: usize,
+    /// Local key of its region.
+    pub local_key: u32,
+}
+
+/// A completion in the provider's terms.
+#[derive(Clone, Copy, Debug)]
+pub struct RawCompletion {
+    /// The request's mark.
+    pub id: u64,
+    /// Number of the queue pair.
+    pub queue_pair: u32,
+    /// How it ended.
+    pub status: CompletionStatus,
+    /// What it was.
+    pub opcode: Opcode,
+    /// Payload bytes.
+    pub bytes: usize,
+    /// Immediate data.
+    pub immediate: Option<u32>,
+    /// On UD, the sender's queue pair number.
+    pub source_queue_pair: u32,
+}

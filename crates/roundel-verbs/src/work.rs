@@ -1,0 +1,172 @@
+//! Work requests and work completions, with the buffers they own while they are in flight.
+
+use crate::counters::Opcode;
+use crate::memory::{Buffer, RemoteAddress, SharedBuffer};
+use crate::queue_pair::AddressHandle;
+
+/// Largest payload that can travel inside a work request, in bytes; devices may take less.
+pub const INLINE_BYTES_MAX: usize = 128;
+
+/// What a send request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendOperation {
+    /// SEND to a receive that the peer posted.
+    Send,
+    /// SEND that also carries 32 bits to the receiver's completion.
+    SendWithImmediate(u32),
+    /// WRITE to the peer's memory; the peer is not told.
+    Write(RemoteAddress),
+    /// WRITE to the peer's memory; consumes a receive of the peer and tells it these 32 bits.
+    WriteWithImmediate(RemoteAddress, u32),
+    /// READ from the peer's memory into the payload's buffer.
+    Read(RemoteAddress),
+}
+
+impl SendOperation {
+    /// What the counters call it.
+    pub fn opcode(&self) -> Opcode {
+        match self {
+            Self::Send | Self::SendWithImmediate(_) => Opcode::Send,
+            Self::Write(_) => Opcode::Write,
+            Self::WriteWithImmediate(..) => Opcode::WriteWithImmediate,
+            Self::Read(_) => Opcode::Read,
+        }
+    }
+}
+
+/// The bytes of a send request.
+#[derive(Debug)]
+pub enum Payload {
+    /// No bytes at all.
+    Empty,
+    /// A copy of a few bytes, kept in the work request itself.
+    Inline(InlineBytes),
+    /// The first `length` bytes of a buffer, which comes back in the completion. The only payload
+    /// a READ takes.
+    Owned {
+        /// The buffer.
+        buffer: Buffer,
+        /// Bytes in use.
+        length: usize,
+    },
+    /// The first `length` bytes of a buffer that is posted to every member of a transmission
+    /// group.
+    Shared {
+        /// The buffer.
+        buffer: SharedBuffer,
+        /// Bytes in use.
+        length: usize,
+    },
+}
+
+impl Payload {
+    /// Bytes that travel.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Empty => 0,
+            Self::Inline(bytes) => bytes.as_slice().len(),
+            Self::Owned { length, .. } | Self::Shared { length, .. } => *length,
+        }
+    }
+
+    /// Whether no byte travels.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A payload of at most [`INLINE_BYTES_MAX`] bytes.
+#[derive(Clone, Copy)]
+pub struct InlineBytes {
+    bytes: [u8; INLINE_BYTES_MAX],
+    length: u8,
+}
+
+impl InlineBytes {
+    /// Copies the bytes; `None` when they are more than [`INLINE_BYTES_MAX`].
+    pub fn new(source: &[u8]) -> Option<Self> {
+        let mut bytes = [0; INLINE_BYTES_MAX];
+        bytes.get_mut(..source.len())?.copy_from_slice(source);
+        Some(Self {
+            bytes,
+            length: source.len() as u8,
+        })
+    }
+
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.length as usize]
+    }
+}
+
+impl std::fmt::Debug for InlineBytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "InlineBytes({} bytes)", self.length)
+    }
+}
+
+/// A request for the send queue. Every request is signalled: it ends in exactly one completion.
+#[derive(Debug)]
+pub struct SendRequest {
+    /// The caller's mark, handed back in the completion.
+    pub id: u64,
+    /// What to do.
+    pub operation: SendOperation,
+    /// With which bytes.
+    pub payload: Payload,
+    /// To whom: needed on UD, ignored on a connected transport.
+    pub destination: Option<AddressHandle>,
+}
+
+/// A request for the receive queue.
+#[derive(Debug)]
+pub struct ReceiveRequest {
+    /// The caller's mark, handed back in the completion.
+    pub id: u64,
+    /// Where the message goes, whole; `None` takes empty messages and WRITEs with immediate data
+    /// only. On UD the first [`GRH_BYTES`](crate::capabilities::GRH_BYTES) bytes are the global
+    /// routing header's.
+    pub buffer: Option<Buffer>,
+}
+
+/// How a work request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompletionStatus {
+    /// Done.
+    Success,
+    /// The posted receive was too small for the message.
+    LocalLength,
+    /// The request named local memory that is not registered so.
+    LocalProtection,
+    /// The queue pair went to the error state before the request was served.
+    Flushed,
+    /// The peer refused the request as malformed: its receive was too small.
+    RemoteInvalidRequest,
+    /// The remote key, the range or the rights do not allow the access.
+    RemoteAccess,
+    /// The peer never posted a receive.
+    ReceiverNotReady,
+    /// The peer is dead, or its queue pair is not there any more.
+    RetryExceeded,
+}
+
+/// The end of a work request, with the buffer it owned.
+#[derive(Debug)]
+pub struct Completion {
+    /// The caller's mark.
+    pub id: u64,
+    /// The number of the queue pair it was posted to.
+    pub queue_pair: u32,
+    /// How it ended.
+    pub status: CompletionStatus,
+    /// What it was; receives are [`Opcode::Receive`].
+    pub opcode: Opcode,
+    /// Payload bytes received or read; on UD with the global routing header.
+    pub bytes: usize,
+    /// Immediate data of the message received.
+    pub immediate: Option<u32>,
+    /// The owned buffer of the request, if it had one.
+    pub buffer: Option<Buffer>,
+    /// On UD: the number of the queue pair that sent the datagram. As the sender wrote it.
+    pub source_queue_pair: u32,
+}
