@@ -1,0 +1,101 @@
+//! The receiver's side of fragmentation: fragments, in any order, back into one aligned buffer.
+
+use std::ops::Range;
+
+use arrow::buffer::{Buffer, MutableBuffer};
+
+use super::FrameError;
+use super::layout::SECTION_ALIGNMENT;
+
+// What Arrow allocates is aligned well enough for a frame to be decoded in place.
+const _: () = assert!(arrow::alloc::ALIGNMENT.is_multiple_of(SECTION_ALIGNMENT));
+
+/// A frame that is arriving.
+///
+/// The memory is reserved when the assembler is made, so the caller asks its memory budget before.
+/// Fragments that arrive in order are appended, at the cost of one copy; those that arrive early
+/// leave holes, which are remembered until they are filled.
+#[derive(Debug)]
+pub struct FrameAssembler {
+    bytes: MutableBuffer,
+    length: usize,
+    /// Parts of `bytes` that have not arrived, in order, disjoint, none empty.
+    holes: Vec<Range<usize>>,
+    missing: usize,
+}
+
+impl FrameAssembler {
+    /// Reserves memory for a frame of `length` bytes.
+    pub fn new(length: u32) -> Self {
+        let length = length as usize;
+        let bytes = MutableBuffer::with_capacity(length);
+        Self {
+            bytes,
+            length,
+            holes: Vec::new(),
+            missing: length,
+        }
+    }
+
+    /// Length of the whole frame in bytes.
+    pub fn frame_length(&self) -> usize {
+        self.length
+    }
+
+    /// Bytes that have not arrived yet; 0 when the frame is complete.
+    pub fn missing(&self) -> usize {
+        self.missing
+    }
+
+    /// Puts a fragment in its place and returns whether the frame is complete now.
+    ///
+    /// # Errors
+    /// When the fragment reaches beyond the frame, or overlaps one that arrived before; the frame
+    /// is as it was.
+    pub fn insert(&mut self, offset: usize, fragment: &[u8]) -> Result<bool, FrameError> {
+        let length = fragment.len();
+        let Some(end) = offset.checked_add(length).filter(|&end| end <= self.length) else {
+            let frame_length = self.length;
+            return Err(FrameError::FragmentBounds {
+                offset,
+                length,
+                frame_length,
+            });
+        };
+        if offset >= self.bytes.len() {
+            if offset > self.bytes.len() && length > 0 {
+                self.holes.push(self.bytes.len()..offset);
+                self.bytes.resize(offset, 0);
+            }
+            self.bytes.extend_from_slice(fragment);
+        } else if length > 0 {
+            let hole = self.holes.partition_point(|hole| hole.end <= offset);
+            match self.holes.get(hole).cloned() {
+                Some(found) if found.start <= offset && end <= found.end => {
+                    let rest = [found.start..offset, end..found.end];
+                    let rest = rest.into_iter().filter(|rest| !rest.is_empty());
+                    self.holes.splice(hole..=hole, rest);
+                }
+                _ => return Err(FrameError::FragmentOverlap { offset, length }),
+            }
+            self.bytes[offset..end].copy_from_slice(fragment);
+        }
+        self.missing -= length;
+        Ok(self.missing == 0)
+    }
+
+    /// The frame, ready for [`FrameDecoder::decode`](super::FrameDecoder::decode).
+    ///
+    /// # Errors
+    /// When bytes are missing.
+    pub fn finish(self) -> Result<Buffer, FrameError> {
+        if self.missing > 0 {
+            let (missing, frame_length) = (self.missing, self.length);
+            return Err(FrameError::Incomplete {
+                missing,
+                frame_length,
+            });
+        }
+        Ok(self.bytes.into())
+    }
+}

@@ -1,0 +1,457 @@
+//! The header that every message of an exchange begins with, and nothing else: this module knows
+//! bytes, not rows, endpoints or queue pairs.
+//!
+//! A message is one header of [`HEADER_LENGTH`] bytes followed by `payload length` bytes of
+//! payload. All integers are little endian. Bytes 0 to 39 mean the same in every kind of message:
+//!
+//! ```text
+//! offset  size  field
+//!      0     2  magic, 0x4452 (the bytes "RD")
+//!      2     2  version, 1
+//!      4     1  kind: 1 data, 2 end-of-stream, 3 credit, 4 acknowledge
+//!      5     1  flags: bit 0 repeated; all others 0
+//!      6     2  reserved, 0
+//!      8     8  exchange id
+//!     16     4  source: index of the sending endpoint's node in the exchange
+//!     20     4  partition the message is for
+//!     24     8  sequence number of the message, counted per source and link
+//!     32     4  credit seen: the absolute credit that the sender has seen so far
+//!     36     4  payload length in bytes
+//! ```
+//!
+//! Bytes 40 to 63 are the body, whose meaning depends on the kind. What a kind does not use is 0:
+//!
+//! ```text
+//! data             40  4  frame sequence number, counted per source and partition
+//!                  44  4  rows of the whole frame
+//!                  48  4  length of the whole frame in bytes, at most FRAME_LENGTH_MAX
+//!                  52  4  offset in the frame of this message's payload
+//! end-of-stream    40  8  messages of data sent
+//!                  48  8  checksum of their sequence numbers, see SequenceDigest
+//! credit           40  4  absolute credit: receives posted since the exchange began, modulo 2^32
+//! acknowledge      40  1  kind of the message acknowledged: end-of-stream or credit
+//!                  48  8  sequence number of the message acknowledged
+//! ```
+//!
+//! Only data has a payload, which is never empty. [`Header::parse`] is total: any 64 bytes give a
+//! header that satisfies all of the above or a [`WireError`] that says which rule they break.
+
+mod digest;
+#[cfg(test)]
+mod tests;
+
+pub use digest::SequenceDigest;
+
+/// Bytes of a message header.
+pub const HEADER_LENGTH: usize = 64;
+
+/// The first two bytes of every message, "RD".
+pub const MAGIC: u16 = u16::from_le_bytes(*b"RD");
+
+/// Version of the layout in this module's documentation.
+pub const VERSION: u16 = 1;
+
+/// Longest frame in bytes that messages can carry: just below 4 GiB, and a multiple of 64.
+pub const FRAME_LENGTH_MAX: u32 = u32::MAX - 63;
+
+/// Set in [`Header::flags`] when a control message repeats one that was not acknowledged in time.
+pub const FLAG_REPEATED: u8 = 1;
+
+const FLAGS_KNOWN: u8 = FLAG_REPEATED;
+
+/// Offset of the part of a header that depends on the kind of message.
+const BODY_OFFSET: usize = 40;
+/// Bytes of that part.
+const BODY_LENGTH: usize = 24;
+
+const _: () = assert!(BODY_OFFSET + BODY_LENGTH == HEADER_LENGTH);
+const _: () = assert!(FRAME_LENGTH_MAX.is_multiple_of(64));
+
+/// What a message is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// A fragment of a frame of rows.
+    Data = 1,
+    /// The source will send no more data on this link.
+    EndOfStream = 2,
+    /// The receiver has posted more receives.
+    Credit = 3,
+    /// An end-of-stream or a credit has arrived.
+    Acknowledge = 4,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Result<Self, WireError> {
+        match byte {
+            1 => Ok(Self::Data),
+            2 => Ok(Self::EndOfStream),
+            3 => Ok(Self::Credit),
+            4 => Ok(Self::Acknowledge),
+            found => Err(WireError::Kind { found }),
+        }
+    }
+}
+
+/// A message header, decoded and consistent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Header {
+    /// [`FLAG_REPEATED`] or 0.
+    pub flags: u8,
+    /// The exchange that the message belongs to.
+    pub exchange: u64,
+    /// Index of the sending endpoint's node in the exchange.
+    pub source: u32,
+    /// The partition that the message is for.
+    pub partition: u32,
+    /// Sequence number of the message, counted per source and link.
+    pub sequence: u64,
+    /// Absolute credit that the sender has seen so far, modulo 2^32.
+    pub credit_seen: u32,
+    /// What depends on the kind of message.
+    pub body: Body,
+}
+
+/// The part of a [`Header`] that depends on the kind of message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Body {
+    /// See [`Kind::Data`].
+    Data(Data),
+    /// See [`Kind::EndOfStream`].
+    EndOfStream(EndOfStream),
+    /// See [`Kind::Credit`].
+    Credit(Credit),
+    /// See [`Kind::Acknowledge`].
+    Acknowledge(Acknowledge),
+}
+
+/// Which fragment of which frame a data message carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Data {
+    /// Number of the frame, counted per source and partition.
+    pub frame_sequence: u32,
+    /// Rows of the whole frame.
+    pub rows: u32,
+    /// Length of the whole frame in bytes, at most [`FRAME_LENGTH_MAX`].
+    pub frame_length: u32,
+    /// Where in the frame the payload belongs, in bytes.
+    pub offset: u32,
+    /// Bytes of payload, at least 1; `offset + payload_length <= frame_length`.
+    pub payload_length: u32,
+}
+
+impl Data {
+    /// True when the payload ends where the frame does.
+    pub fn ends_frame(&self) -> bool {
+        self.offset.checked_add(self.payload_length) == Some(self.frame_length)
+    }
+}
+
+/// What a source has sent on a link in all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EndOfStream {
+    /// Count and checksum of the data messages sent.
+    pub sent: SequenceDigest,
+}
+
+/// How much a receiver allows a source to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Credit {
+    /// Receives posted since the exchange began, modulo 2^32. Absolute, so that a lost, repeated
+    /// or overtaken credit does no harm.
+    pub credit: u32,
+}
+
+/// Which control message has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Acknowledge {
+    /// Kind of the message acknowledged: [`Kind::EndOfStream`] or [`Kind::Credit`].
+    pub kind: Kind,
+    /// Sequence number of the message acknowledged.
+    pub sequence: u64,
+}
+
+/// Why bytes are not a message of this version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// The message is too short for a header.
+    #[error("message of {length} bytes is shorter than its header of {HEADER_LENGTH}")]
+    Truncated {
+        /// Length of the message in bytes.
+        length: usize,
+    },
+    /// The bytes are no Roundel message.
+    #[error("magic is {found:#06x}, not {MAGIC:#06x}: no Roundel message")]
+    Magic {
+        /// The first two bytes.
+        found: u16,
+    },
+    /// The sender speaks another version.
+    #[error("message has version {found}, expected {VERSION}: run one version on all nodes")]
+    Version {
+        /// The version found.
+        found: u16,
+    },
+    /// No such kind of message.
+    #[error("unknown kind of message {found}")]
+    Kind {
+        /// The kind found.
+        found: u8,
+    },
+    /// A flag is set that this version does not define.
+    #[error("unknown flags {found:#04x}")]
+    Flags {
+        /// The flags found.
+        found: u8,
+    },
+    /// Bytes that this version does not use are not 0.
+    #[error("reserved bytes of the header are not 0")]
+    Reserved,
+    /// The payload is not as long as the header says.
+    #[error("header announces {announced} bytes of payload, the message has {found}")]
+    PayloadLength {
+        /// Payload length in the header, in bytes.
+        announced: u32,
+        /// Bytes of the message after its header.
+        found: usize,
+    },
+    /// A control message has a payload.
+    #[error("{kind:?} message announces {length} bytes of payload, which it cannot have")]
+    ControlPayload {
+        /// Kind of the message.
+        kind: Kind,
+        /// Payload length in the header, in bytes.
+        length: u32,
+    },
+    /// A data message carries nothing.
+    #[error("data message without payload")]
+    EmptyFragment,
+    /// A frame is longer than messages can carry.
+    #[error("frame of {length} bytes, the limit is {FRAME_LENGTH_MAX}")]
+    FrameLength {
+        /// Length of the frame in bytes.
+        length: u32,
+    },
+    /// A fragment reaches beyond its frame.
+    #[error("fragment of {payload_length} bytes at {offset} of a frame of {frame_length}")]
+    FragmentBounds {
+        /// Offset in the frame, in bytes.
+        offset: u32,
+        /// Length of the fragment in bytes.
+        payload_length: u32,
+        /// Length of the frame in bytes.
+        frame_length: u32,
+    },
+    /// An acknowledgement of what is never acknowledged.
+    #[error("acknowledgement of a {kind:?} message, which needs none")]
+    Acknowledged {
+        /// Kind of the message acknowledged.
+        kind: Kind,
+    },
+}
+
+impl Header {
+    /// The kind of message.
+    pub fn kind(&self) -> Kind {
+        match self.body {
+            Body::Data(_) => Kind::Data,
+            Body::EndOfStream(_) => Kind::EndOfStream,
+            Body::Credit(_) => Kind::Credit,
+            Body::Acknowledge(_) => Kind::Acknowledge,
+        }
+    }
+
+    /// Bytes that follow the header.
+    pub fn payload_length(&self) -> u32 {
+        match self.body {
+            Body::Data(data) => data.payload_length,
+            _ => 0,
+        }
+    }
+
+    /// True when this message repeats one that was not acknowledged in time.
+    pub fn is_repeated(&self) -> bool {
+        self.flags & FLAG_REPEATED != 0
+    }
+
+    /// The header as bytes.
+    ///
+    /// The caller keeps the rules of this module's documentation; a header that breaks them is
+    /// refused by the receiver's [`Header::parse`].
+    pub fn emit(&self) -> [u8; HEADER_LENGTH] {
+        let mut bytes = [0; HEADER_LENGTH];
+        put(&mut bytes, 0, MAGIC.to_le_bytes());
+        put(&mut bytes, 2, VERSION.to_le_bytes());
+        put(&mut bytes, 4, [self.kind() as u8, self.flags]);
+        put(&mut bytes, 8, self.exchange.to_le_bytes());
+        put(&mut bytes, 16, self.source.to_le_bytes());
+        put(&mut bytes, 20, self.partition.to_le_bytes());
+        put(&mut bytes, 24, self.sequence.to_le_bytes());
+        put(&mut bytes, 32, self.credit_seen.to_le_bytes());
+        put(&mut bytes, 36, self.payload_length().to_le_bytes());
+        match self.body {
+            Body::Data(data) => {
+                put(&mut bytes, 40, data.frame_sequence.to_le_bytes());
+                put(&mut bytes, 44, data.rows.to_le_bytes());
+                put(&mut bytes, 48, data.frame_length.to_le_bytes());
+                put(&mut bytes, 52, data.offset.to_le_bytes());
+            }
+            Body::EndOfStream(EndOfStream { sent }) => {
+                put(&mut bytes, 40, sent.count.to_le_bytes());
+                put(&mut bytes, 48, sent.checksum.to_le_bytes());
+            }
+            Body::Credit(Credit { credit }) => put(&mut bytes, 40, credit.to_le_bytes()),
+            Body::Acknowledge(Acknowledge { kind, sequence }) => {
+                put(&mut bytes, 40, [kind as u8]);
+                put(&mut bytes, 48, sequence.to_le_bytes());
+            }
+        }
+        bytes
+    }
+
+    /// Reads a header; the caller checks [`Header::payload_length`] against what arrived, or uses
+    /// [`Header::parse_message`].
+    ///
+    /// # Errors
+    /// Any bytes that break a rule of this module's documentation.
+    pub fn parse(bytes: &[u8; HEADER_LENGTH]) -> Result<Self, WireError> {
+        let magic = u16::from_le_bytes(get(bytes, 0));
+        if magic != MAGIC {
+            return Err(WireError::Magic { found: magic });
+        }
+        let version = u16::from_le_bytes(get(bytes, 2));
+        if version != VERSION {
+            return Err(WireError::Version { found: version });
+        }
+        let [kind, flags, reserved @ ..] = get::<4>(bytes, 4);
+        let kind = Kind::from_byte(kind)?;
+        if flags & !FLAGS_KNOWN != 0 {
+            return Err(WireError::Flags { found: flags });
+        }
+        if reserved != [0; 2] {
+            return Err(WireError::Reserved);
+        }
+        let payload_length = u32::from_le_bytes(get(bytes, 36));
+        if kind != Kind::Data && payload_length != 0 {
+            return Err(WireError::ControlPayload {
+                kind,
+                length: payload_length,
+            });
+        }
+        let body = match kind {
+            Kind::Data => Body::Data(parse_data(bytes, payload_length)?),
+            Kind::EndOfStream => {
+                reserved_from(bytes, 56)?;
+                let count = u64::from_le_bytes(get(bytes, 40));
+                let checksum = u64::from_le_bytes(get(bytes, 48));
+                Body::EndOfStream(EndOfStream {
+                    sent: SequenceDigest { count, checksum },
+                })
+            }
+            Kind::Credit => {
+                reserved_from(bytes, 44)?;
+                Body::Credit(Credit {
+                    credit: u32::from_le_bytes(get(bytes, 40)),
+                })
+            }
+            Kind::Acknowledge => {
+                let [acknowledged, reserved @ ..] = get::<8>(bytes, 40);
+                if reserved != [0; 7] {
+                    return Err(WireError::Reserved);
+                }
+                reserved_from(bytes, 56)?;
+                let kind = Kind::from_byte(acknowledged)?;
+                if !matches!(kind, Kind::EndOfStream | Kind::Credit) {
+                    return Err(WireError::Acknowledged { kind });
+                }
+                let sequence = u64::from_le_bytes(get(bytes, 48));
+                Body::Acknowledge(Acknowledge { kind, sequence })
+            }
+        };
+        Ok(Self {
+            flags,
+            exchange: u64::from_le_bytes(get(bytes, 8)),
+            source: u32::from_le_bytes(get(bytes, 16)),
+            partition: u32::from_le_bytes(get(bytes, 20)),
+            sequence: u64::from_le_bytes(get(bytes, 24)),
+            credit_seen: u32::from_le_bytes(get(bytes, 32)),
+            body,
+        })
+    }
+
+    /// Splits a whole message into its header and its payload.
+    ///
+    /// `message` is exactly what arrived: without the 40 bytes of GRH of a UD receive, and no
+    /// longer than the completion says.
+    ///
+    /// # Errors
+    /// As [`Header::parse`], and when the payload is not as long as the header says.
+    pub fn parse_message(message: &[u8]) -> Result<(Self, &[u8]), WireError> {
+        let Some((header, payload)) = message.split_first_chunk::<HEADER_LENGTH>() else {
+            return Err(WireError::Truncated {
+                length: message.len(),
+            });
+        };
+        let header = Self::parse(header)?;
+        let announced = header.payload_length();
+        if payload.len() as u64 != u64::from(announced) {
+            return Err(WireError::PayloadLength {
+                announced,
+                found: payload.len(),
+            });
+        }
+        Ok((header, payload))
+    }
+}
+
+fn parse_data(bytes: &[u8; HEADER_LENGTH], payload_length: u32) -> Result<Data, WireError> {
+    reserved_from(bytes, 56)?;
+    let frame_length = u32::from_le_bytes(get(bytes, 48));
+    let offset = u32::from_le_bytes(get(bytes, 52));
+    if payload_length == 0 {
+        return Err(WireError::EmptyFragment);
+    }
+    if frame_length > FRAME_LENGTH_MAX {
+        return Err(WireError::FrameLength {
+            length: frame_length,
+        });
+    }
+    if offset
+        .checked_add(payload_length)
+        .is_none_or(|end| end > frame_length)
+    {
+        return Err(WireError::FragmentBounds {
+            offset,
+            payload_length,
+            frame_length,
+        });
+    }
+    Ok(Data {
+        frame_sequence: u32::from_le_bytes(get(bytes, 40)),
+        rows: u32::from_le_bytes(get(bytes, 44)),
+        frame_length,
+        offset,
+        payload_length,
+    })
+}
+
+fn reserved_from(bytes: &[u8; HEADER_LENGTH], start: usize) -> Result<(), WireError> {
+    if bytes[start..].iter().all(|&byte| byte == 0) {
+        Ok(())
+    } else {
+        Err(WireError::Reserved)
+    }
+}
+
+/// Writes a field at a constant offset.
+fn put<const N: usize>(bytes: &mut [u8; HEADER_LENGTH], offset: usize, field: [u8; N]) {
+    bytes[offset..offset + N].copy_from_slice(&field);
+}
+
+/// Reads a field at a constant offset.
+fn get<const N: usize>(bytes: &[u8; HEADER_LENGTH], offset: usize) -> [u8; N] {
+    let mut field = [0; N];
+    field.copy_from_slice(&bytes[offset..offset + N]);
+    field
+}

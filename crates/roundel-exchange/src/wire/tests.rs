@@ -1,0 +1,220 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn control() -> impl Strategy<Value = Body> {
+    let acknowledged = prop_oneof![Just(Kind::EndOfStream), Just(Kind::Credit)];
+    prop_oneof![
+        any::<(u64, u64)>().prop_map(|(count, checksum)| {
+            Body::EndOfStream(EndOfStream {
+                sent: SequenceDigest { count, checksum },
+            })
+        }),
+        any::<u32>().prop_map(|credit| Body::Credit(Credit { credit })),
+        (acknowledged, any::<u64>())
+            .prop_map(|(kind, sequence)| Body::Acknowledge(Acknowledge { kind, sequence })),
+    ]
+}
+
+fn data() -> impl Strategy<Value = Body> {
+    (1..=FRAME_LENGTH_MAX, any::<(u32, u32)>())
+        .prop_flat_map(|(frame_length, ids)| (Just(frame_length), 0..frame_length, Just(ids)))
+        .prop_flat_map(|(frame_length, offset, (frame_sequence, rows))| {
+            (1..=frame_length - offset).prop_map(move |payload_length| {
+                Body::Data(Data {
+                    frame_sequence,
+                    rows,
+                    frame_length,
+                    offset,
+                    payload_length,
+                })
+            })
+        })
+}
+
+fn header() -> impl Strategy<Value = Header> {
+    (
+        0..=FLAG_REPEATED,
+        any::<(u64, u32, u32, u64, u32)>(),
+        prop_oneof![data(), control()],
+    )
+        .prop_map(
+            |(flags, (exchange, source, partition, sequence, credit_seen), body)| Header {
+                flags,
+                exchange,
+                source,
+                partition,
+                sequence,
+                credit_seen,
+                body,
+            },
+        )
+}
+
+proptest! {
+    #[test]
+    fn a_header_survives_the_wire(header in header()) {
+        prop_assert_eq!(Header::parse(&header.emit()), Ok(header));
+    }
+
+    #[test]
+    fn any_bytes_parse_or_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..130)) {
+        let _ = Header::parse_message(&bytes);
+    }
+
+    /// A mutation is refused or changes a field to another legal value, which round-trips.
+    #[test]
+    fn a_mutated_header_is_refused_or_consistent(
+        header in header(),
+        mutations in proptest::collection::vec((0..HEADER_LENGTH, any::<u8>()), 1..4),
+    ) {
+        let mut bytes = header.emit();
+        for (offset, byte) in mutations {
+            bytes[offset] = byte;
+        }
+        if let Ok(parsed) = Header::parse(&bytes) {
+            prop_assert_eq!(parsed.emit(), bytes);
+        }
+    }
+
+    #[test]
+    fn the_digest_ignores_order(mut sequences in proptest::collection::vec(any::<u64>(), 0..50)) {
+        let digest = |sequences: &[u64]| {
+            let mut digest = SequenceDigest::default();
+            sequences.iter().for_each(|&sequence| digest.add(sequence));
+            digest
+        };
+        let forward = digest(&sequences);
+        sequences.reverse();
+        prop_assert_eq!(forward, digest(&sequences));
+    }
+}
+
+const DATA: Data = Data {
+    frame_sequence: 3,
+    rows: 9,
+    frame_length: 100,
+    offset: 60,
+    payload_length: 40,
+};
+
+fn message(body: Body) -> Header {
+    Header {
+        flags: 0,
+        exchange: 7,
+        source: 1,
+        partition: 2,
+        sequence: 5,
+        credit_seen: 8,
+        body,
+    }
+}
+
+/// The layout is a promise between nodes: moving a field must bump the version.
+#[test]
+fn fields_are_where_the_documentation_says() {
+    let bytes = Header {
+        flags: FLAG_REPEATED,
+        ..message(Body::Data(DATA))
+    }
+    .emit();
+    let mut expected = [0u8; HEADER_LENGTH];
+    expected[..6].copy_from_slice(&[b'R', b'D', 1, 0, 1, 1]);
+    for (offset, byte) in [
+        (8, 7),
+        (16, 1),
+        (20, 2),
+        (24, 5),
+        (32, 8),
+        (36, 40),
+        (40, 3),
+        (44, 9),
+        (48, 100),
+        (52, 60),
+    ] {
+        expected[offset] = byte;
+    }
+    assert_eq!(bytes, expected);
+    assert!(DATA.ends_frame());
+}
+
+#[test]
+fn each_rule_has_its_error() {
+    let good = message(Body::Data(DATA)).emit();
+    let with = |offset: usize, byte: u8| {
+        let mut bytes = good;
+        bytes[offset] = byte;
+        Header::parse(&bytes).unwrap_err()
+    };
+    assert!(matches!(with(0, 0), WireError::Magic { .. }));
+    assert_eq!(with(2, 9), WireError::Version { found: 9 });
+    assert_eq!(with(4, 9), WireError::Kind { found: 9 });
+    assert_eq!(
+        with(4, 3),
+        WireError::ControlPayload {
+            kind: Kind::Credit,
+            length: 40
+        }
+    );
+    assert_eq!(with(5, 2), WireError::Flags { found: 2 });
+    assert_eq!(with(7, 1), WireError::Reserved);
+    assert_eq!(with(63, 1), WireError::Reserved);
+    assert_eq!(with(36, 0), WireError::EmptyFragment);
+    assert!(matches!(
+        with(36, 41),
+        WireError::FragmentBounds {
+            payload_length: 41,
+            ..
+        }
+    ));
+    assert!(matches!(with(55, 0xff), WireError::FragmentBounds { .. }));
+
+    let mut long = good;
+    long[48..52].copy_from_slice(&(FRAME_LENGTH_MAX + 1).to_le_bytes());
+    assert!(matches!(
+        Header::parse(&long),
+        Err(WireError::FrameLength { .. })
+    ));
+
+    let acknowledge = Acknowledge {
+        kind: Kind::Data,
+        sequence: 0,
+    };
+    let acknowledge = message(Body::Acknowledge(acknowledge)).emit();
+    let refused = WireError::Acknowledged { kind: Kind::Data };
+    assert_eq!(Header::parse(&acknowledge), Err(refused));
+}
+
+#[test]
+fn the_payload_must_be_as_long_as_announced() {
+    let mut bytes = message(Body::Data(DATA)).emit().to_vec();
+    assert_eq!(
+        Header::parse_message(&bytes),
+        Err(WireError::PayloadLength {
+            announced: 40,
+            found: 0
+        })
+    );
+    bytes.extend([1; 40]);
+    let (header, payload) = Header::parse_message(&bytes).unwrap();
+    assert_eq!((header.kind(), payload), (Kind::Data, &[1u8; 40][..]));
+    bytes.push(0);
+    assert!(Header::parse_message(&bytes).is_err());
+    assert_eq!(
+        Header::parse_message(&bytes[..63]),
+        Err(WireError::Truncated { length: 63 })
+    );
+}
+
+#[test]
+fn the_digest_sees_loss_and_duplication() {
+    let digest = |sequences: &[u64]| {
+        let mut digest = SequenceDigest::default();
+        sequences.iter().for_each(|&sequence| digest.add(sequence));
+        digest
+    };
+    let sent = digest(&[0, 1, 2, 3]);
+    assert_ne!(sent, digest(&[0, 1, 2]));
+    assert_ne!(sent, digest(&[0, 1, 2, 2]));
+    assert_ne!(sent, digest(&[0, 1, 2, 3, 3]));
+}
