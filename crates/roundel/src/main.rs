@@ -1,2 +1,84 @@
-//! Stub.
-fn main() {}
+//! The `roundel` command. It reads flags, shows results and checks them; planning, workers and
+//! exchanges belong to the crates below.
+
+mod cli;
+mod cluster;
+mod failure;
+mod progress;
+mod signals;
+mod sql;
+mod tpch;
+mod verify;
+mod worker;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::Parser;
+use tokio::runtime::Runtime;
+use tracing_subscriber::EnvFilter;
+
+use crate::cli::{Cli, Command};
+use crate::failure::Failure;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            return match failure::usage(&error) {
+                Ok(failure) => failure.report(),
+                Err(code) => code,
+            };
+        }
+    };
+    log_to_stderr(cli.verbose);
+    match run(&cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(command: &Command) -> Result<(), Failure> {
+    let threads = match command {
+        Command::Worker(args) => Some(usize::from(args.node.threads)),
+        Command::Tpch(_) | Command::Sql(_) => None,
+    };
+    let runtime = runtime(threads)?;
+    let done = runtime.block_on(async {
+        match command {
+            Command::Tpch(args) => tpch::run(args).await,
+            Command::Sql(args) => sql::run(args).await,
+            Command::Worker(args) => worker::run(args).await,
+        }
+    });
+    // A thread that still waits for the terminal must not hold the process up.
+    runtime.shutdown_background();
+    done
+}
+
+/// A runtime with as many threads, or one per core.
+pub fn runtime(threads: Option<usize>) -> Result<Runtime, Failure> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = threads {
+        builder.worker_threads(threads);
+    }
+    builder
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::Run(format!("cannot start the runtime's threads: {e}")))
+}
+
+fn log_to_stderr(verbose: u8) {
+    let default = match verbose {
+        0 => "warn",
+        1 => "warn,roundel=info,roundel_engine=info,roundel_exchange=info,roundel_verbs=info",
+        _ => "info,roundel=debug,roundel_engine=debug,roundel_exchange=debug,roundel_verbs=debug",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal() && !no_color)
+        .init();
+}

@@ -1,0 +1,223 @@
+//! The command line: every flag, its default and what is refused before anything starts. It must
+//! not start anything itself.
+
+mod values;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use roundel_engine::Fabric;
+
+pub use values::{QueryList, TableArg, Tables};
+
+/// SQL over a cluster of worker processes, shuffled through registered memory.
+#[derive(Debug, Parser)]
+#[command(name = "roundel", version, about, after_help = EXAMPLES, arg_required_else_help = true)]
+pub struct Cli {
+    /// Say more on standard error; twice for debugging. RUST_LOG overrides it.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  roundel tpch                                  22 TPC-H queries at scale 1, verified
+  roundel tpch --scale 0.1 --compare grpc       the same beside gRPC
+  roundel sql --table t=events.parquet          a shell on a file
+  roundel sql --table t=t.csv -c 'SELECT count(*) FROM t'
+
+Roundel runs on Linux.";
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the TPC-H queries on worker processes of this machine and verify every row.
+    Tpch(TpchArgs),
+    /// Run SQL on files, over worker processes; without -c and -f, open a shell.
+    Sql(SqlArgs),
+    /// Serve as one worker of a cluster that is started by hand.
+    Worker(WorkerArgs),
+}
+
+const TPCH_EXAMPLES: &str = "\
+Examples:
+  roundel tpch
+  roundel tpch --scale 0.1 --queries 1,3-5 --workers 3 --design SEMQ/SR
+  roundel tpch --tables tpch-sf1 --iterations 5 --compare grpc
+  roundel tpch --scale 10 --memory-limit 4GiB --json result.json
+
+Exit codes: 0 when every query ran and every row was right, 1 when one was not, 2 for wrong usage,
+130 after Ctrl-C.";
+
+/// Flags of `roundel tpch`.
+#[derive(Debug, Args)]
+#[command(after_help = TPCH_EXAMPLES)]
+pub struct TpchArgs {
+    /// Scale factor; 1 is about 1 GB of data.
+    #[arg(long, default_value = "1", value_parser = values::scale, allow_negative_numbers = true)]
+    pub scale: f64,
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Where the tables live: `memory`, sharded over the workers, or a directory of Parquet files,
+    /// which is filled first when it is empty.
+    #[arg(long, value_name = "memory|DIR", default_value = "memory")]
+    pub tables: Tables,
+    /// Queries to run, such as `1,3-5`.
+    #[arg(long, value_name = "LIST", default_value_t)]
+    pub queries: QueryList,
+    /// Runs of each query; the median counts.
+    #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub iterations: u32,
+    /// Do not compare the rows with those of single-process DataFusion.
+    #[arg(long)]
+    pub no_verify: bool,
+    /// Alternate with this transport in the same run, and print both and the ratio.
+    #[arg(long, value_name = "TRANSPORT")]
+    pub compare: Option<Baseline>,
+    /// Write the results as JSON to FILE, or to standard output; the text for people then goes to
+    /// standard error.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub json: Option<PathBuf>,
+}
+
+/// What `tpch --compare` can run beside Roundel's exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Baseline {
+    /// datafusion-distributed's own transport, without compression.
+    Grpc,
+}
+
+impl From<Baseline> for Fabric {
+    fn from(baseline: Baseline) -> Self {
+        match baseline {
+            Baseline::Grpc => Fabric::Grpc,
+        }
+    }
+}
+
+/// Flags of a cluster that the command starts.
+#[derive(Debug, Args)]
+pub struct ClusterArgs {
+    /// Worker processes to start.
+    #[arg(long, default_value = "2", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: u16,
+    /// What every worker is started with.
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+/// Flags of one worker.
+#[derive(Debug, Args)]
+pub struct NodeArgs {
+    /// Runtime threads per worker; a task has max(2, threads) partitions.
+    #[arg(long, default_value = "2", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: u16,
+    /// Shuffle design: endpoints per thread (ME) or per operator (SE), over RC (MQ) or UD (SQ)
+    /// queue pairs.
+    #[arg(long, default_value = "MESQ/SR", value_parser = values::design)]
+    pub design: String,
+    /// What carries the rows: Roundel's exchange over shared memory, or datafusion-distributed's
+    /// own transport.
+    #[arg(long, value_name = "shm|grpc", default_value = "shm")]
+    pub fabric: Fabric,
+    /// Registered memory that a worker may use for exchanges.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = values::size)]
+    pub registered_memory: u64,
+    /// Memory that a worker's queries may use before they spill or fail [default: no limit].
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    pub memory_limit: Option<u64>,
+}
+
+const SQL_EXAMPLES: &str = "\
+Examples:
+  roundel sql --table lineitem=tpch-sf1/lineitem
+  roundel sql --table t=t.csv -c 'SELECT count(*) FROM t' --format json
+  roundel sql --table t=t.parquet -f report.sql --format csv > report.csv
+  roundel sql --cluster 10.0.0.1:7070,10.0.0.2:7070 --token-file token --fabric grpc \\
+      --table t=/shared/t.parquet
+
+In the shell, statements end with ';'. \\d lists the tables, \\d NAME describes one, \\q leaves.
+Ctrl-C cancels the query that runs. The history is in $XDG_STATE_HOME/roundel.";
+
+/// Flags of `roundel sql`.
+#[derive(Debug, Args)]
+#[command(after_help = SQL_EXAMPLES)]
+pub struct SqlArgs {
+    /// The cluster to start, when --cluster names none.
+    #[command(flatten)]
+    pub local: ClusterArgs,
+    /// Workers to join, which were started by hand with `roundel worker`.
+    #[arg(
+        long,
+        value_name = "HOST:PORT,…",
+        value_delimiter = ',',
+        conflicts_with = "workers",
+        requires = "token_file",
+        value_parser = values::worker_address
+    )]
+    pub cluster: Vec<String>,
+    /// File with the token of the cluster to join.
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    pub token_file: Option<PathBuf>,
+    /// A Parquet or CSV file, or a directory of them, as a table; may be repeated.
+    #[arg(long = "table", value_name = "NAME=PATH")]
+    pub tables: Vec<TableArg>,
+    /// Run these statements and leave; may be repeated.
+    #[arg(short, long, value_name = "SQL", value_parser = NonEmptyStringValueParser::new())]
+    pub command: Vec<String>,
+    /// Run the statements in a file, or in standard input for `-`, and leave.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "command")]
+    pub file: Option<PathBuf>,
+    /// Form of the results. `csv` and `json` stream.
+    #[arg(long, default_value = "table")]
+    pub format: Format,
+    /// Rows that a table shows at most; the rest are counted. `all` keeps the whole result in
+    /// memory to lay it out.
+    #[arg(long, value_name = "N|all", default_value = "40", value_parser = values::row_limit)]
+    pub max_rows: usize,
+}
+
+/// Form of a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Aligned columns for people.
+    Table,
+    /// Comma-separated values with a header.
+    Csv,
+    /// One JSON array of objects per result.
+    Json,
+}
+
+const WORKER_EXAMPLES: &str = "\
+Examples:
+  head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \\n' > token && chmod 600 token
+  roundel worker --listen 127.0.0.1:7070 --token-file token
+  roundel worker --listen 10.0.0.1:7070 --token-file token --fabric grpc
+
+Workers on different hosts cannot use `shm`, which is memory of one host: start them, and the
+shell, with --fabric grpc.";
+
+/// Flags of `roundel worker`.
+#[derive(Debug, Args)]
+#[command(after_help = WORKER_EXAMPLES)]
+pub struct WorkerArgs {
+    /// Address to listen on: `HOST:PORT`, or a port on loopback; port 0 takes any free one.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0", value_parser = values::listen_address)]
+    pub listen: SocketAddr,
+    /// File with the cluster's token, 64 hexadecimal digits; only clients that bring it are served.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// The worker itself.
+    #[command(flatten)]
+    pub node: NodeArgs,
+    /// Started by a coordinator: the token is the first line of standard input, and the worker ends
+    /// when standard input does.
+    #[arg(long, hide = true, conflicts_with = "token_file")]
+    pub lifeline: bool,
+}

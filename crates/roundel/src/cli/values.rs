@@ -1,0 +1,247 @@
+//! Parsing and checking of single values of the command line.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use bytesize::ByteSize;
+use roundel_engine::tpch::QUERY_COUNT;
+
+/// The shuffle designs that `--design` takes.
+const DESIGNS: [&str; 4] = ["MESQ/SR", "SESQ/SR", "MEMQ/SR", "SEMQ/SR"];
+
+/// Where the TPC-H tables live.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tables {
+    /// In the workers' memory.
+    Memory,
+    /// In Parquet files of a directory.
+    Directory(PathBuf),
+}
+
+impl FromStr for Tables {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text {
+            "memory" => Self::Memory,
+            directory => Self::Directory(PathBuf::from(directory)),
+        })
+    }
+}
+
+impl fmt::Display for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory"),
+            Self::Directory(directory) => write!(f, "{}", directory.display()),
+        }
+    }
+}
+
+/// Numbers of TPC-H queries, ascending, each once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueryList(Vec<usize>);
+
+impl QueryList {
+    /// The numbers.
+    pub fn numbers(&self) -> &[usize] {
+        &self.0
+    }
+}
+
+impl Default for QueryList {
+    fn default() -> Self {
+        Self((1..=QUERY_COUNT).collect())
+    }
+}
+
+impl FromStr for QueryList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| match text.trim().parse::<usize>() {
+            Ok(number) if (1..=QUERY_COUNT).contains(&number) => Ok(number),
+            _ => Err(format!(
+                "{text:?} is not a query: they are numbered 1 to {QUERY_COUNT}"
+            )),
+        };
+        let mut numbers = BTreeSet::new();
+        for part in text.split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last) = (number(first)?, number(last)?);
+            if first > last {
+                return Err(format!("the range {part:?} ends before it starts"));
+            }
+            numbers.extend(first..=last);
+        }
+        Ok(Self(numbers.into_iter().collect()))
+    }
+}
+
+impl fmt::Display for QueryList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut ranges: Vec<(usize, usize)> = Vec::new();
+        for number in &self.0 {
+            match ranges.last_mut() {
+                Some((_, last)) if *last + 1 == *number => *last = *number,
+                _ => ranges.push((*number, *number)),
+            }
+        }
+        for (i, (first, last)) in ranges.iter().enumerate() {
+            let comma = if i == 0 { "" } else { "," };
+            match first == last {
+                true => write!(f, "{comma}{first}")?,
+                false => write!(f, "{comma}{first}-{last}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A `--table NAME=PATH`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableArg {
+    /// Name in SQL.
+    pub name: String,
+    /// File or directory.
+    pub path: String,
+}
+
+impl FromStr for TableArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok(Self {
+                name: name.to_owned(),
+                path: path.to_owned(),
+            }),
+            _ => Err("a table is given as NAME=PATH".to_owned()),
+        }
+    }
+}
+
+pub(super) fn scale(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(scale) if scale > 0.0 && scale.is_finite() => Ok(scale),
+        _ => Err("the scale factor is a number above 0".to_owned()),
+    }
+}
+
+pub(super) fn design(text: &str) -> Result<String, String> {
+    let upper = text.to_ascii_uppercase();
+    if DESIGNS.contains(&upper.as_str()) {
+        return Ok(upper);
+    }
+    Err(format!("the designs are {}", DESIGNS.join(", ")))
+}
+
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    match text.parse::<ByteSize>() {
+        Ok(size) if size.as_u64() > 0 => Ok(size.as_u64()),
+        _ => {
+            Err("a size is a number of bytes above 0 with a unit, such as 64MiB or 1GB".to_owned())
+        }
+    }
+}
+
+pub(super) fn row_limit(text: &str) -> Result<usize, String> {
+    match text {
+        "all" => Ok(usize::MAX),
+        _ => text
+            .parse()
+            .map_err(|_| "it is a number of rows, or `all`".to_owned()),
+    }
+}
+
+pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.trim_start_matches(':').parse::<u16>() {
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
+    let mut addresses = text
+        .to_socket_addrs()
+        .map_err(|e| format!("an address is HOST:PORT or a port ({e})"))?;
+    addresses
+        .next()
+        .ok_or_else(|| format!("{text:?} has no address"))
+}
+
+pub(super) fn worker_address(text: &str) -> Result<String, String> {
+    match text.trim().rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok_and(|p| p > 0) => {
+            Ok(text.trim().to_owned())
+        }
+        _ => Err("a worker is given as HOST:PORT".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn query_lists_are_parsed_sorted_and_printed() {
+        let list: QueryList = "5,1,3-5, 22".parse().unwrap();
+        assert_eq!(list.numbers(), [1, 3, 4, 5, 22]);
+        assert_eq!(list.to_string(), "1,3-5,22");
+        assert_eq!(QueryList::default().to_string(), "1-22");
+        for wrong in ["", "0", "23", "1,", "5-3", "a", "1-", "-1", "1-2-3"] {
+            assert!(wrong.parse::<QueryList>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn scales_are_above_zero() {
+        assert_eq!(scale("0.01"), Ok(0.01));
+        for wrong in ["0", "-1", "NaN", "inf", "", "x"] {
+            assert!(scale(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_binary_and_decimal_units() {
+        assert_eq!(size("64MiB"), Ok(64 << 20));
+        assert_eq!(size("1GB"), Ok(1_000_000_000));
+        assert_eq!(size("4096"), Ok(4096));
+        for wrong in ["0", "", "MiB", "-1MiB", "1XB"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_bare_port_listens_on_loopback() {
+        assert_eq!(
+            listen_address("7070").unwrap().to_string(),
+            "127.0.0.1:7070"
+        );
+        assert_eq!(
+            listen_address(":7070").unwrap().to_string(),
+            "127.0.0.1:7070"
+        );
+        assert_eq!(listen_address("[::1]:1").unwrap().to_string(), "[::1]:1");
+        assert!(listen_address("7070000").is_err());
+    }
+
+    #[test]
+    fn workers_and_tables_name_both_parts() {
+        assert_eq!(worker_address(" h:1 "), Ok("h:1".to_owned()));
+        for wrong in ["h", ":1", "h:", "h:0", "h:99999"] {
+            assert!(worker_address(wrong).is_err(), "{wrong}");
+        }
+        let table: TableArg = "t=a=b.csv".parse().unwrap();
+        assert_eq!((table.name.as_str(), table.path.as_str()), ("t", "a=b.csv"));
+        for wrong in ["t", "=x", "t="] {
+            assert!(wrong.parse::<TableArg>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn designs_are_known_in_either_case() {
+        assert_eq!(design("semq/sr"), Ok("SEMQ/SR".to_owned()));
+        assert!(design("XEMQ/SR").is_err());
+    }
+}

@@ -1,0 +1,58 @@
+//! A cluster for the length of one command: started or joined, and stopped whatever happens.
+
+use roundel_engine::{Cluster, ClusterOptions, Token};
+
+use crate::cli::{ClusterArgs, SqlArgs};
+use crate::failure::Failure;
+use crate::signals::Signals;
+
+/// What the flags ask for.
+pub fn options(args: &ClusterArgs) -> Result<ClusterOptions, Failure> {
+    let worker_program = std::env::current_exe()
+        .map_err(|e| Failure::Run(format!("cannot find this program to start workers: {e}")))?;
+    Ok(ClusterOptions {
+        workers: usize::from(args.workers),
+        threads: usize::from(args.node.threads),
+        fabric: args.node.fabric,
+        design: args.node.design.clone(),
+        registered_memory_bytes: args.node.registered_memory,
+        memory_limit_bytes: args.node.memory_limit,
+        worker_program,
+    })
+}
+
+/// Starts workers on this machine.
+pub async fn start(args: &ClusterArgs, signals: &mut Signals) -> Result<Cluster, Failure> {
+    let options = options(args)?;
+    signals
+        .or_signal(async { Ok(Cluster::start(options).await?) })
+        .await
+}
+
+/// Joins the workers that `--cluster` names, or starts some on this machine.
+pub async fn join_or_start(args: &SqlArgs, signals: &mut Signals) -> Result<Cluster, Failure> {
+    let Some(token_file) = args
+        .token_file
+        .as_ref()
+        .filter(|_| !args.cluster.is_empty())
+    else {
+        return start(&args.local, signals).await;
+    };
+    let token = Token::from_file(token_file)?;
+    let options = options(&args.local)?;
+    let workers = args.cluster.clone();
+    signals
+        .or_signal(async { Ok(Cluster::connect(workers, token, options).await?) })
+        .await
+}
+
+/// Stops the cluster after its work, and says how the work went. A second signal ends the waiting:
+/// workers also end by themselves when this process does.
+pub async fn stop(
+    cluster: Cluster,
+    signals: &mut Signals,
+    work: Result<(), Failure>,
+) -> Result<(), Failure> {
+    let stopped = signals.or_signal(async { Ok(cluster.stop().await?) }).await;
+    work.and(stopped)
+}

@@ -1,0 +1,316 @@
+//! `roundel tpch`: the TPC-H queries on a cluster, verified and timed.
+
+mod reference;
+mod report;
+
+use std::time::Instant;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::prelude::SessionContext;
+use futures::TryStreamExt;
+use indicatif::ProgressBar;
+use roundel_engine::tpch::TpchTables;
+use roundel_engine::{Cluster, Fabric, Session, partitions_per_task, single_process_context, tpch};
+use tokio::runtime::Runtime;
+
+use crate::cli::{Tables, TpchArgs};
+use crate::cluster;
+use crate::failure::Failure;
+use crate::progress::{LoadBars, query_bar};
+use crate::signals::Signals;
+use crate::verify::{self, Expected, Tolerance};
+use report::{QueryReport, Report, Settings, Table};
+
+/// Runs the command.
+pub async fn run(args: &TpchArgs) -> Result<(), Failure> {
+    let mut signals = Signals::watch()?;
+    let cluster = cluster::start(&args.cluster, &mut signals).await?;
+    let work = signals.or_signal(run_on(&cluster, args)).await;
+    cluster::stop(cluster, &mut signals, work).await
+}
+
+async fn run_on(cluster: &Cluster, args: &TpchArgs) -> Result<(), Failure> {
+    let session = cluster.session()?;
+    load(&session, args).await?;
+    let baseline = match args.compare {
+        Some(transport) => Some((transport.into(), session.with_fabric(transport.into())?)),
+        None => None,
+    };
+    let single = match !args.no_verify || args.compare.is_some() {
+        true => Some(SingleProcess::load(args).await?),
+        false => None,
+    };
+    let bench = Bench {
+        args,
+        session,
+        baseline,
+        single,
+    };
+    bench.run().await
+}
+
+async fn load(session: &Session, args: &TpchArgs) -> Result<(), Failure> {
+    match &args.tables {
+        Tables::Memory => {
+            let bars = LoadBars::new("generating");
+            session.load_tpch_memory(args.scale, &bars).await?;
+        }
+        Tables::Directory(directory) => {
+            let bars = LoadBars::new("writing");
+            session
+                .register_tpch_files(directory, args.scale, &bars)
+                .await?;
+        }
+    }
+    Ok(())
+}
+
+/// DataFusion alone, on a runtime with as many threads as all workers have together.
+struct SingleProcess {
+    context: SessionContext,
+    /// `Option` only so that it can be shut down from within another runtime.
+    runtime: Option<Runtime>,
+}
+
+impl SingleProcess {
+    async fn load(args: &TpchArgs) -> Result<Self, Failure> {
+        let threads = usize::from(args.cluster.workers) * usize::from(args.cluster.node.threads);
+        let scale = args.scale;
+        let tables = match &args.tables {
+            Tables::Memory => TpchTables::Memory { scale },
+            Tables::Directory(directory) => TpchTables::Files {
+                dir: directory.clone(),
+                scale,
+            },
+        };
+        let bars = LoadBars::new("reference:");
+        let context = single_process_context(threads, &tables, &bars).await?;
+        Ok(Self {
+            context,
+            runtime: Some(crate::runtime(Some(threads))?),
+        })
+    }
+
+    /// Runs work on the runtime of its own.
+    async fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = datafusion::error::Result<T>> + Send + 'static,
+        query: usize,
+    ) -> Result<T, Failure> {
+        let runtime = self.runtime.as_ref().expect("it is there until drop");
+        match runtime.spawn(work).await {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(error)) => Err(Failure::Run(reference::failure(query, &error))),
+            Err(error) => Err(Failure::Run(format!(
+                "query {query}: the reference run failed: {error}"
+            ))),
+        }
+    }
+
+    async fn expected(&self, query: usize, sql: &'static str) -> Result<Expected, Failure> {
+        let context = self.context.clone();
+        self.spawn(
+            async move { reference::expected(&context, sql).await },
+            query,
+        )
+        .await
+    }
+
+    async fn time(&self, query: usize, sql: &'static str) -> Result<f64, Failure> {
+        let context = self.context.clone();
+        let start = Instant::now();
+        self.spawn(async move { reference::run(&context, sql).await }, query)
+            .await?;
+        Ok(start.elapsed().as_secs_f64())
+    }
+}
+
+impl Drop for SingleProcess {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// One run of the command, its tables loaded.
+struct Bench<'a> {
+    args: &'a TpchArgs,
+    session: Session,
+    baseline: Option<(Fabric, Session)>,
+    single: Option<SingleProcess>,
+}
+
+impl Bench<'_> {
+    async fn run(&self) -> Result<(), Failure> {
+        let baseline = self.baseline.as_ref().map(|(fabric, _)| fabric.to_string());
+        let mut table = Table::new(self.args.json.is_some(), baseline);
+        table.header(&self.settings())?;
+        let numbers = self.args.queries.numbers();
+        let sides = 1 + u64::from(self.baseline.is_some());
+        let bar = query_bar(numbers.len() as u64 * u64::from(self.args.iterations) * sides);
+        let mut queries = Vec::new();
+        let mut failed = Ok(());
+        for number in numbers {
+            bar.set_message(format!("query {number}"));
+            match self.query(*number, &bar).await {
+                Ok(query) => {
+                    bar.suspend(|| table.query(&query))?;
+                    queries.push(query);
+                }
+                Err(failure) => {
+                    failed = Err(failure);
+                    break;
+                }
+            }
+        }
+        bar.finish_and_clear();
+        let report = Report::new(queries, self.settings(), None);
+        if failed.is_ok() {
+            table.totals(&report)?;
+        }
+        if let Some(path) = &self.args.json {
+            report.write_json(path)?;
+        }
+        failed
+    }
+
+    async fn query(&self, number: usize, bar: &ProgressBar) -> Result<QueryReport, Failure> {
+        let sql = tpch::query(number)
+            .ok_or_else(|| Failure::Usage(format!("there is no TPC-H query {number}")))?;
+        let expected = match &self.single {
+            Some(single) if !self.args.no_verify => Some(single.expected(number, sql).await?),
+            _ => None,
+        };
+        let mut times = Times::default();
+        let mut rows = 0;
+        for iteration in 0..self.args.iterations {
+            // Who goes first changes, so that neither always finds the caches warm.
+            for ours in [iteration % 2 == 0, iteration % 2 == 1] {
+                let (fabric, session, seconds) = match (ours, &self.baseline) {
+                    (true, _) => (
+                        self.args.cluster.node.fabric,
+                        &self.session,
+                        &mut times.ours,
+                    ),
+                    (false, Some((fabric, session))) => (*fabric, session, &mut times.baseline),
+                    (false, None) => continue,
+                };
+                let answer = answer(session, sql)
+                    .await
+                    .map_err(|failure| in_query(number, fabric, failure))?;
+                seconds.push(answer.seconds);
+                if ours {
+                    rows = answer.rows();
+                }
+                if let Some(expected) = &expected {
+                    verify::compare(
+                        expected,
+                        &answer.schema,
+                        &answer.batches,
+                        Tolerance::default(),
+                    )
+                    .map_err(|wrong| {
+                        let told = format!("wrong answer: {wrong}");
+                        in_query(number, fabric, Failure::Run(told))
+                    })?;
+                }
+                bar.inc(1);
+            }
+            if let (Some(single), true) = (&self.single, self.baseline.is_some()) {
+                times.single.push(single.time(number, sql).await?);
+            }
+        }
+        Ok(QueryReport {
+            query: number,
+            seconds: median(&mut times.ours).unwrap_or_default(),
+            baseline_seconds: median(&mut times.baseline),
+            single_process_seconds: median(&mut times.single),
+            rows,
+            verified: expected.is_some(),
+        })
+    }
+
+    fn settings(&self) -> Settings {
+        let (args, cluster) = (self.args, &self.args.cluster);
+        Settings {
+            version: env!("CARGO_PKG_VERSION"),
+            scale: args.scale,
+            workers: cluster.workers,
+            threads: cluster.node.threads,
+            partitions_per_task: partitions_per_task(usize::from(cluster.node.threads)),
+            design: cluster.node.design.clone(),
+            fabric: cluster.node.fabric.to_string(),
+            tables: args.tables.to_string(),
+            queries: args.queries.to_string(),
+            iterations: args.iterations,
+            verify: !args.no_verify,
+            compare: self.baseline.as_ref().map(|(fabric, _)| fabric.to_string()),
+            registered_memory_bytes: cluster.node.registered_memory,
+            memory_limit_bytes: cluster.node.memory_limit,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Times {
+    ours: Vec<f64>,
+    baseline: Vec<f64>,
+    single: Vec<f64>,
+}
+
+/// A query's result and how long it took to come.
+struct Answer {
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+    seconds: f64,
+}
+
+impl Answer {
+    fn rows(&self) -> usize {
+        self.batches.iter().map(RecordBatch::num_rows).sum()
+    }
+}
+
+async fn answer(session: &Session, sql: &str) -> Result<Answer, Failure> {
+    let start = Instant::now();
+    let stream = session.sql(sql).await?;
+    let schema = stream.schema();
+    let batches = stream.try_collect().await?;
+    Ok(Answer {
+        schema,
+        batches,
+        seconds: start.elapsed().as_secs_f64(),
+    })
+}
+
+fn in_query(number: usize, fabric: Fabric, failure: Failure) -> Failure {
+    let told = |message| format!("query {number} over {fabric}: {message}");
+    match failure {
+        Failure::Run(message) => Failure::Run(told(message)),
+        Failure::Usage(message) => Failure::Usage(told(message)),
+        ended => ended,
+    }
+}
+
+/// The middle value, or the mean of the two middle ones.
+fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let upper = *values.get(values.len() / 2)?;
+    let lower = *values.get((values.len() - 1) / 2)?;
+    Some((lower + upper) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(&mut []), None);
+        assert_eq!(median(&mut [3.0]), Some(3.0));
+        assert_eq!(median(&mut [9.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&mut [9.0, 1.0, 2.0, 4.0]), Some(3.0));
+    }
+}

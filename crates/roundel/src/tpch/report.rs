@@ -1,0 +1,214 @@
+//! The result of `roundel tpch`: a table for people and JSON for machines.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// The whole run.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// One entry per query that ran.
+    pub queries: Vec<QueryReport>,
+    /// Sum of the queries' medians.
+    pub total_seconds: f64,
+    /// The same of the baseline, if one ran.
+    pub baseline_total_seconds: Option<f64>,
+    /// `total_seconds` over `baseline_total_seconds`.
+    pub ratio: Option<f64>,
+    /// The same sum for single-process DataFusion with as many threads, if it was timed.
+    pub single_process_total_seconds: Option<f64>,
+    /// What the run was started with.
+    pub settings: Settings,
+    /// What the verbs layer counted; nothing, if the rows did not go through it.
+    pub fabric: Option<FabricReport>,
+}
+
+/// One query.
+#[derive(Debug, Serialize)]
+pub struct QueryReport {
+    /// Its number.
+    pub query: usize,
+    /// Median time of a run, to the last row.
+    pub seconds: f64,
+    /// The same of the baseline, if one ran.
+    pub baseline_seconds: Option<f64>,
+    /// Rows of the result.
+    pub rows: usize,
+    /// Every row of every run was compared with the reference and was right.
+    pub verified: bool,
+    /// Median of single-process DataFusion, if it was timed.
+    #[serde(skip)]
+    pub single_process_seconds: Option<f64>,
+}
+
+/// What a run was started with.
+#[derive(Debug, Serialize)]
+pub struct Settings {
+    /// Version of Roundel.
+    pub version: &'static str,
+    /// Scale factor.
+    pub scale: f64,
+    /// Worker processes.
+    pub workers: u16,
+    /// Runtime threads per worker.
+    pub threads: u16,
+    /// Partitions per task.
+    pub partitions_per_task: usize,
+    /// Shuffle design.
+    pub design: String,
+    /// What carried the rows.
+    pub fabric: String,
+    /// `memory` or a directory.
+    pub tables: String,
+    /// Queries asked for.
+    pub queries: String,
+    /// Runs of each query.
+    pub iterations: u32,
+    /// Whether rows were compared.
+    pub verify: bool,
+    /// What was run beside it.
+    pub compare: Option<String>,
+    /// Quota of registered memory per worker.
+    pub registered_memory_bytes: u64,
+    /// Limit of query memory per worker.
+    pub memory_limit_bytes: Option<u64>,
+}
+
+/// What the verbs layer counted, over all workers.
+#[derive(Debug, Serialize)]
+pub struct FabricReport {
+    /// Queue pairs of one worker.
+    pub queue_pairs: u64,
+    /// Messages by opcode, such as `send`.
+    pub messages: BTreeMap<String, u64>,
+    /// Payload bytes by opcode.
+    pub bytes: BTreeMap<String, u64>,
+    /// Most bytes that were registered at one time by one worker.
+    pub registered_bytes_max: u64,
+}
+
+impl Report {
+    /// Sums the queries up.
+    pub fn new(
+        queries: Vec<QueryReport>,
+        settings: Settings,
+        fabric: Option<FabricReport>,
+    ) -> Self {
+        let total_seconds = queries.iter().map(|query| query.seconds).sum();
+        let total_of = |seconds: fn(&QueryReport) -> Option<f64>| -> Option<f64> {
+            let all: Option<Vec<f64>> = queries.iter().map(seconds).collect();
+            all.filter(|all| !all.is_empty())
+                .map(|all| all.iter().sum())
+        };
+        let baseline_total_seconds = total_of(|query| query.baseline_seconds);
+        Self {
+            total_seconds,
+            baseline_total_seconds,
+            ratio: baseline_total_seconds.map(|baseline: f64| total_seconds / baseline),
+            single_process_total_seconds: total_of(|query| query.single_process_seconds),
+            queries,
+            settings,
+            fabric,
+        }
+    }
+
+    /// Writes the report as JSON to a file, or to standard output for `-`.
+    pub fn write_json(&self, path: &Path) -> Result<(), Failure> {
+        let mut text = serde_json::to_string_pretty(self)
+            .map_err(|e| Failure::Run(format!("cannot write the report as JSON: {e}")))?;
+        text.push('\n');
+        if path == Path::new("-") {
+            let mut out = std::io::stdout().lock();
+            return out
+                .write_all(text.as_bytes())
+                .and_then(|()| out.flush())
+                .map_err(Failure::output);
+        }
+        std::fs::write(path, text)
+            .map_err(|e| Failure::Run(format!("cannot write {}: {e}", path.display())))
+    }
+}
+
+/// The table for people, written line by line as the queries end.
+pub struct Table {
+    out: Box<dyn Write>,
+    baseline: Option<String>,
+}
+
+impl Table {
+    /// Prints to standard output, or to standard error where JSON needs the former.
+    pub fn new(to_stderr: bool, baseline: Option<String>) -> Self {
+        let out: Box<dyn Write> = if to_stderr {
+            Box::new(std::io::stderr())
+        } else {
+            Box::new(std::io::stdout())
+        };
+        Self { out, baseline }
+    }
+
+    /// Says what runs.
+    pub fn header(&mut self, settings: &Settings) -> Result<(), Failure> {
+        let carried = match settings.fabric.as_str() {
+            "shm" => format!("{} over shm", settings.design),
+            other => other.to_owned(),
+        };
+        let mut text = format!(
+            "TPC-H scale {}, tables in {}, {} workers of {} threads, {carried}\n",
+            settings.scale, settings.tables, settings.workers, settings.threads
+        );
+        text += "query    seconds";
+        if let Some(baseline) = &self.baseline {
+            text += &format!(" {:>10}  ratio", baseline);
+        }
+        text += "       rows";
+        self.line(&text)
+    }
+
+    /// One query.
+    pub fn query(&mut self, query: &QueryReport) -> Result<(), Failure> {
+        let mut text = format!("{:>5} {:>10.3}", query.query, query.seconds);
+        if let Some(baseline) = query.baseline_seconds {
+            text += &format!(" {baseline:>10.3} {:>6.2}", query.seconds / baseline);
+        }
+        let verified = if query.verified {
+            "verified"
+        } else {
+            "not verified"
+        };
+        text += &format!(" {:>10}  {verified}", query.rows);
+        self.line(&text)
+    }
+
+    /// The sums.
+    pub fn totals(&mut self, report: &Report) -> Result<(), Failure> {
+        let mut text = format!("total {:>10.3}", report.total_seconds);
+        if let (Some(baseline), Some(ratio)) = (report.baseline_total_seconds, report.ratio) {
+            text += &format!(" {baseline:>10.3} {ratio:>6.2}");
+        }
+        let rows: usize = report.queries.iter().map(|query| query.rows).sum();
+        let verified = report.queries.iter().filter(|query| query.verified).count();
+        text += &format!(
+            " {rows:>10}  {verified} of {} verified",
+            report.queries.len()
+        );
+        self.line(&text)?;
+        if let Some(seconds) = report.single_process_total_seconds {
+            let threads = u32::from(report.settings.workers) * u32::from(report.settings.threads);
+            let plural = if threads == 1 { "" } else { "s" };
+            self.line(&format!(
+                "single-process DataFusion, {threads} thread{plural}: {seconds:.3} s"
+            ))?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, text: &str) -> Result<(), Failure> {
+        writeln!(self.out, "{text}")
+            .and_then(|()| self.out.flush())
+            .map_err(Failure::output)
+    }
+}

@@ -1,0 +1,213 @@
+//! Wrong usage and bad input: one clear line, an exit code of 1 or 2, and nothing left behind.
+
+mod common;
+
+use std::fs;
+use std::net::TcpListener;
+
+use common::{HandCluster, Roundel, TRANSPORTS, stderr, write_token};
+
+/// Runs a command that must fail with one line that contains `told`.
+fn fails(roundel: &Roundel, arguments: &[&str], code: i32, told: &str) {
+    let output = roundel.run(arguments);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+    assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+    assert!(
+        said.starts_with("error: ") && said.contains(told),
+        "{arguments:?}: {said}"
+    );
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    roundel.assert_nothing_left();
+}
+
+#[test]
+fn wrong_usage_is_told_in_one_line() {
+    let roundel = Roundel::new();
+    for (arguments, told) in [
+        (vec!["tpch", "--scale", "0"], "scale factor"),
+        (vec!["tpch", "--scale", "-1"], "scale factor"),
+        (vec!["tpch", "--scale", "much"], "scale factor"),
+        (vec!["tpch", "--workers", "0"], "--workers"),
+        (vec!["tpch", "--threads", "0"], "--threads"),
+        (vec!["tpch", "--iterations", "0"], "--iterations"),
+        (vec!["tpch", "--design", "XXXX/YY"], "MESQ/SR"),
+        (vec!["tpch", "--fabric", "pigeon"], "pigeon"),
+        (vec!["tpch", "--compare", "pigeon"], "grpc"),
+        (vec!["tpch", "--queries", "23"], "1 to 22"),
+        (vec!["tpch", "--queries", "5-3"], "ends before"),
+        (vec!["tpch", "--registered-memory", "0"], "64MiB"),
+        (vec!["tpch", "--memory-limit", "some"], "64MiB"),
+        (vec!["sql", "--table", "t", "-c", "SELECT 1"], "NAME=PATH"),
+        (
+            vec!["sql", "--cluster", "h:1", "-c", "SELECT 1"],
+            "--token-file",
+        ),
+        (
+            vec![
+                "sql",
+                "--cluster",
+                "h",
+                "--token-file",
+                "t",
+                "-c",
+                "SELECT 1",
+            ],
+            "HOST:PORT",
+        ),
+        (
+            vec!["sql", "-c", "SELECT 1", "-f", "x.sql"],
+            "cannot be used with",
+        ),
+        (vec!["sql", "-c", "SELECT 1", "--format", "xml"], "json"),
+        (vec!["worker", "--listen", "127.0.0.1:0"], "--token-file"),
+        (vec!["worker", "--listen", "nowhere"], "HOST:PORT"),
+        (vec!["dance"], "dance"),
+    ] {
+        fails(&roundel, &arguments, 2, told);
+    }
+}
+
+#[test]
+fn bad_sql_and_bad_tables_are_told_in_one_line() {
+    let roundel = Roundel::new();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = roundel.temp().join(name);
+        fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let corrupt = format!(
+        "t={}",
+        file("corrupt.parquet", b"PAR1 this is no footer PAR1")
+    );
+    let empty = format!("t={}", file("empty.parquet", b""));
+    let open_string = file("open.sql", b"SELECT 'open");
+    for (arguments, told) in [
+        (vec!["-c", "SELECT * FROM nowhere"], "nowhere"),
+        (vec!["-c", "SELECT nothing"], "nothing"),
+        (vec!["-c", "SELEC 1"], "SELEC"),
+        (vec!["-c", "SELECT 1; SELECT 1 +"], "end"),
+        (vec!["-f", &open_string], "bad SQL"),
+        (vec!["-f", "/nowhere/x.sql"], "/nowhere/x.sql"),
+        (
+            vec!["--table", "t=/nowhere/x.parquet", "-c", "SELECT * FROM t"],
+            "/nowhere/x.parquet",
+        ),
+        (
+            vec!["--table", &corrupt, "-c", "SELECT * FROM t"],
+            "corrupt.parquet",
+        ),
+        (
+            vec!["--table", &empty, "-c", "SELECT * FROM t"],
+            "empty.parquet",
+        ),
+    ] {
+        let start = [
+            "sql",
+            "--workers",
+            "1",
+            "--fabric",
+            "grpc",
+            "--format",
+            "csv",
+        ];
+        let arguments: Vec<&str> = start.into_iter().chain(arguments).collect();
+        let output = roundel.run(&arguments);
+        let said = stderr(&output);
+        assert!(
+            matches!(output.status.code(), Some(1 | 2)),
+            "{arguments:?}: {said}"
+        );
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        assert!(
+            said.starts_with("error: ") && said.contains(told),
+            "{arguments:?}: {said}"
+        );
+        roundel.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_directory_of_other_files_is_not_filled() {
+    let roundel = Roundel::new();
+    let directory = roundel.temp().join("tables");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("diary.txt"), "dear diary").unwrap();
+    for transport in TRANSPORTS {
+        let mut arguments = vec!["tpch", "--scale", "0.01", "--queries", "6", "--tables"];
+        arguments.push(directory.to_str().unwrap());
+        arguments.extend(transport);
+        let output = roundel.run(&arguments);
+        assert!(
+            matches!(output.status.code(), Some(1 | 2)),
+            "{}",
+            stderr(&output)
+        );
+        assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+    }
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+    roundel.assert_nothing_left();
+}
+
+#[test]
+fn a_worker_says_when_its_port_is_taken_or_its_token_is_none() {
+    let roundel = Roundel::new();
+    let token = roundel.temp().join("token");
+    write_token(&token, 'a');
+    let token = token.to_str().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let worker = [
+        "worker",
+        "--fabric",
+        "grpc",
+        "--listen",
+        &address,
+        "--token-file",
+    ];
+    fails(&roundel, &[&worker[..], &[token]].concat(), 1, &address);
+    fails(
+        &roundel,
+        &[&worker[..], &["/nowhere/token"]].concat(),
+        1,
+        "/nowhere/token",
+    );
+    let none = roundel.temp().join("none");
+    write_token(&none, 'x');
+    fails(
+        &roundel,
+        &[&worker[..], &[none.to_str().unwrap()]].concat(),
+        2,
+        "hexadecimal",
+    );
+}
+
+#[test]
+fn a_cluster_refuses_another_token_and_says_when_nobody_is_there() {
+    let roundel = Roundel::new();
+    let cluster = HandCluster::start(&roundel, 1, "grpc");
+    let other = roundel.temp().join("other");
+    write_token(&other, 'b');
+    let sql = |address: &str, token: &str, told: &str| {
+        let join = [
+            "sql",
+            "--fabric",
+            "grpc",
+            "--cluster",
+            address,
+            "--token-file",
+            token,
+        ];
+        let output = roundel.run(&[&join[..], &["-c", "SELECT 1"]].concat());
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+        assert!(stderr(&output).contains(told), "{}", stderr(&output));
+    };
+    sql(&cluster.addresses(), other.to_str().unwrap(), "token");
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string();
+    sql(&free, cluster.token_file(), &free);
+}

@@ -1,0 +1,292 @@
+//! Processes that end at any time, and strangers at the door.
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{
+    HandCluster, HandWorker, Roundel, TRANSPORTS, eventually, finish, is_alive, signal, stderr,
+    stdout, workers_of,
+};
+use rustix::process::Signal;
+
+/// Longest that a client may take to notice a dead worker, and a worker a dead coordinator.
+const NOTICE_MAX: Duration = Duration::from_secs(5);
+
+/// A CSV file of rows `k,v` in which ten keys repeat, so that joining it with itself takes long.
+fn table(roundel: &Roundel) -> String {
+    let path = roundel.temp().join("t.csv");
+    let lines: Vec<String> = (0..200_000).map(|k| format!("{},{k}\n", k % 10)).collect();
+    fs::write(&path, format!("k,v\n{}", lines.concat())).unwrap();
+    format!("t={}", path.display())
+}
+
+/// Four billion pairs of rows: it never ends by itself within a test.
+const LONG_QUERY: &str = "SELECT sum(a.v % 7 + b.v % 5) FROM t a JOIN t b ON a.k = b.k";
+const SHORT_QUERY: &str = "SELECT count(*) AS n, sum(v) AS s FROM t WHERE k = 3";
+const SHORT_ANSWER: &str = "n,s\n20000,1999960000\n";
+
+fn on_cluster(roundel: &Roundel, cluster: &HandCluster, table: &str, sql: &str) -> Child {
+    let addresses = cluster.addresses();
+    let arguments = [
+        "sql",
+        "--fabric",
+        "grpc",
+        "--cluster",
+        &addresses,
+        "--token-file",
+        cluster.token_file(),
+        "--table",
+        table,
+        "--format",
+        "csv",
+        "-c",
+        sql,
+    ];
+    roundel.spawn(&arguments)
+}
+
+/// Waits until a process has used some processor time, that is, works on the query.
+fn until_busy(pid: u32) {
+    let ticks = || -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let after_name = stat.rsplit(')').next().unwrap_or_default().to_owned();
+        let fields: Vec<&str> = after_name.split_whitespace().collect();
+        fields
+            .get(11)
+            .and_then(|ticks| ticks.parse().ok())
+            .unwrap_or(0)
+    };
+    assert!(
+        eventually(common::PATIENCE, || ticks() > 50),
+        "process {pid} does not work"
+    );
+}
+
+#[test]
+fn a_worker_killed_in_mid_query_is_named_and_the_others_serve_on() {
+    let roundel = Roundel::new();
+    let table = table(&roundel);
+    let mut cluster = HandCluster::start(&roundel, 2, "grpc");
+    let client = on_cluster(&roundel, &cluster, &table, LONG_QUERY);
+    until_busy(cluster.workers[1].child.id());
+
+    let victim = cluster.workers.remove(1);
+    let address = victim.address.clone();
+    signal(victim.child.id(), Signal::KILL);
+    let killed = Instant::now();
+    let output = finish(client);
+    assert!(
+        killed.elapsed() < NOTICE_MAX,
+        "it took {:?}",
+        killed.elapsed()
+    );
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains(&address),
+        "{} is not in {}",
+        address,
+        stderr(&output)
+    );
+    drop(victim);
+
+    // What remains serves on, and one that comes back at the same address is used again.
+    let output = finish(on_cluster(&roundel, &cluster, &table, SHORT_QUERY));
+    assert_eq!(stdout(&output), SHORT_ANSWER, "{}", stderr(&output));
+    cluster.workers.push(HandWorker::start(
+        &roundel,
+        &cluster.token_file,
+        &address,
+        "grpc",
+    ));
+    let output = finish(on_cluster(&roundel, &cluster, &table, SHORT_QUERY));
+    assert_eq!(stdout(&output), SHORT_ANSWER, "{}", stderr(&output));
+}
+
+#[test]
+fn a_worker_of_tpch_killed_in_mid_run_ends_the_run() {
+    let roundel = Roundel::new();
+    for transport in TRANSPORTS {
+        let run = [
+            "tpch",
+            "--scale",
+            "0.1",
+            "--iterations",
+            "1000",
+            "--queries",
+            "9,18,21",
+        ];
+        let mut child = roundel.spawn(&[&run[..], &["--no-verify"], transport].concat());
+        // The table's header comes when the tables are there and the queries start.
+        let mut header = [0; 16];
+        child
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut header)
+            .unwrap();
+        let workers = workers_of(child.id(), 2);
+        std::thread::sleep(Duration::from_millis(700));
+        signal(workers[0], Signal::KILL);
+        let killed = Instant::now();
+        let output = finish(child);
+        assert!(
+            killed.elapsed() < NOTICE_MAX,
+            "it took {:?}",
+            killed.elapsed()
+        );
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains("127.0.0.1:"),
+            "{}",
+            stderr(&output)
+        );
+        assert!(workers.iter().all(|worker| !is_alive(*worker)));
+        // A killed process cannot clean up; the next one does.
+        assert!(
+            roundel
+                .run(&[
+                    "tpch",
+                    "--scale",
+                    "0.01",
+                    "--queries",
+                    "6",
+                    "--fabric",
+                    "grpc"
+                ])
+                .status
+                .success()
+        );
+        roundel.assert_nothing_left();
+    }
+}
+
+#[test]
+fn workers_end_when_their_coordinator_is_killed() {
+    let roundel = Roundel::new();
+    for transport in TRANSPORTS {
+        let run = [
+            "tpch",
+            "--scale",
+            "0.1",
+            "--iterations",
+            "1000",
+            "--no-verify",
+        ];
+        let mut child = roundel.spawn(&[&run[..], transport].concat());
+        let mut header = [0; 16];
+        child
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut header)
+            .unwrap();
+        let workers = workers_of(child.id(), 2);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let gone = || workers.iter().all(|worker| !is_alive(*worker));
+        assert!(eventually(NOTICE_MAX, gone), "workers {workers:?} live on");
+        roundel.assert_nothing_left();
+    }
+}
+
+#[test]
+fn interrupted_commands_leave_nothing() {
+    let roundel = Roundel::new();
+    let table = table(&roundel);
+    let tpch: &[&str] = &["tpch", "--scale", "0.1", "--iterations", "1000"];
+    let sql: &[&str] = &["sql", "--table", &table, "-c", LONG_QUERY];
+    for (arguments, kind, code) in [
+        (tpch, Signal::INT, 130),
+        (tpch, Signal::TERM, 143),
+        (sql, Signal::INT, 130),
+    ] {
+        for transport in TRANSPORTS {
+            let child = roundel.spawn(&[arguments, transport].concat());
+            let workers = workers_of(child.id(), 2);
+            until_busy(workers[0]);
+            signal(child.id(), kind);
+            let output = finish(child);
+            assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
+            assert!(output.stderr.is_empty(), "{}", stderr(&output));
+            assert!(workers.iter().all(|worker| !is_alive(*worker)));
+            roundel.assert_nothing_left();
+        }
+    }
+}
+
+#[test]
+fn garbage_at_the_door_changes_nothing() {
+    let roundel = Roundel::new();
+    let table = table(&roundel);
+    let mut cluster = HandCluster::start(&roundel, 2, "grpc");
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let noise: Vec<u8> = (0..64 << 10_u32)
+        .map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
+    let garbage: [Vec<u8>; 5] = [
+        noise.clone(),
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        vec![0; 4096],
+        [&preface[..], &noise].concat(),
+        // A frame that announces 16 MiB and then says nothing more.
+        [&preface[..], &[0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 1]].concat(),
+    ];
+    let mut held = Vec::new();
+    for bytes in &garbage {
+        for worker in &cluster.workers {
+            let mut stream = TcpStream::connect(&worker.address).unwrap();
+            // The worker may hang up before it has read everything.
+            let _ = stream.write_all(bytes);
+            held.push(stream);
+        }
+        let output = finish(on_cluster(&roundel, &cluster, &table, SHORT_QUERY));
+        assert_eq!(stdout(&output), SHORT_ANSWER, "{}", stderr(&output));
+    }
+    for worker in &mut cluster.workers {
+        assert!(worker.child.try_wait().unwrap().is_none(), "a worker ended");
+    }
+}
+
+#[test]
+fn a_worker_ends_on_request() {
+    let roundel = Roundel::new();
+    for kind in [Signal::INT, Signal::TERM] {
+        let mut cluster = HandCluster::start(&roundel, 1, "grpc");
+        let worker = &mut cluster.workers[0];
+        signal(worker.child.id(), kind);
+        assert!(eventually(NOTICE_MAX, || worker
+            .child
+            .try_wait()
+            .unwrap()
+            .is_some()));
+    }
+    let lifeline = ["worker", "--lifeline", "--fabric", "grpc"];
+    let mut command = roundel.command(lifeline);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    writeln!(stdin, "{}", "c".repeat(64)).unwrap();
+    let mut greeting = [0; 8];
+    child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut greeting)
+        .unwrap();
+    drop(stdin);
+    assert!(eventually(NOTICE_MAX, || child
+        .try_wait()
+        .unwrap()
+        .is_some()));
+    roundel.assert_nothing_left();
+}

@@ -1,0 +1,148 @@
+//! `roundel sql` with real worker processes.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use common::{HandCluster, Roundel, stderr, stdout, wait};
+
+fn sql(roundel: &Roundel, arguments: &[&str]) -> String {
+    let output = roundel.run(&[&["sql", "--fabric", "grpc"], arguments].concat());
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        stderr(&output)
+    );
+    stdout(&output)
+}
+
+/// A CSV file of `rows` rows `k,v`, where `k` counts and `v` is `k % 10`.
+fn table(roundel: &Roundel, rows: usize) -> String {
+    let path = roundel.temp().join("t.csv");
+    let lines: Vec<String> = (0..rows).map(|k| format!("{k},{}\n", k % 10)).collect();
+    fs::write(&path, format!("k,v\n{}", lines.concat())).unwrap();
+    format!("t={}", path.display())
+}
+
+#[test]
+fn statements_come_from_the_command_line_a_file_or_standard_input() {
+    let roundel = Roundel::new();
+    let table = table(&roundel, 1000);
+    let query = "SELECT v, count(*) AS n FROM t WHERE v < 2 GROUP BY v ORDER BY v";
+    let csv = ["--table", &table, "--format", "csv"];
+    let want = "v,n\n0,100\n1,100\n";
+    assert_eq!(sql(&roundel, &[&csv[..], &["-c", query]].concat()), want);
+    assert_eq!(
+        sql(&roundel, &[&csv[..], &["-c", query, "-c", query]].concat()),
+        want.repeat(2)
+    );
+
+    let file = roundel.temp().join("q.sql");
+    fs::write(&file, format!("-- both; of them\n{query};\n{query};")).unwrap();
+    let file = file.to_str().unwrap();
+    assert_eq!(
+        sql(&roundel, &[&csv[..], &["-f", file]].concat()),
+        want.repeat(2)
+    );
+
+    let mut command = roundel.command([&["sql", "--fabric", "grpc"], &csv[..]].concat());
+    let output = command
+        .stdin(fs::File::open(file).unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(stdout(&output), want.repeat(2), "{}", stderr(&output));
+    roundel.assert_nothing_left();
+}
+
+#[test]
+fn results_have_three_forms() {
+    let roundel = Roundel::new();
+    let table = table(&roundel, 100);
+    let query = [
+        "--workers",
+        "1",
+        "--table",
+        &table,
+        "-c",
+        "SELECT k, v FROM t ORDER BY k LIMIT 50",
+    ];
+    let json = sql(&roundel, &[&query[..], &["--format", "json"]].concat());
+    let rows: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(rows.as_array().unwrap().len(), 50);
+    assert_eq!(rows[11], serde_json::json!({"k": 11, "v": 1}));
+
+    let text = sql(&roundel, &query);
+    assert!(
+        text.contains("| k  | v |") && text.contains("... and 10 more rows"),
+        "{text}"
+    );
+    let text = sql(&roundel, &[&query[..], &["--max-rows", "all"]].concat());
+    assert!(
+        text.contains("| 49 | 9 |") && !text.contains("more rows"),
+        "{text}"
+    );
+    assert!(sql(&roundel, &[&query[..4], &["-c", "SHOW TABLES"]].concat()).contains("| t "));
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let roundel = Roundel::new();
+    let table = table(&roundel, 1000);
+    // A billion rows, if anyone read them.
+    let many = "SELECT a.k, b.k AS l, c.k AS m FROM t a CROSS JOIN t b CROSS JOIN t c";
+    let csv = [
+        "sql", "--fabric", "grpc", "--table", &table, "--format", "csv", "-c", many,
+    ];
+    let mut child = roundel.spawn(&csv);
+    let mut header = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut header)
+        .unwrap();
+    assert_eq!(header, "k,l,m\n");
+    assert_eq!(wait(&mut child).code(), Some(0));
+    roundel.assert_nothing_left();
+}
+
+#[test]
+fn a_cluster_that_was_started_by_hand_serves_several_clients() {
+    let roundel = Roundel::new();
+    let table = table(&roundel, 20_000);
+    let cluster = HandCluster::start(&roundel, 2, "grpc");
+    let addresses = cluster.addresses();
+    let join = ["sql", "--fabric", "grpc", "--cluster", &addresses];
+    let query = [
+        "--token-file",
+        cluster.token_file(),
+        "--table",
+        &table,
+        "--format",
+        "csv",
+        "-c",
+    ];
+    let query = [
+        &join[..],
+        &query,
+        &["SELECT v, sum(k) AS s FROM t GROUP BY v ORDER BY v"],
+    ]
+    .concat();
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            roundel
+                .command(&query)
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for client in clients {
+        let output = common::finish(client);
+        assert!(output.status.success());
+        assert!(
+            stdout(&output).starts_with("v,s\n0,19990000\n1,19992000\n"),
+            "{}",
+            stdout(&output)
+        );
+    }
+}

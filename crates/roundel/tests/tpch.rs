@@ -1,0 +1,119 @@
+//! `roundel tpch` with real worker processes.
+
+mod common;
+
+use common::{Roundel, TRANSPORTS, stderr, stdout};
+use serde_json::Value;
+
+fn tpch(roundel: &Roundel, arguments: &[&str]) -> Value {
+    let output = roundel.run(&[&["tpch", "--scale", "0.01"], arguments].concat());
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        stderr(&output)
+    );
+    roundel.assert_nothing_left();
+    serde_json::from_slice(&output.stdout).unwrap_or_default()
+}
+
+fn assert_all_verified(report: &Value, count: usize) {
+    let queries = report["queries"].as_array().unwrap();
+    assert_eq!(queries.len(), count);
+    let mut total = 0.0;
+    for query in queries {
+        assert_eq!(query["verified"], true, "{query}");
+        total += query["seconds"].as_f64().unwrap();
+    }
+    assert!((report["total_seconds"].as_f64().unwrap() - total).abs() < 1e-9);
+}
+
+#[test]
+fn every_query_is_right_on_memory_tables() {
+    let roundel = Roundel::new();
+    for transport in TRANSPORTS {
+        let report = tpch(&roundel, &[transport, &["--json"]].concat());
+        assert_all_verified(&report, 22);
+        assert!(report["ratio"].is_null() && report["baseline_total_seconds"].is_null());
+        assert_eq!(report["settings"]["workers"], 2);
+    }
+}
+
+#[test]
+fn every_query_is_right_on_files_that_are_made_once() {
+    let roundel = Roundel::new();
+    let directory = roundel.temp().join("tables");
+    let tables = [
+        "--tables",
+        directory.to_str().unwrap(),
+        "--workers",
+        "3",
+        "--json",
+    ];
+    let made = || std::fs::metadata(&directory).unwrap().modified().unwrap();
+    for (round, transport) in TRANSPORTS.into_iter().chain(TRANSPORTS).enumerate() {
+        let before = (round > 0).then(made);
+        let report = tpch(&roundel, &[transport, &tables].concat());
+        assert_all_verified(&report, 22);
+        assert!(before.is_none_or(|before| before == made()));
+    }
+}
+
+#[test]
+fn the_baseline_runs_on_the_same_workers() {
+    let roundel = Roundel::new();
+    for transport in TRANSPORTS {
+        let compare = [
+            "--compare",
+            "grpc",
+            "--iterations",
+            "3",
+            "--queries",
+            "1,3-5",
+            "--json",
+        ];
+        let report = tpch(&roundel, &[transport, &compare].concat());
+        assert_all_verified(&report, 4);
+        assert!(report["baseline_total_seconds"].as_f64().unwrap() > 0.0);
+        assert!(report["ratio"].as_f64().unwrap() > 0.0);
+        for query in report["queries"].as_array().unwrap() {
+            assert!(query["baseline_seconds"].as_f64().unwrap() > 0.0, "{query}");
+        }
+    }
+}
+
+#[test]
+fn people_get_a_table_and_machines_a_file() {
+    let roundel = Roundel::new();
+    let file = roundel.temp().join("report.json");
+    let arguments = [
+        "tpch",
+        "--scale",
+        "0.01",
+        "--queries",
+        "6,14",
+        "--workers",
+        "1",
+    ];
+    let arguments = [&arguments[..], TRANSPORTS[0]].concat();
+    let output = roundel.run(&arguments);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(
+        stdout(&output).matches(" verified").count(),
+        3,
+        "{}",
+        stdout(&output)
+    );
+    assert!(
+        stdout(&output).contains("2 of 2 verified"),
+        "{}",
+        stdout(&output)
+    );
+    assert!(output.stderr.is_empty(), "{}", stderr(&output));
+
+    let json = ["--no-verify", "--json", file.to_str().unwrap()];
+    let output = roundel.run(&[&arguments[..], &json].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(output.stdout.is_empty() && stderr(&output).contains("not verified"));
+    let report: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!(report["queries"][1]["verified"], false);
+}
