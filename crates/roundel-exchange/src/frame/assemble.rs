@@ -10,6 +10,10 @@ use super::layout::SECTION_ALIGNMENT;
 // What Arrow allocates is aligned well enough for a frame to be decoded in place.
 const _: () = assert!(arrow::alloc::ALIGNMENT.is_multiple_of(SECTION_ALIGNMENT));
 
+/// Most holes that early fragments may leave in a frame at a time: far more than a network reorders,
+/// few enough to be cheap to keep.
+pub const HOLES_MAX: usize = 65_536;
+
 /// A frame that is arriving.
 ///
 /// The memory is reserved when the assembler is made, so the caller asks its memory budget before.
@@ -50,8 +54,8 @@ impl FrameAssembler {
     /// Puts a fragment in its place and returns whether the frame is complete now.
     ///
     /// # Errors
-    /// When the fragment reaches beyond the frame, or overlaps one that arrived before; the frame
-    /// is as it was.
+    /// When the fragment reaches beyond the frame, overlaps one that arrived before, or leaves more
+    /// than [`HOLES_MAX`] holes; the frame is as it was.
     pub fn insert(&mut self, offset: usize, fragment: &[u8]) -> Result<bool, FrameError> {
         let length = fragment.len();
         let Some(end) = offset.checked_add(length).filter(|&end| end <= self.length) else {
@@ -64,6 +68,7 @@ impl FrameAssembler {
         };
         if offset >= self.bytes.len() {
             if offset > self.bytes.len() && length > 0 {
+                self.check_holes()?;
                 self.holes.push(self.bytes.len()..offset);
                 self.bytes.resize(offset, 0);
             }
@@ -73,6 +78,7 @@ impl FrameAssembler {
             match self.holes.get(hole).cloned() {
                 Some(found) if found.start <= offset && end <= found.end => {
                     let rest = [found.start..offset, end..found.end];
+                    self.check_holes()?;
                     let rest = rest.into_iter().filter(|rest| !rest.is_empty());
                     self.holes.splice(hole..=hole, rest);
                 }
@@ -82,6 +88,15 @@ impl FrameAssembler {
         }
         self.missing -= length;
         Ok(self.missing == 0)
+    }
+
+    /// True to the limit even when the next fragment splits a hole in two.
+    fn check_holes(&self) -> Result<(), FrameError> {
+        if self.holes.len() < HOLES_MAX {
+            Ok(())
+        } else {
+            Err(FrameError::Scattered)
+        }
     }
 
     /// The frame, ready for [`FrameDecoder::decode`](super::FrameDecoder::decode).

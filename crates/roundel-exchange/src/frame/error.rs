@@ -2,6 +2,7 @@
 
 use arrow::error::ArrowError;
 
+use super::assemble::HOLES_MAX;
 use super::layout::{ALL_NULL_ROWS_MAX, SECTION_ALIGNMENT};
 use crate::wire::FRAME_LENGTH_MAX;
 
@@ -184,6 +185,9 @@ pub enum FrameError {
         /// Length of the fragment in bytes.
         length: usize,
     },
+    /// Fragments arrive in an order that no network makes.
+    #[error("fragments leave more than {HOLES_MAX} holes in a frame")]
+    Scattered,
     /// A frame is wanted before all of its bytes are there.
     #[error("frame of {frame_length} bytes lacks {missing}")]
     Incomplete {

@@ -1,5 +1,7 @@
 //! The fixed parts of the frame format: constants, encodings, preamble, schema fingerprint.
 
+use std::fmt::Write;
+
 use arrow::datatypes::DataType;
 
 use super::FrameError;
@@ -175,6 +177,13 @@ pub(super) fn fingerprint<'a>(types: impl Iterator<Item = &'a DataType>) -> u64 
 /// FNV-1a: the same on every node, unlike the standard library's hasher.
 struct Fnv1a(u64);
 
+impl Write for Fnv1a {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.bytes(text.as_bytes());
+        Ok(())
+    }
+}
+
 impl Fnv1a {
     fn bytes(&mut self, bytes: &[u8]) {
         for &byte in bytes {
@@ -182,8 +191,8 @@ impl Fnv1a {
         }
     }
 
-    fn tagged(&mut self, tag: &str, parameters: &[i64]) {
-        self.bytes(tag.as_bytes());
+    fn tagged(&mut self, tag: std::fmt::Arguments<'_>, parameters: &[i64]) {
+        self.write_fmt(tag).expect("hashing cannot fail");
         self.bytes(&[0xff]);
         parameters
             .iter()
@@ -213,7 +222,7 @@ impl Fnv1a {
             }
             DataType::Union(fields, mode) => {
                 let ids: Vec<i64> = fields.iter().map(|(id, _)| i64::from(id)).collect();
-                self.tagged(&format!("{mode:?}Union"), &ids);
+                self.tagged(format_args!("{mode:?}Union"), &ids);
                 self.nested(
                     "Union",
                     &[],
@@ -221,7 +230,7 @@ impl Fnv1a {
                 );
             }
             // The debug form of a type without children names the type and all its parameters.
-            leaf => self.tagged(&format!("{leaf:?}"), &[]),
+            leaf => self.tagged(format_args!("{leaf:?}"), &[]),
         }
     }
 
@@ -231,7 +240,7 @@ impl Fnv1a {
         parameters: &[i64],
         children: impl IntoIterator<Item = &'a DataType>,
     ) {
-        self.tagged(tag, parameters);
+        self.tagged(format_args!("{tag}"), parameters);
         self.bytes(b"<");
         children.into_iter().for_each(|child| self.data_type(child));
         self.bytes(b">");

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::arrays::{Random, array, flat_types, nested_types};
 use super::frame;
-use crate::frame::{FrameAssembler, FrameDecoder, FrameError, FrameSource};
+use crate::frame::{FrameAssembler, FrameDecoder, FrameError, FrameSource, HOLES_MAX};
 
 fn batch(types: &[DataType], rows: usize, seed: u64) -> RecordBatch {
     let mut random = Random(seed);
@@ -292,6 +292,16 @@ fn an_unfinished_frame_is_an_error() {
         assembler.finish(),
         Err(FrameError::Incomplete { missing: 6, .. })
     ));
+}
+
+#[test]
+fn holes_are_limited() {
+    let mut assembler = FrameAssembler::new(4 * HOLES_MAX as u32);
+    for hole in 0..HOLES_MAX {
+        assembler.insert(1 + 2 * hole, &[1]).unwrap();
+    }
+    let refused = assembler.insert(1 + 2 * HOLES_MAX, &[1]);
+    assert!(matches!(refused, Err(FrameError::Scattered)), "{refused:?}");
 }
 
 #[test]
