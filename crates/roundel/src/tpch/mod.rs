@@ -34,7 +34,12 @@ async fn run_on(cluster: &Cluster, args: &TpchArgs) -> Result<(), Failure> {
     let session = cluster.session()?;
     load(&session, args).await?;
     let baseline = match args.compare {
-        Some(transport) => Some((transport.into(), session.with_fabric(transport.into())?)),
+        Some(transport) => {
+            // The tables are there already, and serve both sessions.
+            let session = cluster.session_with(transport.into())?;
+            load(&session, args).await?;
+            Some((transport.into(), session))
+        }
         None => None,
     };
     let single = match !args.no_verify || args.compare.is_some() {
