@@ -7,12 +7,29 @@
 //!      └───────────────── rows of the last stage ──────────┘  └── rows, worker to worker: fabric
 //! ```
 //!
-//! This crate must not know of queue pairs: [`channel`](self) is its seam to an exchange.
+//! | module | for |
+//! |---|---|
+//! | `cluster` | starting, joining and watching workers |
+//! | `worker` | serving as one |
+//! | `control` | what a coordinator and a worker say to each other besides plans and rows |
+//! | `channel` | the seam to what carries plans and rows |
+//! | `session`, `query` | SQL, and a running query |
+//! | `tables` | memory tables in shards, files |
+//! | `tpch` | queries and tables of TPC-H |
+//!
+//! This crate must not know of queue pairs.
 
+mod channel;
 mod cluster;
+mod control;
 mod error;
+mod host;
 mod options;
+mod query;
+mod runtime;
 mod session;
+mod spill_dir;
+mod tables;
 mod token;
 pub mod tpch;
 mod worker;

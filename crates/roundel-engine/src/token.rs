@@ -57,6 +57,16 @@ impl Token {
         })
     }
 
+    /// Reads the token that a cluster hands to a worker that it starts: the first line of standard
+    /// input. For `worker --lifeline`, before [`crate::run_worker`], which watches the rest.
+    pub fn from_lifeline() -> Result<Self> {
+        let mut line = String::new();
+        std::io::stdin()
+            .read_line(&mut line)
+            .map_err(|e| EngineError::io("read the token from standard input", e))?;
+        line.trim().parse()
+    }
+
     /// The token as 64 hexadecimal digits, to hand to a worker that is being started.
     pub fn to_hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -1,10 +1,45 @@
 //! The coordinator's handle on its workers.
 
-use crate::{ClusterOptions, Result, Session, Token};
+pub(crate) mod membership;
+mod spawn;
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::execution::runtime_env::RuntimeEnv;
+use parking_lot::Mutex;
+use tokio_util::task::AbortOnDropHandle;
+use url::Url;
+
+use crate::channel::Channels;
+use crate::runtime::runtime_env;
+use crate::spill_dir::SpillDir;
+use crate::tables::catalog::ShardCatalog;
+use crate::tables::load::SharedTables;
+use crate::{ClusterOptions, EngineError, Fabric, Result, Session, Token};
+use membership::Membership;
+use spawn::WorkerProcess;
 
 /// A cluster's workers, as the coordinator sees them.
-#[derive(Debug)]
-pub struct Cluster {}
+pub struct Cluster {
+    core: Arc<Core>,
+    processes: Vec<WorkerProcess>,
+    /// One for each worker; they end with the cluster.
+    _listeners: Vec<AbortOnDropHandle<()>>,
+}
+
+/// What the sessions of a cluster share.
+pub(crate) struct Core {
+    pub(crate) options: ClusterOptions,
+    pub(crate) membership: Arc<Membership>,
+    pub(crate) channels: Channels,
+    pub(crate) runtime: Arc<RuntimeEnv>,
+    /// Replicated tables, for the parts of plans that run in the coordinator.
+    pub(crate) catalog: Arc<ShardCatalog>,
+    /// TPC-H tables that are loaded at present, for further sessions to use.
+    pub(crate) tables: Mutex<SharedTables>,
+    _spill_dir: SpillDir,
+}
 
 /// One worker, as the coordinator sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,31 +54,155 @@ pub struct WorkerStatus {
 
 impl Cluster {
     /// Starts worker processes on this host, on loopback, and waits until they serve.
-    pub async fn start(_options: ClusterOptions) -> Result<Self> {
-        unimplemented!()
+    ///
+    /// They end when the cluster is stopped or dropped, or when this process ends in any way.
+    pub async fn start(options: ClusterOptions) -> Result<Self> {
+        check(&options)?;
+        if options.workers == 0 {
+            return Err(EngineError::Usage(
+                "a cluster needs at least 1 worker".to_owned(),
+            ));
+        }
+        let token = Token::random()?;
+        let starts = (0..options.workers).map(|i| WorkerProcess::start(i, &options, &token));
+        let processes = futures::future::try_join_all(starts).await?;
+        let urls = processes
+            .iter()
+            .map(|process| process.url.clone())
+            .collect();
+        Self::join(urls, processes, &token, options).await
     }
 
     /// Joins workers that were started by hand, given as `host:port`.
     pub async fn connect(
-        _workers: Vec<String>,
-        _token: Token,
-        _options: ClusterOptions,
+        workers: Vec<String>,
+        token: Token,
+        options: ClusterOptions,
     ) -> Result<Self> {
-        unimplemented!()
+        check(&options)?;
+        let mut urls: Vec<Url> = Vec::with_capacity(workers.len());
+        for worker in &workers {
+            let url = worker_url(worker)?;
+            if urls.contains(&url) {
+                return Err(EngineError::Usage(format!(
+                    "worker {worker} is named twice"
+                )));
+            }
+            urls.push(url);
+        }
+        if urls.is_empty() {
+            return Err(EngineError::Usage(
+                "a cluster needs at least 1 worker".to_owned(),
+            ));
+        }
+        Self::join(urls, Vec::new(), &token, options).await
+    }
+
+    async fn join(
+        urls: Vec<Url>,
+        processes: Vec<WorkerProcess>,
+        token: &Token,
+        options: ClusterOptions,
+    ) -> Result<Self> {
+        let channels = Channels::new(token);
+        let (membership, listeners) = Membership::watch(urls, &channels).await?;
+        let spill_dir = SpillDir::create()?;
+        let core = Core {
+            runtime: runtime_env(options.memory_limit_bytes, &spill_dir)?,
+            options,
+            membership,
+            channels,
+            catalog: Arc::default(),
+            tables: Mutex::default(),
+            _spill_dir: spill_dir,
+        };
+        Ok(Self {
+            core: Arc::new(core),
+            processes,
+            _listeners: listeners,
+        })
     }
 
     /// A new SQL session over the cluster, with its own tables and settings.
     pub fn session(&self) -> Result<Session> {
-        unimplemented!()
+        self.session_with(self.core.options.fabric)
+    }
+
+    /// A session whose rows another fabric carries. Its queries are planned as on any other.
+    pub fn session_with(&self, fabric: Fabric) -> Result<Session> {
+        Session::new(Arc::clone(&self.core), fabric)
     }
 
     /// The workers, in the order in which they were started or named.
     pub fn workers(&self) -> Vec<WorkerStatus> {
-        unimplemented!()
+        let live = self.core.membership.live();
+        let status = |url: Url| WorkerStatus {
+            alive: live.iter().any(|(live, _)| *live == url),
+            pid: self.processes.iter().find(|p| p.url == url).map(|p| p.pid),
+            url: url.to_string(),
+        };
+        self.core
+            .membership
+            .urls()
+            .into_iter()
+            .map(status)
+            .collect()
     }
 
-    /// Ends the workers that were started here, and waits until they are gone.
+    /// Ends the workers that were started here, and waits until they are gone. Workers that were
+    /// joined go on.
     pub async fn stop(self) -> Result<()> {
-        unimplemented!()
+        let ends = self.processes.into_iter().map(WorkerProcess::end);
+        let ended: Vec<Result<()>> = futures::future::join_all(ends).await;
+        ended.into_iter().collect()
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.workers()).finish()
+    }
+}
+
+fn check(options: &ClusterOptions) -> Result<()> {
+    if options.threads == 0 {
+        return Err(EngineError::Usage(
+            "a worker needs at least 1 thread".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+fn worker_url(worker: &str) -> Result<Url> {
+    let wrong = || EngineError::Usage(format!("{worker:?} is no worker address: give HOST:PORT"));
+    let (host, port) = worker.rsplit_once(':').ok_or_else(wrong)?;
+    let port: u16 = port.parse().map_err(|_| wrong())?;
+    let url = Url::parse(&format!("http://{host}:{port}")).map_err(|_| wrong())?;
+    match url.host().is_some() && url.path() == "/" && url.username().is_empty() {
+        true => Ok(url),
+        false => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_address_is_a_host_and_a_port() {
+        for good in ["127.0.0.1:4040", "localhost:1", "[::1]:4040"] {
+            assert!(worker_url(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "localhost",
+            "localhost:",
+            ":1",
+            "localhost:99999",
+            "a/b:1",
+            "u@h:1",
+        ] {
+            assert!(worker_url(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -1,10 +1,12 @@
-//! TPC-H: the queries, and the tables, in one process.
+//! TPC-H: the queries, the generated tables, and the same tables in one process.
+
+pub(crate) mod files;
+pub(crate) mod generate;
+mod single_process;
 
 use std::path::PathBuf;
 
-use datafusion::prelude::SessionContext;
-
-use crate::{LoadProgress, Result};
+pub use single_process::single_process_context;
 
 /// Number of TPC-H queries; they are numbered from 1.
 pub const QUERY_COUNT: usize = 22;
@@ -27,16 +29,29 @@ pub enum TpchTables {
 }
 
 /// The text of query `number`, 1 to 22, with the standard's default parameters: one statement.
-pub fn query(_number: usize) -> Option<&'static str> {
-    None
+pub fn query(number: usize) -> Option<&'static str> {
+    QUERIES.get(number.checked_sub(1)?).copied()
 }
 
-/// A context of plain, single-process DataFusion with the very same tables, to verify against and
-/// to compare times with. It has as many partitions as a task of a worker with `threads` threads.
-pub async fn single_process_context(
-    _threads: usize,
-    _tables: &TpchTables,
-    _progress: &dyn LoadProgress,
-) -> Result<SessionContext> {
-    unimplemented!()
+macro_rules! queries {
+    ($($number:literal)*) => {
+        [$(include_str!(concat!("queries/q", $number, ".sql"))),*]
+    };
+}
+
+const QUERIES: [&str; QUERY_COUNT] = queries!(
+    "01" "02" "03" "04" "05" "06" "07" "08" "09" "10" "11"
+    "12" "13" "14" "15" "16" "17" "18" "19" "20" "21" "22"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_numbered_from_1_to_22() {
+        assert!(query(0).is_none() && query(23).is_none());
+        assert!((1..=QUERY_COUNT).all(|number| query(number).is_some()));
+        assert!(query(6).is_some_and(|sql| sql.contains("l_quantity < 24")));
+    }
 }

@@ -1,9 +1,108 @@
 //! A worker process: serves tasks, holds shards of memory tables.
 
-use crate::{Result, WorkerOptions};
+mod lifeline;
+mod loader;
 
-/// Serves until it is stopped: by SIGTERM, or, with a lifeline, when standard input closes.
-/// Prints `roundel worker listening on HOST:PORT` on standard output once it serves.
-pub async fn run_worker(_options: WorkerOptions) -> Result<()> {
-    unimplemented!()
+use std::io::Write as _;
+use std::sync::Arc;
+
+use datafusion::error::DataFusionError;
+use datafusion_distributed::{DistributedExt as _, Worker, WorkerQueryContext};
+use subtle::ConstantTimeEq as _;
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::service::InterceptorLayer;
+use tonic::{Request, Status};
+
+pub(crate) use loader::Loader;
+
+use crate::channel::{Channels, ExchangeConfig, authorization};
+use crate::control::VERSION;
+use crate::control::server::ControlServer;
+use crate::runtime::runtime_env;
+use crate::spill_dir::SpillDir;
+use crate::tables::catalog::ShardCatalog;
+use crate::tables::codec::MemoryShardCodec;
+use crate::{EngineError, Result, Token, WorkerOptions, partitions_per_task};
+
+/// What a worker's line on standard output begins with, before its `HOST:PORT`.
+pub(crate) const LISTENING: &str = "roundel worker listening on ";
+
+/// Serves until it is stopped: by SIGINT or SIGTERM, or, with a lifeline, when standard input
+/// closes. Prints `roundel worker listening on HOST:PORT` on standard output once it serves.
+///
+/// The caller runs this on a runtime of [`WorkerOptions::threads`] threads.
+pub async fn run_worker(options: WorkerOptions) -> Result<()> {
+    let spill_dir = Arc::new(SpillDir::create()?);
+    let stopped = lifeline::stopped(options.lifeline, &spill_dir)?;
+
+    let listen = |e| EngineError::io(format!("listen on {}", options.listen), e);
+    let listener = TcpListener::bind(options.listen).await.map_err(listen)?;
+    let address = listener.local_addr().map_err(listen)?;
+
+    let catalog = Arc::new(ShardCatalog::default());
+    let worker = worker(&options, &catalog, &spill_dir)?;
+    let loader = Loader::new(Arc::clone(&catalog), options.threads);
+    let server = tonic::transport::Server::builder()
+        .layer(InterceptorLayer::new(require_token(&options.token)))
+        .add_service(worker.into_worker_server())
+        .add_service(ControlServer::new(loader))
+        .serve_with_incoming(TcpListenerStream::new(listener));
+
+    // A reader that is gone is no reason to end.
+    let mut stdout = std::io::stdout();
+    let _ = writeln!(stdout, "{LISTENING}{address}").and_then(|()| stdout.flush());
+
+    tokio::select! {
+        served = server => served.map_err(|e| EngineError::io(format!("serve on {address}"), e)),
+        () = stopped => Ok(()),
+    }
+}
+
+/// The part of the worker that runs tasks.
+fn worker(
+    options: &WorkerOptions,
+    catalog: &Arc<ShardCatalog>,
+    spill_dir: &SpillDir,
+) -> Result<Worker> {
+    let catalog = Arc::clone(catalog);
+    let channels = Channels::new(&options.token);
+    let partitions = partitions_per_task(options.threads);
+    let build_session = move |context: WorkerQueryContext| {
+        let catalog = Arc::clone(&catalog);
+        let channels = channels.clone();
+        async move {
+            let mut builder = context
+                .builder
+                .with_distributed_user_codec(MemoryShardCodec);
+            let config = builder.config().get_or_insert_default();
+            config.options_mut().execution.target_partitions = partitions;
+            config.set_extension(catalog);
+            config.set_distributed_option_extension_from_headers::<ExchangeConfig>(
+                &context.headers,
+            )?;
+            let resolver = channels.resolver_for(config.options())?;
+            Ok::<_, DataFusionError>(builder.with_distributed_channel_resolver(resolver).build())
+        }
+    };
+    Ok(Worker::from_session_builder(build_session)
+        .with_runtime_env(runtime_env(options.memory_limit_bytes, spill_dir)?)
+        .with_version(VERSION))
+}
+
+/// Refuses requests that do not bring the cluster's token.
+fn require_token(
+    token: &Token,
+) -> impl FnMut(Request<()>) -> Result<Request<()>, Status> + Clone + use<> {
+    let expected = authorization(token);
+    move |request| {
+        let matches = request
+            .metadata()
+            .get(http::header::AUTHORIZATION.as_str())
+            .is_some_and(|given| given.as_bytes().ct_eq(expected.as_bytes()).into());
+        match matches {
+            true => Ok(request),
+            false => Err(Status::unauthenticated("this cluster's token is missing")),
+        }
+    }
 }

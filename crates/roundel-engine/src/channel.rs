@@ -1,0 +1,242 @@
+//! The seam between datafusion-distributed and what carries its control calls and rows.
+//!
+//! Both the coordinator and the workers resolve a worker's URL here. Every request carries the
+//! cluster's token, and every error of the transport names the worker that it came from.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::common::extensions_options;
+use datafusion::config::{ConfigExtension, ConfigOptions};
+use datafusion::error::DataFusionError;
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion_distributed::grpc::{BoxCloneSyncChannel, create_worker_client};
+use datafusion_distributed::{
+    ChannelResolver, CoordinatorToWorkerMsg, ExecuteTaskRequest, GetWorkerInfoRequest,
+    GetWorkerInfoResponse, SetPlanRequest, WorkerChannel, WorkerToCoordinatorMsg,
+};
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use http::{HeaderMap, HeaderValue};
+use parking_lot::Mutex;
+use tonic::transport::Endpoint;
+use tower::Layer as _;
+use tower::util::MapRequestLayer;
+use url::Url;
+
+use crate::{EngineError, Fabric, Result, Token};
+
+/// Longest wait for a connection to a worker to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Authenticated gRPC channels to workers, one for each URL, kept open.
+#[derive(Clone)]
+pub(crate) struct Channels {
+    authorization: HeaderValue,
+    open: Arc<Mutex<HashMap<Url, BoxCloneSyncChannel>>>,
+}
+
+impl Channels {
+    pub(crate) fn new(token: &Token) -> Self {
+        Self {
+            authorization: authorization(token),
+            open: Arc::default(),
+        }
+    }
+
+    /// The channel to a worker. It connects when first used, and again after it broke.
+    pub(crate) fn get(&self, url: &Url) -> Result<BoxCloneSyncChannel> {
+        let mut open = self.open.lock();
+        if let Some(channel) = open.get(url) {
+            return Ok(channel.clone());
+        }
+        let endpoint = Endpoint::from_shared(url.to_string())
+            .map_err(|e| EngineError::Usage(format!("{url} is no worker address: {e}")))?
+            .connect_timeout(CONNECT_TIMEOUT);
+        let authorization = self.authorization.clone();
+        let authorize = MapRequestLayer::new(move |mut request: http::Request<_>| {
+            request
+                .headers_mut()
+                .insert(http::header::AUTHORIZATION, authorization.clone());
+            request
+        });
+        let channel = BoxCloneSyncChannel::new(authorize.layer(endpoint.connect_lazy()));
+        open.insert(url.clone(), channel.clone());
+        Ok(channel)
+    }
+}
+
+/// The value of the `authorization` header that proves membership of the cluster.
+pub(crate) fn authorization(token: &Token) -> HeaderValue {
+    let mut value = HeaderValue::from_str(&format!("Bearer {}", token.to_hex()))
+        .expect("hexadecimal digits are a header value");
+    value.set_sensitive(true);
+    value
+}
+
+extensions_options! {
+    /// How a query's rows are carried; set by the session, and sent to the workers with each task.
+    pub(crate) struct ExchangeConfig {
+        /// The fabric's name.
+        pub fabric: String, default = Fabric::Grpc.to_string()
+    }
+}
+
+impl ConfigExtension for ExchangeConfig {
+    const PREFIX: &'static str = "roundel";
+}
+
+impl ExchangeConfig {
+    pub(crate) fn new(fabric: Fabric) -> Self {
+        Self {
+            fabric: fabric.to_string(),
+        }
+    }
+}
+
+impl Channels {
+    /// What resolves workers' URLs for a query whose rows `fabric` carries.
+    pub(crate) fn resolver(&self, fabric: Fabric) -> Result<GrpcChannels> {
+        match fabric {
+            Fabric::Grpc => Ok(GrpcChannels(self.clone())),
+            Fabric::Shm => Err(EngineError::Usage(
+                "this build carries rows over grpc only: use --fabric grpc".to_owned(),
+            )),
+        }
+    }
+
+    /// The same for a query that a coordinator sent.
+    pub(crate) fn resolver_for(&self, config: &ConfigOptions) -> Result<GrpcChannels> {
+        let exchange = config.extensions.get::<ExchangeConfig>();
+        let fabric = exchange.map_or(Ok(Fabric::Grpc), |exchange| exchange.fabric.parse())?;
+        self.resolver(fabric)
+    }
+}
+
+/// Control and rows both over gRPC.
+#[derive(Clone)]
+pub(crate) struct GrpcChannels(Channels);
+
+#[async_trait]
+impl ChannelResolver for GrpcChannels {
+    async fn get_worker_client_for_url(
+        &self,
+        url: &Url,
+    ) -> Result<Box<dyn WorkerChannel>, DataFusionError> {
+        Ok(Box::new(NamedChannel {
+            url: url.clone(),
+            inner: create_worker_client(self.0.get(url)?),
+        }))
+    }
+}
+
+/// A worker's channel whose transport errors name the worker.
+struct NamedChannel {
+    url: Url,
+    inner: Box<dyn WorkerChannel>,
+}
+
+#[async_trait]
+impl WorkerChannel for NamedChannel {
+    async fn coordinator_channel(
+        &mut self,
+        headers: HeaderMap,
+        set_plan_request: SetPlanRequest,
+        c2w_stream: BoxStream<'static, CoordinatorToWorkerMsg>,
+        metrics: ExecutionPlanMetricsSet,
+        task_ctx: &Arc<TaskContext>,
+    ) -> Result<BoxStream<'static, Result<WorkerToCoordinatorMsg, DataFusionError>>, DataFusionError>
+    {
+        let url = self.url.clone();
+        let messages = self
+            .inner
+            .coordinator_channel(headers, set_plan_request, c2w_stream, metrics, task_ctx)
+            .await
+            .map_err(|e| name_worker(&url, e))?;
+        Ok(messages
+            .map(move |message| message.map_err(|e| name_worker(&url, e)))
+            .boxed())
+    }
+
+    async fn execute_task(
+        &mut self,
+        headers: HeaderMap,
+        request: ExecuteTaskRequest,
+        metrics: ExecutionPlanMetricsSet,
+        task_ctx: &Arc<TaskContext>,
+    ) -> Result<Vec<BoxStream<'static, Result<RecordBatch, DataFusionError>>>, DataFusionError>
+    {
+        let partitions = self
+            .inner
+            .execute_task(headers, request, metrics, task_ctx)
+            .await
+            .map_err(|e| name_worker(&self.url, e))?;
+        let name = |batches: BoxStream<'static, Result<RecordBatch, DataFusionError>>| {
+            let url = self.url.clone();
+            batches
+                .map(move |batch| batch.map_err(|e| name_worker(&url, e)))
+                .boxed()
+        };
+        Ok(partitions.into_iter().map(name).collect())
+    }
+
+    async fn get_worker_info(
+        &mut self,
+        request: GetWorkerInfoRequest,
+    ) -> Result<GetWorkerInfoResponse, DataFusionError> {
+        self.inner
+            .get_worker_info(request)
+            .await
+            .map_err(|e| name_worker(&self.url, e))
+    }
+}
+
+/// Turns a failure of the transport to `url` into one that names it; an error that the worker
+/// itself reported stays what it is.
+fn name_worker(url: &Url, error: DataFusionError) -> DataFusionError {
+    match find_status(&error) {
+        Some(status) => status_error(url, status).into(),
+        None => error,
+    }
+}
+
+/// What a gRPC status from `url` means for the cluster.
+pub(crate) fn status_error(url: &Url, status: &tonic::Status) -> EngineError {
+    let url = url.to_string();
+    match status.code() {
+        tonic::Code::Unauthenticated => EngineError::TokenRefused { url },
+        _ => {
+            // The innermost error says most: "Connection refused" rather than "transport error".
+            let mut reason = status.message().to_owned();
+            let mut source = status.source();
+            while let Some(inner) = source {
+                reason = inner.to_string();
+                source = inner.source();
+            }
+            EngineError::WorkerLost { url, reason }
+        }
+    }
+}
+
+fn find_status<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a tonic::Status> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(status) = error.downcast_ref::<tonic::Status>() {
+            return Some(status);
+        }
+        if let Some(status) = error.downcast_ref::<Box<tonic::Status>>() {
+            return Some(status);
+        }
+        next = match error.downcast_ref::<DataFusionError>() {
+            // Its source is the cause of what is inside, which would skip what is inside.
+            Some(DataFusionError::External(inner)) => Some(inner.as_ref()),
+            _ => error.source(),
+        };
+    }
+    None
+}

@@ -1,0 +1,66 @@
+//! Tables in Parquet and CSV files.
+
+use std::path::Path;
+
+use datafusion::prelude::{CsvReadOptions, ParquetReadOptions, SessionContext};
+
+use crate::{EngineError, Result};
+
+/// What a file holds, by its extension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Parquet,
+    Csv,
+}
+
+impl Format {
+    fn of(path: &Path) -> Option<Self> {
+        let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+        match extension.as_str() {
+            "parquet" => Some(Self::Parquet),
+            "csv" => Some(Self::Csv),
+            _ => None,
+        }
+    }
+}
+
+/// Registers a file, or a directory of files of one format, as a table.
+pub(crate) async fn register(context: &SessionContext, name: &str, path: &str) -> Result<()> {
+    let wrong = |reason: String| EngineError::Usage(format!("table {name}: {path}: {reason}"));
+    // The workers may run in another directory.
+    let absolute = std::fs::canonicalize(path).map_err(|e| wrong(e.to_string()))?;
+    let format = format(&absolute).map_err(wrong)?;
+    let absolute = absolute
+        .to_str()
+        .ok_or_else(|| wrong("the path is not UTF-8".to_owned()))?;
+    context.deregister_table(name)?;
+    match format {
+        Format::Parquet => {
+            let options = ParquetReadOptions::default();
+            context.register_parquet(name, absolute, options).await
+        }
+        Format::Csv => {
+            context
+                .register_csv(name, absolute, CsvReadOptions::default())
+                .await
+        }
+    }
+    .map_err(|e| EngineError::Query(format!("table {name}: {path}: {}", EngineError::from(e))))
+}
+
+fn format(path: &Path) -> Result<Format, String> {
+    if !path.is_dir() {
+        return Format::of(path).ok_or_else(|| "is neither .parquet nor .csv".to_owned());
+    }
+    let entries = std::fs::read_dir(path).map_err(|e| e.to_string())?;
+    let mut formats: Vec<Format> = entries
+        .flatten()
+        .filter_map(|entry| Format::of(&entry.path()))
+        .collect();
+    formats.dedup();
+    match formats[..] {
+        [] => Err("the directory holds neither .parquet nor .csv files".to_owned()),
+        [format] => Ok(format),
+        _ => Err("the directory mixes .parquet and .csv files".to_owned()),
+    }
+}

@@ -1,0 +1,263 @@
+//! Memory tables: [`MemoryShardTable`] for planning, [`MemoryShardExec`] as a plan's leaf.
+//!
+//! ```text
+//!   sharded:     task i reads shard i, on the worker that holds it     (placement.rs sees to that)
+//!   replicated:  task 0 reads all rows, other tasks none; any worker holds it
+//! ```
+//!
+//! A leaf declares no order of rows, and at least two partitions.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Statistics, exec_err, internal_err};
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, StatisticsArgs,
+};
+use datafusion_distributed::DistributedTaskContext;
+
+use super::catalog::{ShardCatalog, ShardKey};
+use super::load::TableSet;
+use super::placement::Placement;
+use crate::PARTITIONS_PER_TASK_MIN;
+
+/// A memory table whose rows are in the workers.
+#[derive(Debug)]
+pub(crate) struct MemoryShardTable {
+    /// The load that the table belongs to.
+    pub(crate) tables: Arc<TableSet>,
+    pub(crate) table: String,
+    pub(crate) schema: SchemaRef,
+    pub(crate) placement: Placement,
+    pub(crate) statistics: Statistics,
+}
+
+#[async_trait]
+impl TableProvider for MemoryShardTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        Some(self.statistics.clone())
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if matches!(self.placement, Placement::Sharded { .. }) {
+            self.tables.check_shards(&self.table)?;
+        }
+        let columns = match projection {
+            Some(columns) => columns.clone(),
+            None => (0..self.schema.fields().len()).collect(),
+        };
+        let mut statistics = self.statistics.clone().project(Some(&columns));
+        // Of what is read only: the planner compares the sides of a join by it.
+        let bytes = statistics.column_statistics.iter().map(|c| c.byte_size);
+        statistics.total_byte_size = bytes.fold(Precision::Exact(0), |sum, b| sum.add(&b));
+        Ok(Arc::new(MemoryShardExec::new(
+            Scan {
+                table_set: self.tables.name().to_owned(),
+                table: self.table.clone(),
+                schema: Arc::new(self.schema.project(&columns)?),
+                partitions: session
+                    .config()
+                    .target_partitions()
+                    .max(PARTITIONS_PER_TASK_MIN),
+                statistics,
+                columns,
+            },
+            self.placement.clone(),
+        )))
+    }
+}
+
+/// What a leaf reads; all of it but the statistics travels to the workers.
+#[derive(Debug, Clone)]
+pub(crate) struct Scan {
+    pub(crate) table_set: String,
+    pub(crate) table: String,
+    /// Indices of the columns to read, and their schema.
+    pub(crate) columns: Vec<usize>,
+    pub(crate) schema: SchemaRef,
+    /// Partitions of each task.
+    pub(crate) partitions: usize,
+    /// Of all shards together.
+    pub(crate) statistics: Statistics,
+}
+
+/// Reads one shard of a memory table, or a replicated table.
+#[derive(Debug, Clone)]
+pub(crate) struct MemoryShardExec {
+    scan: Scan,
+    placement: Placement,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl MemoryShardExec {
+    pub(crate) fn new(scan: Scan, placement: Placement) -> Self {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(&scan.schema)),
+            Partitioning::UnknownPartitioning(scan.partitions),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Self {
+            scan,
+            placement,
+            properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+
+    pub(crate) fn scan(&self) -> &Scan {
+        &self.scan
+    }
+
+    pub(crate) fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    /// The shard that a task reads, if any.
+    fn shard_of(&self, task: &DistributedTaskContext) -> Result<Option<usize>> {
+        match &self.placement {
+            Placement::Replicated => Ok((task.task_index == 0).then_some(0)),
+            // A shard that no task reads would be rows that are silently missing.
+            Placement::Sharded { shards, .. } if task.task_count < *shards => internal_err!(
+                "memory table {} has {shards} shards but was planned on {} tasks",
+                self.scan.table,
+                task.task_count
+            ),
+            Placement::Sharded { shards, .. } => {
+                Ok((task.task_index < *shards).then_some(task.task_index))
+            }
+        }
+    }
+}
+
+impl DisplayAs for MemoryShardExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns: Vec<&str> = self
+            .scan
+            .schema
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str())
+            .collect();
+        write!(
+            f,
+            "MemoryShardExec: table={}, {}, partitions={}, projection=[{}]",
+            self.scan.table,
+            self.placement,
+            self.scan.partitions,
+            columns.join(", ")
+        )
+    }
+}
+
+impl ExecutionPlan for MemoryShardExec {
+    fn name(&self) -> &str {
+        "MemoryShardExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if !children.is_empty() {
+            return internal_err!("MemoryShardExec is a leaf");
+        }
+        Ok(self)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let task = DistributedTaskContext::from_ctx(&context);
+        let mut batches = Vec::new();
+        if let Some(shard) = self.shard_of(&task)? {
+            let key = ShardKey {
+                table_set: self.scan.table_set.clone(),
+                table: self.scan.table.clone(),
+                shard,
+            };
+            let held = context
+                .session_config()
+                .get_extension::<ShardCatalog>()
+                .and_then(|catalog| catalog.get(&key));
+            let Some(held) = held else {
+                return exec_err!(
+                    "this worker does not hold shard {shard} of memory table {}; it may have been \
+                     restarted: load the tables again",
+                    self.scan.table
+                );
+            };
+            for batch in held.iter().skip(partition).step_by(self.scan.partitions) {
+                batches.push(batch.project(&self.scan.columns)?);
+            }
+        }
+        let batches = batches.into_iter().map(move |batch| {
+            metrics.record_output(batch.num_rows());
+            Ok(batch)
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            Arc::clone(&self.scan.schema),
+            futures::stream::iter(batches),
+        )))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        Ok(Arc::new(match args.partition() {
+            None => self.scan.statistics.clone(),
+            Some(_) => Statistics::new_unknown(&self.scan.schema),
+        }))
+    }
+}

@@ -1,0 +1,118 @@
+//! Where the rows of a memory table are, and how a stage that reads them is placed.
+//!
+//! Three handlers of datafusion-distributed's planner: how many tasks a stage wants, what its leaf
+//! becomes, and on which workers its tasks run.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::internal_err;
+use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
+use datafusion::error::Result;
+use datafusion_distributed::{
+    DesiredTaskCountEvent, DesiredTaskCountEventResponse, DistributedGetterExt as _,
+    NetworkBoundaryExt as _, NetworkCoalesceExec, RouteTasksEvent, RouteTasksEventResponse,
+    ScaleUpLeafNodeEvent, ScaleUpLeafNodeEventResponse,
+};
+use url::Url;
+
+use super::memory_shard::MemoryShardExec;
+
+/// Fewest shards of a sharded table. One alone would let datafusion-distributed run a stage in
+/// the coordinator, where no shard is.
+pub(crate) const SHARDS_MIN: usize = 2;
+
+/// Where the rows of a memory table are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// Every process holds all rows.
+    Replicated,
+    /// Each row is in one of several shards.
+    Sharded {
+        /// How many shards there are.
+        shards: usize,
+        /// The worker of each shard; empty in the workers themselves, which need not know.
+        workers: Arc<[Url]>,
+    },
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Replicated => f.write_str("replicated"),
+            Self::Sharded { shards, .. } => write!(f, "shards={shards}"),
+        }
+    }
+}
+
+/// A sharded table wants one task for each shard; a replicated one is content with any.
+pub(crate) fn desired_task_count(
+    event: DesiredTaskCountEvent<'_>,
+) -> Option<Result<DesiredTaskCountEventResponse>> {
+    let leaf = event.plan.downcast_ref::<MemoryShardExec>()?;
+    let tasks = match leaf.placement() {
+        Placement::Replicated => 1,
+        Placement::Sharded { shards, .. } => *shards,
+    };
+    Some(Ok(DesiredTaskCountEventResponse::desired(tasks)))
+}
+
+/// Where a stage may have one task only, its sharded tables are read by a stage of their own and
+/// gathered.
+pub(crate) fn scale_up_leaf(
+    event: ScaleUpLeafNodeEvent<'_>,
+) -> Option<Result<ScaleUpLeafNodeEventResponse>> {
+    let leaf = event.plan.downcast_ref::<MemoryShardExec>()?;
+    let Placement::Sharded { shards, .. } = leaf.placement() else {
+        return None;
+    };
+    match event.task_count {
+        1 => Some(
+            NetworkCoalesceExec::try_new(Arc::clone(event.plan), *shards, 1)
+                .map(|gather| ScaleUpLeafNodeEventResponse::new(Arc::new(gather))),
+        ),
+        tasks if tasks < *shards => Some(internal_err!(
+            "memory table {} has {shards} shards, but its stage may have only {tasks} tasks",
+            leaf.scan().table
+        )),
+        _ => None,
+    }
+}
+
+/// Runs task i of a stage that reads sharded tables where their shard i is.
+pub(crate) fn route_tasks(event: RouteTasksEvent<'_>) -> Option<Result<RouteTasksEventResponse>> {
+    route(&event).transpose()
+}
+
+fn route(event: &RouteTasksEvent<'_>) -> Result<Option<RouteTasksEventResponse>> {
+    let mut placed: Option<Arc<[Url]>> = None;
+    let mut conflict = false;
+    event.plan.apply(|node| {
+        if node.is_network_boundary() {
+            // What is below runs in another stage.
+            return Ok(TreeNodeRecursion::Jump);
+        }
+        if let Some(leaf) = node.downcast_ref::<MemoryShardExec>()
+            && let Placement::Sharded { workers, .. } = leaf.placement()
+        {
+            match &placed {
+                None => placed = Some(Arc::clone(workers)),
+                Some(others) => conflict |= others != workers,
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    let Some(placed) = placed else {
+        return Ok(None);
+    };
+    if conflict {
+        return internal_err!(
+            "one stage reads memory tables that were loaded on different workers"
+        );
+    }
+    let config = event.task_ctx.session_config();
+    let live = config.get_distributed_worker_resolver()?.get_urls()?;
+    let spare = live.iter().cycle().skip(placed.len());
+    let urls = placed.iter().chain(spare).take(event.task_count).cloned();
+    Ok(Some(RouteTasksEventResponse::new(urls.collect())))
+}
