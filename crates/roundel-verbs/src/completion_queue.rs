@@ -1,11 +1,11 @@
 //! Completion queues and channels, and the one policy of waiting: poll, spin a little, arm, poll
 //! again, sleep.
 
+use crate::counters::Opcode;
 use crate::error::{Result, VerbsError};
 use crate::provider::{ProviderChannel, ProviderCompletionQueue, RawCompletion};
 use crate::queue_pair::InFlight;
 use crate::work::Completion;
-use crate::counters::Opcode;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::future::Future;
@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context as TaskContext, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Where completions of queue pairs arrive. Clones share it.
 #[derive(Clone)]
@@ -91,6 +91,7 @@ impl CompletionQueue {
                 status: raw.status,
                 opcode: raw.opcode,
                 bytes: raw.bytes,
+                written: raw.written,
                 immediate: raw.immediate,
                 buffer,
                 source_queue_pair: raw.source_queue_pair,
@@ -114,7 +115,25 @@ impl CompletionQueue {
                 wakers.push(cx.waker().clone());
             }
         }
-        self.arm();
+        if !self.0.provider.arm() {
+            // It had fired, or was never armed. The driver may not have come to it yet and would
+            // now find it armed: others that wait are told here.
+            self.wake_all_but(cx.waker());
+        }
+    }
+
+    fn wake_all_but(&self, own: &Waker) {
+        let others: Vec<Waker> = {
+            let mut wakers = self.0.wakers.lock();
+            let (own, others) = std::mem::take(&mut *wakers)
+                .into_iter()
+                .partition(|waker| waker.will_wake(own));
+            *wakers = own;
+            others
+        };
+        for waker in others {
+            waker.wake();
+        }
     }
 
     /// Wakes the tasks that wait for this queue.
@@ -127,7 +146,10 @@ impl CompletionQueue {
 
     /// Polls until there is a completion or `timeout` has passed, blocking the thread: first
     /// `spins` times without sleeping, then asleep on the channel. Returns how many completions
-    /// were appended.
+    /// were appended. One thread at a time may wait on a channel: it takes the channel's events.
+    ///
+    /// # Errors
+    /// When the queue has no channel.
     pub fn wait(
         &self,
         completions: &mut Vec<Completion>,
@@ -147,15 +169,27 @@ impl CompletionQueue {
                 "waiting needs a completion queue with a channel".into(),
             ));
         };
+        let deadline = now() + timeout;
         loop {
             self.arm();
             let found = self.poll(completions, limit);
-            if found > 0 || !channel.wait_readable(timeout)? {
+            if found > 0 {
                 return Ok(found);
             }
+            let left = deadline.saturating_duration_since(now());
+            if left.is_zero() {
+                return Ok(0);
+            }
+            channel.wait_readable(left)?;
             channel.acknowledge();
         }
     }
+}
+
+/// The clock of blocking waits, which no simulated provider has.
+#[allow(clippy::disallowed_methods)]
+fn now() -> Instant {
+    Instant::now()
 }
 
 impl std::fmt::Debug for CompletionQueue {
@@ -208,33 +242,33 @@ impl CompletionChannel {
     }
 
     /// Serves the channel: waits for events and wakes the tasks that wait for their queues. Ends
-    /// when nobody else holds the channel any more.
+    /// when nobody holds the channel or one of its queues any more.
     ///
     /// # Errors
     /// When the file descriptor cannot be watched; needs a tokio runtime with I/O.
-    pub fn drive(&self) -> Result<impl Future<Output = ()> + Send + 'static> {
-        let watched = tokio::io::unix::AsyncFd::with_interest(
-            WatchedFd(self.0.clone()),
-            tokio::io::Interest::READABLE,
-        )
-        .map_err(|source| VerbsError::System {
+    pub fn drive(&self) -> Result<impl Future<Output = ()> + Send + use<>> {
+        let failed = |source| VerbsError::System {
             call: "watching a completion channel",
             source,
-        })?;
+        };
+        // A descriptor of its own: the driver does not keep the channel alive.
+        let fd = self.as_fd().try_clone_to_owned().map_err(failed)?;
+        let watched = tokio::io::unix::AsyncFd::with_interest(fd, tokio::io::Interest::READABLE)
+            .map_err(failed)?;
+        let channel = Arc::downgrade(&self.0);
         Ok(async move {
-            loop {
-                match watched.readable().await {
-                    Ok(mut guard) => guard.clear_ready(),
-                    Err(_) => return,
-                }
-                let channel = CompletionChannel(watched.get_ref().0.clone());
+            while let Ok(mut guard) = watched.readable().await {
+                guard.clear_ready();
+                let Some(channel) = channel.upgrade().map(CompletionChannel) else {
+                    return;
+                };
                 channel.acknowledge();
                 channel.dispatch();
             }
         })
     }
 
-    fn wait_readable(&self, timeout: Duration) -> Result<bool> {
+    fn wait_readable(&self, timeout: Duration) -> Result<()> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let fd = self.as_fd();
         let mut fds = [PollFd::new(&fd, PollFlags::IN)];
@@ -243,24 +277,22 @@ impl CompletionChannel {
             tv_nsec: timeout.subsec_nanos().into(),
         };
         match poll(&mut fds, Some(&timeout)) {
-            Ok(ready) => Ok(ready > 0),
-            Err(rustix::io::Errno::INTR) => Ok(true),
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(errno) => Err(VerbsError::system("poll")(errno)),
         }
+    }
+}
+
+impl Drop for ChannelInner {
+    fn drop(&mut self) {
+        // The driver wakes up and finds the channel gone.
+        self.provider.notify();
     }
 }
 
 impl AsFd for CompletionChannel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.provider.fd()
-    }
-}
-
-struct WatchedFd(Arc<ChannelInner>);
-
-impl std::os::fd::AsRawFd for WatchedFd {
-    fn as_raw_fd(&self) -> std::os::fd::RawFd {
-        self.0.provider.fd().as_raw_fd()
     }
 }
 

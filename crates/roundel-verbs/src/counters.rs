@@ -62,10 +62,7 @@ impl Counters {
     pub fn snapshot(&self) -> CounterSnapshot {
         let mut snapshot = CounterSnapshot::default();
         for (counts, counter) in snapshot.0.iter_mut().zip(&self.0) {
-            *counts = (
-                counter.messages.load(Relaxed),
-                counter.bytes.load(Relaxed),
-            );
+            *counts = (counter.messages.load(Relaxed), counter.bytes.load(Relaxed));
         }
         snapshot
     }

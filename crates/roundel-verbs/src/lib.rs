@@ -41,6 +41,4 @@ pub use device::Device;
 pub use error::VerbsError;
 pub use memory::{Arena, ArenaOptions, Buffer, ExposedBuffer, RemoteAddress, SharedBuffer};
 pub use queue_pair::{AddressHandle, QueuePair, QueuePairOptions, QueuePairState, Transport};
-pub use work::{
-    Completion, CompletionStatus, Payload, ReceiveRequest, SendOperation, SendRequest,
-};
+pub use work::{Completion, CompletionStatus, Payload, ReceiveRequest, SendOperation, SendRequest};

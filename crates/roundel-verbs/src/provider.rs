@@ -3,7 +3,7 @@
 
 use crate::address::{DeviceAddress, QueuePairAddress};
 use crate::capabilities::Capabilities;
-use crate::counters::{Counters, Opcode};
+use crate::counters::{CounterSnapshot, Counters, Opcode};
 use crate::error::Result;
 use crate::queue_pair::{QueuePairState, Transport};
 use crate::work::{CompletionStatus, InlineBytes, SendOperation};
@@ -31,10 +31,12 @@ pub trait ProviderDevice: Send + Sync {
     fn create_queue_pair(&self, options: RawQueuePairOptions)
     -> Result<Arc<dyn ProviderQueuePair>>;
     /// Resolves a UD destination.
-    fn create_address_handle(&self, remote: &QueuePairAddress)
-    -> Result<Arc<dyn ProviderAddressHandle>>;
-    /// Counters over all queue pairs, the destroyed ones too.
-    fn counters(&self) -> &Counters;
+    fn create_address_handle(
+        &self,
+        remote: &QueuePairAddress,
+    ) -> Result<Arc<dyn ProviderAddressHandle>>;
+    /// Counts over all queue pairs, the destroyed ones too.
+    fn counters(&self) -> CounterSnapshot;
 }
 
 /// Registered memory; dropped, it is deregistered.
@@ -65,9 +67,9 @@ pub trait ProviderChannel: Send + Sync + std::any::Any {
 pub trait ProviderCompletionQueue: Send + Sync + std::any::Any {
     /// Appends at most `limit` completions; returns how many.
     fn poll(&self, completions: &mut Vec<RawCompletion>, limit: usize) -> usize;
-    /// Asks for an event on the channel at the next completion. Poll once more afterwards: what
-    /// came before the arming makes no event.
-    fn arm(&self);
+    /// Asks for an event on the channel at the next completion; returns whether it was armed
+    /// already. Poll once more afterwards: what came before the arming makes no event.
+    fn arm(&self) -> bool;
     /// Whether it is armed and has not fired.
     fn armed(&self) -> bool;
 }
@@ -168,8 +170,10 @@ pub struct RawCompletion {
     pub status: CompletionStatus,
     /// What it was.
     pub opcode: Opcode,
-    /// Payload bytes.
+    /// Payload bytes. Of a receive, at most as many as its memory has, unless they were `written`.
     pub bytes: usize,
+    /// The receive was consumed by a WRITE with immediate data: its memory was not used.
+    pub written: bool,
     /// Immediate data.
     pub immediate: Option<u32>,
     /// On UD, the sender's queue pair number.

@@ -91,8 +91,7 @@ struct ReceiveSlot {
 enum PostedBuffer {
     None,
     Owned(Buffer),
-    // Held, not read: the buffer must outlive the request.
-    Shared(#[expect(dead_code, reason = "keeps the buffer alive")] SharedBuffer),
+    Shared(SharedBuffer),
 }
 
 /// Slots with stable indices and a free list.

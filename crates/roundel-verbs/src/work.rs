@@ -161,8 +161,12 @@ pub struct Completion {
     pub status: CompletionStatus,
     /// What it was; receives are [`Opcode::Receive`].
     pub opcode: Opcode,
-    /// Payload bytes received or read; on UD with the global routing header.
+    /// Payload bytes received or read; on UD with the global routing header. Never more than the
+    /// buffer has, unless they were `written`.
     pub bytes: usize,
+    /// A receive that a WRITE with immediate data consumed: the bytes are in exposed memory, the
+    /// buffer was not used.
+    pub written: bool,
     /// Immediate data of the message received.
     pub immediate: Option<u32>,
     /// The owned buffer of the request, if it had one.

@@ -311,7 +311,9 @@ pub(super) fn expect(
     if found == wanted {
         Ok(())
     } else {
-        Err(Failure(format!("completions {found:?} instead of {wanted:?}")))
+        Err(Failure(format!(
+            "completions {found:?} instead of {wanted:?}"
+        )))
     }
 }
 

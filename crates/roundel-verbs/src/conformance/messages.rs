@@ -60,16 +60,23 @@ fn in_order(provider: &dyn Provider) -> CaseResult {
         let wanted: Vec<_> = (0..40).map(|id| (id, Success)).collect();
         expect(&sent, &wanted)?;
         ensure!(
-            sent.iter().all(|s| s.buffer.is_some() && s.opcode == Opcode::Send),
+            sent.iter()
+                .all(|s| s.buffer.is_some() && s.opcode == Opcode::Send),
             "a send's completion gives its buffer back: {sent:?}"
         );
         let received = c.b.received(40)?;
-        let wanted: Vec<_> = (round * 100..round * 100 + 40).map(|id| (id, Success)).collect();
+        let wanted: Vec<_> = (round * 100..round * 100 + 40)
+            .map(|id| (id, Success))
+            .collect();
         expect(&received, &wanted)?;
         for completion in &received {
             ensure_eq!(completion.opcode, Opcode::Receive, "opcode");
             ensure_eq!(completion.queue_pair, c.qb.number(), "queue pair");
-            ensure_eq!(bytes_of(completion)?, completion.id.to_le_bytes(), "payload");
+            ensure_eq!(
+                bytes_of(completion)?,
+                completion.id.to_le_bytes(),
+                "payload"
+            );
             ensure_eq!(completion.immediate, None, "immediate");
         }
     }
@@ -85,7 +92,10 @@ fn lengths(provider: &dyn Provider) -> CaseResult {
         expect(&c.a.sent(1)?, &[(2, Success)])?;
         let received = c.b.received(1)?;
         ensure_eq!(received[0].bytes, length, "length");
-        ensure!(bytes_of(&received[0])? == bytes, "{length} bytes came out different");
+        ensure!(
+            bytes_of(&received[0])? == bytes,
+            "{length} bytes came out different"
+        );
     }
     Ok(Verdict::Passed)
 }
@@ -93,7 +103,12 @@ fn lengths(provider: &dyn Provider) -> CaseResult {
 fn immediate(provider: &dyn Provider) -> CaseResult {
     let c = Connection::open(provider)?;
     c.b.post_receives(&c.qb, 1, 2, 64)?;
-    post(&c.qa, 1, SendOperation::SendWithImmediate(0xdead_beef), inline(b"imm")?)?;
+    post(
+        &c.qa,
+        1,
+        SendOperation::SendWithImmediate(0xdead_beef),
+        inline(b"imm")?,
+    )?;
     post(&c.qa, 2, SendOperation::Send, inline(b"plain")?)?;
     let received = c.b.received(2)?;
     ensure_eq!(received[0].immediate, Some(0xdead_beef), "immediate");
@@ -126,11 +141,19 @@ fn without_buffer(provider: &dyn Provider) -> CaseResult {
     let empty = |id| ReceiveRequest { id, buffer: None };
     post_receives(&c.qb, vec![empty(1), empty(2)])?;
     post(&c.qa, 1, SendOperation::Send, Payload::Empty)?;
-    post(&c.qa, 2, SendOperation::SendWithImmediate(9), Payload::Empty)?;
+    post(
+        &c.qa,
+        2,
+        SendOperation::SendWithImmediate(9),
+        Payload::Empty,
+    )?;
     let received = c.b.received(2)?;
     expect(&received, &[(1, Success), (2, Success)])?;
     ensure_eq!(received[1].immediate, Some(9), "immediate");
-    ensure!(received[0].buffer.is_none(), "there was no buffer to give back");
+    ensure!(
+        received[0].buffer.is_none(),
+        "there was no buffer to give back"
+    );
     Ok(Verdict::Passed)
 }
 
@@ -153,7 +176,9 @@ fn shared(provider: &dyn Provider) -> CaseResult {
     }
     // Nobody has posted a receive: every request still holds the buffer.
     let Err(buffer) = buffer.try_into_owned() else {
-        return Err(super::report::Failure("a posted shared buffer was given back".into()));
+        return Err(super::report::Failure(
+            "a posted shared buffer was given back".into(),
+        ));
     };
     for (b, _, qb) in &peers {
         b.post_receives(qb, 1, 1, 8192)?;
@@ -161,9 +186,15 @@ fn shared(provider: &dyn Provider) -> CaseResult {
     let sent = a.sent(peers.len())?;
     ensure!(sent.iter().all(|s| s.status == Success), "{sent:?}");
     for (b, _, _) in &peers {
-        ensure!(bytes_of(&b.received(1)?[0])? == bytes, "a member got other bytes");
+        ensure!(
+            bytes_of(&b.received(1)?[0])? == bytes,
+            "a member got other bytes"
+        );
     }
-    ensure!(buffer.try_into_owned().is_ok(), "the buffer is free after the last completion");
+    ensure!(
+        buffer.try_into_owned().is_ok(),
+        "the buffer is free after the last completion"
+    );
     Ok(Verdict::Passed)
 }
 

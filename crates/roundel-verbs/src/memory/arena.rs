@@ -152,11 +152,10 @@ impl Arena {
             exposed,
             free: Mutex::new(FreeRanges::whole(size)),
         });
-        let offset = segment
-            .free
-            .lock()
-            .take(rounded)
-            .ok_or_else(|| VerbsError::InvalidRequest("a segment smaller than asked for".into()))?;
+        let offset =
+            segment.free.lock().take(rounded).ok_or_else(|| {
+                VerbsError::InvalidRequest("a segment smaller than asked for".into())
+            })?;
         state.segments.push(segment.clone());
         state.usage.registered = registered(&state.segments);
         state.usage.registered_max = state.usage.registered_max.max(state.usage.registered);
@@ -212,6 +211,9 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        self.segment.free.lock().give_back(self.offset, self.rounded);
+        self.segment
+            .free
+            .lock()
+            .give_back(self.offset, self.rounded);
     }
 }

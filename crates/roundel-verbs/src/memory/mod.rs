@@ -9,5 +9,5 @@ mod buffer;
 mod ranges;
 
 pub use arena::{Arena, ArenaOptions, ArenaUsage};
-pub(crate) use ranges::FreeRanges;
 pub use buffer::{Buffer, ExposedBuffer, RemoteAddress, SharedBuffer};
+pub(crate) use ranges::FreeRanges;

@@ -7,11 +7,12 @@ use super::device::DeviceState;
 use super::layout::{CHANNELS_MAX, NO_CHANNEL};
 use super::peer::{kick, signal};
 use super::queue_pair::ShmQueuePair;
-use super::sync::{Ordering, fence};
+use super::sync::Ordering;
+use super::wakeup;
 use crate::error::{Result, VerbsError};
 use crate::provider::{ProviderChannel, ProviderCompletionQueue, RawCompletion};
 use parking_lot::Mutex;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -71,7 +72,7 @@ pub(super) struct ShmCompletionQueue {
 #[derive(Default)]
 struct Pairs {
     receivers: Vec<Arc<ShmQueuePair>>,
-    senders: Vec<Arc<ShmQueuePair>>,
+    senders: BTreeMap<u32, Arc<ShmQueuePair>>,
     /// Where the next poll begins, so that no queue pair starves the others.
     turn: usize,
 }
@@ -121,15 +122,20 @@ impl ShmCompletionQueue {
             .expect("the index came from the free list")
     }
 
-    pub(super) fn attach(&self, sender: Option<&Arc<ShmQueuePair>>, receiver: Option<&Arc<ShmQueuePair>>) {
-        let mut pairs = self.pairs.lock();
-        pairs.senders.extend(sender.cloned());
-        pairs.receivers.extend(receiver.cloned());
+    pub(super) fn attach_sender(&self, pair: &Arc<ShmQueuePair>) {
+        self.pairs
+            .lock()
+            .senders
+            .insert(pair.number(), pair.clone());
+    }
+
+    pub(super) fn attach_receiver(&self, pair: &Arc<ShmQueuePair>) {
+        self.pairs.lock().receivers.push(pair.clone());
     }
 
     pub(super) fn detach(&self, number: u32) {
         let mut pairs = self.pairs.lock();
-        pairs.senders.retain(|pair| pair.number() != number);
+        pairs.senders.remove(&number);
         pairs.receivers.retain(|pair| pair.number() != number);
     }
 
@@ -149,18 +155,14 @@ impl ProviderCompletionQueue for ShmCompletionQueue {
         let before = completions.len();
         let room = |completions: &Vec<RawCompletion>| limit - (completions.len() - before);
         let mut pairs = self.pairs.lock();
-        for pair in &pairs.senders {
+        for pair in pairs.senders.values() {
             pair.progress();
         }
         {
             let mut sends = self.sends.lock();
             let count = sends.len().min(limit);
             for completion in sends.drain(..count) {
-                if let Some(pair) = pairs
-                    .senders
-                    .iter()
-                    .find(|pair| pair.number() == completion.queue_pair)
-                {
+                if let Some(pair) = pairs.senders.get(&completion.queue_pair) {
                     pair.send_polled();
                 }
                 completions.push(completion);
@@ -178,13 +180,12 @@ impl ProviderCompletionQueue for ShmCompletionQueue {
         completions.len() - before
     }
 
-    fn arm(&self) {
-        self.entry().armed.store(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+    fn arm(&self) -> bool {
+        wakeup::arm(self.entry())
     }
 
     fn armed(&self) -> bool {
-        self.entry().armed.load(Ordering::Acquire) == 1
+        wakeup::is_armed(self.entry())
     }
 }
 

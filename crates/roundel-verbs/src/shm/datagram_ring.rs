@@ -45,11 +45,12 @@ fn cursor(incarnation: u32, sequence: u64) -> u64 {
 /// Owner: makes an empty ring.
 pub(super) fn reset(pair: &PairEntry, incarnation: u32) {
     pair.posted.store(0, Relaxed);
-    pair.taken.store(cursor(incarnation, 0), Relaxed);
+    pair.peers.taken.store(cursor(incarnation, 0), Relaxed);
 }
 
 /// Owner: publishes receive number `sequence`. The caller makes sure that the slot's last receive
-/// has been polled.
+/// has been polled. Sequence numbers may be left out, for slots that are not free: claimers pass
+/// them by.
 pub(super) fn post(
     pair: &PairEntry,
     slots: &[SlotEntry],
@@ -107,7 +108,7 @@ pub(super) fn claim(
     token: u32,
 ) -> Option<(u64, Posted)> {
     loop {
-        let taken = pair.taken.load(Acquire);
+        let taken = pair.peers.taken.load(Acquire);
         if taken >> CURSOR_BITS != u64::from(incarnation % INCARNATIONS) {
             return None;
         }
@@ -123,7 +124,7 @@ pub(super) fn claim(
             Acquire,
         );
         // Moved by the claimer or by whoever finds it behind: see the module's text.
-        let _ = pair.taken.compare_exchange(
+        let _ = pair.peers.taken.compare_exchange(
             taken,
             cursor(incarnation, sequence + 1),
             AcqRel,
@@ -140,12 +141,7 @@ pub(super) fn claim(
 }
 
 /// Peer: completes a claimed receive.
-pub(super) fn complete(
-    slots: &[SlotEntry],
-    incarnation: u32,
-    sequence: u64,
-    completed: Completed,
-) {
+pub(super) fn complete(slots: &[SlotEntry], incarnation: u32, sequence: u64, completed: Completed) {
     let slot = &slots[sequence as usize % slots.len()];
     store_result(slot, completed);
     slot.claim

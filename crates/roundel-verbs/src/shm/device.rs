@@ -1,32 +1,38 @@
 //! A shared-memory device: its memory, its peers, and the tables its objects live in.
 
 use super::completion_queue::{ShmChannel, ShmCompletionQueue};
-use super::datagram_ring::TOKENS;
-use super::hello::{self, Descriptors, Hello, ShmAddress};
+use super::connected_ring::Posted;
+use super::hello::{self, Hello, ShmAddress};
 use super::layout::{
     CHANNELS_MAX, PAGE, QUEUE_PAIRS_MAX, QUEUES_MAX, REGIONS_MAX, RINGS_AT, SEGMENTS_AT,
 };
 use super::mapping::{Mapping, punch_hole};
 use super::monitor::{self, Monitor};
-use super::peer::{DeviceId, Peer};
-use super::queue_pair::{Retired, ShmAddressHandle, ShmQueuePair};
+use super::peer::Peer;
+use super::peers::PeerTable;
+use super::queue_pair::ShmQueuePair;
+use super::send_side::ShmAddressHandle;
 use super::sync::Ordering;
+use super::visitor::{Claim, Retired, Visitor};
 use crate::address::{DeviceAddress, QueuePairAddress};
 use crate::capabilities::{Capabilities, GRH_BYTES};
-use crate::counters::Counters;
+use crate::counters::{CounterSnapshot, Counters};
 use crate::device::Device;
 use crate::error::{Result, VerbsError};
 use crate::memory::FreeRanges;
 use crate::provider::{
     ProviderAddressHandle, ProviderChannel, ProviderCompletionQueue, ProviderDevice,
-    ProviderQueuePair, ProviderSegment, RawQueuePairOptions,
+    ProviderQueuePair, ProviderSegment, RawLocal, RawQueuePairOptions,
 };
 use crate::work::INLINE_BYTES_MAX;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, fence};
 use std::sync::{Arc, Weak};
+
+/// How often it is looked whether memory is free before the device's thread is left to it.
+const QUIESCE_SPINS: usize = 1000;
 
 /// How a shared-memory device is opened.
 #[derive(Clone, Copy, Debug)]
@@ -91,11 +97,10 @@ pub fn open(options: ShmOptions) -> Result<Device> {
         segments: Mutex::new(FreeRanges::whole(registered_bytes_max)),
         local_keys: RwLock::default(),
         incarnations: AtomicU32::new(1),
-        tokens: AtomicU32::new(1),
-        peers: RwLock::default(),
+        peers: PeerTable::default(),
         pairs: RwLock::default(),
         retired: Mutex::default(),
-        counters: Counters::default(),
+        counters: Mutex::default(),
         monitor: Monitor::new()?,
     });
     state.add_self();
@@ -126,21 +131,14 @@ pub(super) struct DeviceState {
     /// Local key to offset and length.
     local_keys: RwLock<HashMap<u32, (u64, usize)>>,
     incarnations: AtomicU32,
-    tokens: AtomicU32,
-    peers: RwLock<Peers>,
+    pub peers: PeerTable,
     /// Queue pairs by number, for those who must hear of a peer's death.
     pub pairs: RwLock<HashMap<u32, Weak<ShmQueuePair>>>,
-    /// Memory of destroyed queue pairs that a peer may still be writing into.
-    pub retired: Mutex<Vec<Retired>>,
-    pub counters: Counters,
+    /// Memory not in use any more that a peer may still be at work in.
+    retired: Mutex<Vec<Retired>>,
+    /// Of destroyed queue pairs.
+    counters: Mutex<CounterSnapshot>,
     pub monitor: Monitor,
-}
-
-#[derive(Default)]
-struct Peers {
-    by_id: HashMap<DeviceId, Arc<Peer>>,
-    /// Who the claimers in our datagram rings are.
-    by_token: HashMap<u32, Weak<Peer>>,
 }
 
 impl DeviceState {
@@ -155,63 +153,21 @@ impl DeviceState {
         }
     }
 
-    /// A name for a peer in our datagram rings.
-    pub(super) fn new_token(&self) -> u32 {
-        self.tokens.fetch_add(1, Ordering::Relaxed) % TOKENS
-    }
-
     fn add_self(self: &Arc<Self>) {
-        let token = self.new_token();
-        let peer = Arc::new(Peer::new(
+        self.peers.insert_self(&Arc::new(Peer::new(
             self.address.id,
             self.mapping.clone(),
             self.eventfds.clone(),
-            token,
+            self.peers.offer_token(),
             "this process".into(),
-        ));
-        let mut peers = self.peers.write();
-        peers.by_token.insert(token, Arc::downgrade(&peer));
-        peers.by_id.insert(self.address.id, peer);
-    }
-
-    /// Takes a peer in whose hello has been checked. `token` is who it is in our rings.
-    pub(super) fn add_peer(
-        &self,
-        theirs: Hello,
-        descriptors: Descriptors,
-        token: u32,
-        socket: OwnedFd,
-    ) -> Result<Arc<Peer>> {
-        let mut peers = self.peers.write();
-        let peer = match peers.by_id.get(&theirs.id) {
-            // Both sides may connect at once: the mapping that is there stays.
-            Some(peer) if !peer.is_dead() => peer.clone(),
-            _ => {
-                let mapping = Mapping::of_peer(&descriptors.memory)?;
-                let peer = Arc::new(Peer::new(
-                    theirs.id,
-                    Arc::new(mapping),
-                    Arc::new(descriptors.eventfds),
-                    theirs.token,
-                    format!("process {}", theirs.process),
-                ));
-                peers.by_id.insert(theirs.id, peer.clone());
-                peer
-            }
-        };
-        peers.by_token.insert(token, Arc::downgrade(&peer));
-        drop(peers);
-        self.monitor.watch(socket, peer.clone());
-        Ok(peer)
+        )));
     }
 
     /// The peer of an address, connecting to it first if need be.
     pub(super) fn peer(&self, address: &DeviceAddress) -> Result<Arc<Peer>> {
         let address = ShmAddress::decode(address)?;
-        if let Some(peer) = self.peers.read().by_id.get(&address.id)
-            && !peer.is_dead()
-        {
-            return Ok(peer.clone());
+        if let Some(peer) = self.peers.get(&address.id) {
+            return Ok(peer);
         }
         if address.host != self.address.host {
             return Err(VerbsError::PeerUnreachable {
@@ -220,69 +176,132 @@ impl DeviceState {
                     .into(),
             });
         }
-        let socket = hello::connect(&address)?;
-        let token = self.new_token();
-        hello::send(
-            &socket,
-            &Hello {
-                id: self.address.id,
-                secret: address.secret,
-                token,
-                process: self.address.process,
-            },
-            &self.memory,
-            &self.eventfds,
-        )?;
+        let token = self.peers.offer_token();
+        self.introduce(&address, token)
+            .inspect_err(|_| self.peers.withdraw_token(token))
+    }
+
+    fn introduce(&self, address: &ShmAddress, token: u32) -> Result<Arc<Peer>> {
+        let socket = hello::connect(address)?;
+        self.send_hello(&socket, address.secret, token)?;
         let (theirs, descriptors) = hello::receive(&socket, &address.name())?;
         if theirs.id != address.id || theirs.secret != address.secret {
             return Err(VerbsError::InvalidAddress(
                 "another device answered at the peer's socket".into(),
             ));
         }
-        self.add_peer(theirs, descriptors, token, socket)
+        let peer = self.peers.insert(&theirs, descriptors, token)?;
+        self.monitor.watch(socket, peer.clone());
+        Ok(peer)
     }
 
-    /// Whether the peer behind a token is gone.
-    pub(super) fn token_is_dead(&self, token: u32) -> bool {
-        let peers = self.peers.read();
-        match peers.by_token.get(&token).map(Weak::upgrade) {
-            Some(Some(peer)) => peer.is_dead(),
-            // Forgotten, or a token that nobody was given.
-            Some(None) | None => true,
+    /// Answers the hello that came over an accepted connection.
+    pub(super) fn welcome(&self, socket: OwnedFd) -> Result<()> {
+        let (theirs, descriptors) = hello::receive(&socket, "a connecting process")?;
+        if theirs.secret != self.address.secret {
+            return Err(VerbsError::InvalidAddress(
+                "the connecting process does not know this device's secret".into(),
+            ));
         }
+        let token = self.peers.offer_token();
+        let peer = self
+            .send_hello(&socket, theirs.secret, token)
+            .and_then(|()| self.peers.insert(&theirs, descriptors, token))
+            .inspect_err(|_| self.peers.withdraw_token(token))?;
+        self.monitor.watch(socket, peer);
+        Ok(())
+    }
+
+    fn send_hello(&self, socket: &OwnedFd, secret: [u8; 16], token: u32) -> Result<()> {
+        let hello = Hello {
+            id: self.address.id,
+            secret,
+            token,
+            process: self.address.process,
+        };
+        hello::send(socket, &hello, &self.memory, &self.eventfds)
     }
 
     /// A peer's connection ended: its queue pairs break, whoever waits is woken.
     pub(super) fn peer_died(&self, peer: &Arc<Peer>) {
+        tracing::debug!(peer = %peer.name, "a peer device is gone");
         peer.mark_dead();
-        {
-            let mut peers = self.peers.write();
-            if peers
-                .by_id
-                .get(&peer.id)
-                .is_some_and(|known| Arc::ptr_eq(known, peer))
-            {
-                peers.by_id.remove(&peer.id);
-            }
-        }
-        let pairs: Vec<_> = self.pairs.read().values().filter_map(Weak::upgrade).collect();
-        for pair in pairs {
+        self.peers.remove(peer);
+        // Pairs with the fence in `connect`: either we find its remote or it sees the death.
+        fence(Ordering::SeqCst);
+        for pair in self.living_pairs() {
             pair.peer_died(peer);
         }
-        self.sweep_retired();
     }
 
-    /// Frees the memory of destroyed queue pairs that nobody writes into any more.
+    fn living_pairs(&self) -> Vec<Arc<ShmQueuePair>> {
+        self.pairs
+            .read()
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect()
+    }
+
+    /// Forgets a queue pair that is being destroyed, but not what it did.
+    pub(super) fn forget_pair(&self, number: u32, counters: &Counters) {
+        let mut pairs = self.pairs.write();
+        pairs.remove(&number);
+        self.counters.lock().merge(&counters.snapshot());
+    }
+
+    /// Drops `kept`, which frees memory, as soon as nobody is inside it any more: now, or later
+    /// on the device's thread.
+    pub(super) fn retire(
+        &self,
+        visitors: Vec<Visitor>,
+        claims: Vec<Claim>,
+        kept: impl std::any::Any + Send,
+    ) {
+        let retired = Retired {
+            visitors,
+            claims,
+            _kept: Box::new(kept),
+        };
+        for _ in 0..QUIESCE_SPINS {
+            if retired.is_quiescent(self) {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        self.retired.lock().push(retired);
+        self.monitor.wake();
+    }
+
+    pub(super) fn has_retired(&self) -> bool {
+        !self.retired.lock().is_empty()
+    }
+
+    /// Frees the retired memory that nobody is inside of any more.
     pub(super) fn sweep_retired(&self) {
         let done: Vec<Retired> = {
             let mut retired = self.retired.lock();
             let (done, busy) = std::mem::take(&mut *retired)
                 .into_iter()
-                .partition(|entry| entry.quiescent(self));
+                .partition(|entry| entry.is_quiescent(self));
             *retired = busy;
             done
         };
+        // Outside of the lock: freeing memory may retire more.
         drop(done);
+    }
+
+    /// Whoever is inside this device's memory now, also through queue pairs that are gone here.
+    /// A fence separates this from whatever shut them out.
+    fn visitors(&self) -> Vec<Visitor> {
+        let mut visitors: Vec<Visitor> = self
+            .living_pairs()
+            .iter()
+            .filter_map(|pair| pair.visitor())
+            .collect();
+        for retired in self.retired.lock().iter() {
+            visitors.extend(retired.visitors.iter().cloned());
+        }
+        visitors
     }
 
     pub(super) fn allocate_ring(&self, bytes: usize) -> Result<u64> {
@@ -305,11 +324,30 @@ impl DeviceState {
         self.rings.lock().give_back(at - RINGS_AT, bytes);
     }
 
+    /// The address of local memory, if its key covers it.
+    pub(super) fn local_memory(&self, local: &RawLocal) -> Option<*mut u8> {
+        let at = self.local_offset(local)?;
+        self.mapping.segment_range(at, local.length)
+    }
+
+    /// What to post for a receive into local memory.
+    pub(super) fn receive_memory(&self, local: &RawLocal) -> Result<Posted> {
+        if local.length == 0 {
+            return Ok(Posted { at: 0, length: 0 });
+        }
+        let at = self.local_offset(local).ok_or_else(|| {
+            VerbsError::InvalidRequest("a receive into memory of another device".into())
+        })?;
+        let length = u32::try_from(local.length)
+            .map_err(|_| VerbsError::InvalidRequest("a receive of 4 GiB or more".into()))?;
+        Ok(Posted { at, length })
+    }
+
     /// The file offset of local memory, if its key covers it.
-    pub(super) fn local_offset(&self, address: u64, length: usize, key: u32) -> Option<u64> {
-        let at = self.mapping.offset_of(address)?;
-        let (segment_at, segment_length) = *self.local_keys.read().get(&key)?;
-        let end = at.checked_add(length as u64)?;
+    fn local_offset(&self, local: &RawLocal) -> Option<u64> {
+        let at = self.mapping.offset_of(local.address)?;
+        let (segment_at, segment_length) = *self.local_keys.read().get(&local.local_key)?;
+        let end = at.checked_add(local.length as u64)?;
         (at >= segment_at && end <= segment_at + segment_length as u64).then_some(at)
     }
 
@@ -426,8 +464,14 @@ impl ProviderDevice for ShmDevice {
         }))
     }
 
-    fn counters(&self) -> &Counters {
-        &self.0.counters
+    fn counters(&self) -> CounterSnapshot {
+        // The lock keeps a queue pair from being counted twice, or not at all.
+        let pairs = self.0.pairs.read();
+        let mut sum = *self.0.counters.lock();
+        for pair in pairs.values().filter_map(Weak::upgrade) {
+            sum.merge(&pair.counters().snapshot());
+        }
+        sum
     }
 }
 
@@ -474,13 +518,37 @@ impl ProviderSegment for ShmSegment {
 
 impl Drop for ShmSegment {
     fn drop(&mut self) {
+        self.device.local_keys.write().remove(&self.local_key);
+        let mut visitors = Vec::new();
         if let Some(region) = self.region {
             if let Some(entry) = self.device.mapping.region(region as usize) {
-                entry.incarnation.store(0, Ordering::SeqCst);
+                entry.incarnation.store(0, Ordering::Release);
             }
-            self.device.free_regions.lock().push(region);
+            // Pairs with the fence on entering: a peer either finds the region gone or is seen.
+            fence(Ordering::SeqCst);
+            visitors = self.device.visitors();
         }
-        self.device.local_keys.write().remove(&self.local_key);
+        let memory = SegmentMemory {
+            device: self.device.clone(),
+            at: self.at,
+            length: self.length,
+            region: self.region,
+        };
+        self.device.retire(visitors, Vec::new(), memory);
+    }
+}
+
+/// What a segment leaves behind.
+struct SegmentMemory {
+    device: Arc<DeviceState>,
+    at: u64,
+    length: usize,
+    region: Option<u32>,
+}
+
+impl Drop for SegmentMemory {
+    fn drop(&mut self) {
+        self.device.free_regions.lock().extend(self.region);
         punch_hole(&self.device.memory, self.at as usize, self.length);
         self.device
             .segments

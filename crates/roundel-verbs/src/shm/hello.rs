@@ -18,11 +18,8 @@ const FDS: usize = 1 + CHANNELS_MAX;
 const HELLO_BYTES: usize = 64;
 const HELLO_MAGIC: [u8; 8] = *b"rndl-shm";
 
-/// How long a connecting process may keep the device waiting for its hello.
-pub(super) const WELCOME_TIMEOUT: Duration = Duration::from_millis(500);
-
 /// How long a peer may take to answer the hello.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A device's address: who, the secret that lets the bearer connect, and on which host.
 #[derive(Clone, PartialEq, Eq)]
@@ -183,7 +180,8 @@ pub(super) fn connect(address: &ShmAddress) -> Result<OwnedFd> {
     )
     .map_err(VerbsError::system("socket"))?;
     set_timeouts(&socket, HELLO_TIMEOUT)?;
-    rustix::net::connect(&socket, &address.socket()?).map_err(|errno| {
+    let target = address.socket()?;
+    rustix::io::retry_on_intr(|| rustix::net::connect(&socket, &target)).map_err(|errno| {
         VerbsError::PeerUnreachable {
             peer: address.name(),
             reason: match errno {
@@ -194,11 +192,18 @@ pub(super) fn connect(address: &ShmAddress) -> Result<OwnedFd> {
             },
         }
     })?;
+    // The name of a dead process's socket is free for anyone to take.
+    if !same_user(&socket) {
+        return Err(VerbsError::PeerUnreachable {
+            peer: address.name(),
+            reason: "another user's process listens in its place".into(),
+        });
+    }
     Ok(socket)
 }
 
 /// Bounds how long a hello may take on this socket.
-pub(super) fn set_timeouts(socket: &OwnedFd, limit: Duration) -> Result<()> {
+fn set_timeouts(socket: &OwnedFd, limit: Duration) -> Result<()> {
     use rustix::net::sockopt::{Timeout, set_socket_timeout};
     for timeout in [Timeout::Recv, Timeout::Send] {
         set_socket_timeout(socket, timeout, Some(limit))
@@ -226,12 +231,14 @@ pub(super) fn send(
     fds.extend(eventfds.iter().map(AsFd::as_fd));
     let pushed = control.push(SendAncillaryMessage::ScmRights(&fds));
     assert!(pushed, "the buffer has room for {FDS} descriptors");
-    rustix::net::sendmsg(
-        socket,
-        &[IoSlice::new(&hello.emit())],
-        &mut control,
-        SendFlags::NOSIGNAL,
-    )
+    rustix::io::retry_on_intr(|| {
+        rustix::net::sendmsg(
+            socket,
+            &[IoSlice::new(&hello.emit())],
+            &mut control,
+            SendFlags::NOSIGNAL,
+        )
+    })
     .map_err(VerbsError::system("sending the hello"))?;
     Ok(())
 }
@@ -241,12 +248,14 @@ pub(super) fn receive(socket: &OwnedFd, peer: &str) -> Result<(Hello, Descriptor
     let mut bytes = [0; HELLO_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let received = rustix::net::recvmsg(
-        socket,
-        &mut [IoSliceMut::new(&mut bytes)],
-        &mut control,
-        RecvFlags::CMSG_CLOEXEC,
-    )
+    let received = rustix::io::retry_on_intr(|| {
+        rustix::net::recvmsg(
+            socket,
+            &mut [IoSliceMut::new(&mut bytes)],
+            &mut control,
+            RecvFlags::CMSG_CLOEXEC,
+        )
+    })
     .map_err(|errno| VerbsError::PeerUnreachable {
         peer: peer.into(),
         reason: format!("no hello: {errno}"),
@@ -304,7 +313,10 @@ mod tests {
         };
         let mut bytes = hello.emit();
         let parsed = Hello::parse(&bytes, "peer").unwrap();
-        assert_eq!((parsed.id, parsed.secret, parsed.token), ([1; 16], [2; 16], 3));
+        assert_eq!(
+            (parsed.id, parsed.secret, parsed.token),
+            ([1; 16], [2; 16], 3)
+        );
         bytes[8] ^= 1;
         assert!(matches!(
             Hello::parse(&bytes, "peer"),

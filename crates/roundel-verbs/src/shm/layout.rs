@@ -48,7 +48,7 @@ const _: () = assert!(size_of::<RegionEntry>() == 32);
 #[cfg(not(roundel_loom))]
 const _: () = assert!(size_of::<QueueEntry>() == 64);
 #[cfg(not(roundel_loom))]
-const _: () = assert!(size_of::<PairEntry>() == 128);
+const _: () = assert!(size_of::<PairEntry>() == 256);
 #[cfg(not(roundel_loom))]
 const _: () = assert!(size_of::<SlotEntry>() == 64);
 
@@ -83,13 +83,24 @@ pub(super) struct QueueEntry {
 /// [`QueueEntry::channel`] of a queue without a channel.
 pub(super) const NO_CHANNEL: u32 = u32::MAX;
 
-/// What a peer must know of a queue pair.
+/// A cache line, so that what one side writes does not slow the other side's reads down.
+#[repr(C, align(64))]
+pub(super) struct Line<T>(pub T);
+
+impl<T> std::ops::Deref for Line<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// What a peer must know of a queue pair: a line that rarely changes, one for each direction of
+/// its receive ring, and one for what it does at its peer.
 #[repr(C, align(128))]
 pub(super) struct PairEntry {
-    /// One of the `PAIR_` states.
-    pub state: AtomicU32,
-    /// 0 when the entry was never used.
-    pub incarnation: AtomicU32,
+    /// Incarnation and one of the `PAIR_` states, see [`life`]; 0 when the entry was never used.
+    pub life: AtomicU64,
     pub queue_key: AtomicU32,
     /// Entry of the receive completion queue.
     pub receive_queue: AtomicU32,
@@ -101,14 +112,27 @@ pub(super) struct PairEntry {
     pub ring_at: AtomicU64,
     /// RC: number and incarnation of the one queue pair that may send here.
     pub peer_pair: AtomicU64,
-    /// RC: 1 while the peer is inside an operation on this side's memory.
-    pub peer_active: AtomicU32,
-    /// RC: 1 when the peer has a SEND that waits for a receive here.
-    pub peer_waiting: AtomicU32,
     /// Receives posted so far, by the owner.
-    pub posted: AtomicU64,
+    pub posted: Line<AtomicU64>,
+    /// What peers write.
+    pub peers: Line<PeerWords>,
+    /// RC: odd while this queue pair is inside an operation on its peer's memory. Here and not in
+    /// the peer's entry, so that a stale peer cannot spoil it.
+    pub inside: Line<AtomicU64>,
+}
+
+/// The words of a queue pair's entry that peers write.
+#[repr(C)]
+pub(super) struct PeerWords {
     /// RC: receives completed so far, by the peer. UD: next sequence to claim, by all peers.
     pub taken: AtomicU64,
+    /// RC: 1 when the peer has a SEND that waits for a receive here.
+    pub waiting: AtomicU32,
+}
+
+/// The word that says which incarnation of a queue pair is in which state.
+pub(super) fn life(incarnation: u32, state: u32) -> u64 {
+    u64::from(incarnation) << 32 | u64::from(state)
 }
 
 /// Not in use.
@@ -132,7 +156,7 @@ pub(super) struct SlotEntry {
     /// Payload bytes written.
     pub bytes: AtomicU32,
     pub immediate: AtomicU32,
-    /// `HAS_IMMEDIATE`, `TOO_LONG`.
+    /// `HAS_IMMEDIATE`, `TOO_LONG`, `WRITTEN`.
     pub flags: AtomicU32,
     /// UD: the sending queue pair.
     pub source_pair: AtomicU32,
@@ -142,6 +166,8 @@ pub(super) struct SlotEntry {
 pub(super) const HAS_IMMEDIATE: u32 = 1;
 /// The message did not fit in the posted receive.
 pub(super) const TOO_LONG: u32 = 2;
+/// The bytes went to exposed memory, not to the posted receive.
+pub(super) const WRITTEN: u32 = 4;
 
 /// Byte offset of a memory region's entry.
 pub(super) fn region_at(index: usize) -> usize {

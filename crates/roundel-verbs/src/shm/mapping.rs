@@ -2,8 +2,8 @@
 #![allow(unsafe_code)] // Maps memory and gives typed views of it; every offset is checked here.
 
 use super::layout::{
-    Header, MAGIC, PairEntry, QUEUE_PAIRS_MAX, QUEUES_MAX, QueueEntry, REGIONS_MAX,
-    RegionEntry, SEGMENTS_AT, SlotEntry, VERSION, pair_at, queue_at, region_at,
+    Header, MAGIC, PairEntry, QUEUE_PAIRS_MAX, QUEUES_MAX, QueueEntry, REGIONS_MAX, RegionEntry,
+    SEGMENTS_AT, SlotEntry, VERSION, pair_at, queue_at, region_at,
 };
 use super::sync::Ordering;
 use crate::error::{Result, VerbsError};
@@ -30,11 +30,9 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Makes the file of a new device with room for `segment_bytes` of segments, and maps it.
     pub(super) fn create(segment_bytes: usize) -> Result<(Self, OwnedFd)> {
-        let file = rustix::fs::memfd_create(
-            "roundel",
-            MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
-        )
-        .map_err(VerbsError::system("memfd_create"))?;
+        let file =
+            rustix::fs::memfd_create("roundel", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+                .map_err(VerbsError::system("memfd_create"))?;
         let length = SEGMENTS_AT + segment_bytes;
         rustix::fs::ftruncate(&file, length as u64).map_err(VerbsError::system("ftruncate"))?;
         // Peers rely on the size: a file that shrinks under a mapping kills its reader.
@@ -43,9 +41,7 @@ impl Mapping {
         let mapping = Self::map(&file, length)?;
         let header = mapping.header();
         header.version.store(VERSION, Ordering::Relaxed);
-        header
-            .process
-            .store(std::process::id(), Ordering::Relaxed);
+        header.process.store(std::process::id(), Ordering::Relaxed);
         header.file_bytes.store(length as u64, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
         Ok((mapping, file))
@@ -54,7 +50,8 @@ impl Mapping {
     /// Maps the file that a peer sent, after checking that it is what it should be.
     pub(super) fn of_peer(file: &OwnedFd) -> Result<Self> {
         let refuse = |what: &str| Err(VerbsError::InvalidAddress(format!("peer's memory: {what}")));
-        let seals = rustix::fs::fcntl_get_seals(file).map_err(VerbsError::system("reading seals"))?;
+        let seals =
+            rustix::fs::fcntl_get_seals(file).map_err(VerbsError::system("reading seals"))?;
         if !seals.contains(SealFlags::SHRINK) {
             return refuse("not sealed against shrinking");
         }
@@ -94,14 +91,6 @@ impl Mapping {
         Ok(Self { base, length })
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.length
-    }
-
-    pub(super) fn base(&self) -> *mut u8 {
-        self.base.as_ptr()
-    }
-
     pub(super) fn header(&self) -> &Header {
         self.entry(0)
     }
@@ -132,10 +121,7 @@ impl Mapping {
         // SAFETY: in bounds and aligned (checked above); slots are atomics only, valid for any
         // bytes; the mapping outlives the borrow.
         Some(unsafe {
-            std::slice::from_raw_parts(
-                self.base.as_ptr().add(at as usize).cast(),
-                count as usize,
-            )
+            std::slice::from_raw_parts(self.base.as_ptr().add(at as usize).cast(), count as usize)
         })
     }
 
@@ -185,8 +171,11 @@ pub(super) fn punch_hole(file: &OwnedFd, at: usize, length: usize) {
     );
 }
 
-/// Copies a WRITE's bytes so that its end becomes visible last: pollers look at the last byte,
-/// and aligned words arrive whole.
+/// Up to this many bytes are copied word by word.
+const WORDS_BYTES_MAX: usize = 256;
+
+/// Copies a WRITE's bytes so that its end becomes visible last: pollers look at the last byte.
+/// The aligned words of a short WRITE arrive whole.
 ///
 /// # Safety
 /// `source` is readable and `target` writable for `length` bytes, and they do not overlap.
@@ -196,22 +185,43 @@ pub(super) unsafe fn copy_last_byte_last(source: *const u8, target: *mut u8, len
     }
     let end = target as usize + length;
     if length >= 8 && end.is_multiple_of(8) {
-        let body = length - 8;
-        // SAFETY: the caller's ranges; the last word is aligned (checked) and reached through an
-        // atomic; the source word is read unaligned.
+        let last = length - 8;
+        // SAFETY: the caller's ranges; the last word of the target is aligned (checked) and
+        // reached through an atomic; the source word is read unaligned.
         unsafe {
-            std::ptr::copy_nonoverlapping(source, target, body);
-            let word = std::ptr::read_unaligned(source.add(body).cast::<u64>());
-            AtomicU64::from_ptr(target.add(body).cast()).store(word, std::sync::atomic::Ordering::Release);
+            copy_words_whole(source, target, last);
+            let word = source.add(last).cast::<u64>().read_unaligned();
+            AtomicU64::from_ptr(target.add(last).cast())
+                .store(word, std::sync::atomic::Ordering::Release);
         }
     } else {
-        let body = length - 1;
+        let last = length - 1;
         // SAFETY: the caller's ranges.
         unsafe {
-            std::ptr::copy_nonoverlapping(source, target, body);
-            AtomicU8::from_ptr(target.add(body))
-                .store(*source.add(body), std::sync::atomic::Ordering::Release);
+            copy_words_whole(source, target, last);
+            AtomicU8::from_ptr(target.add(last))
+                .store(*source.add(last), std::sync::atomic::Ordering::Release);
         }
     }
 }
 
+/// Copies bytes; when there are few and both sides are aligned, no word is torn.
+///
+/// # Safety
+/// `source` is readable and `target` writable for `length` bytes.
+pub(super) unsafe fn copy_words_whole(source: *const u8, target: *mut u8, length: usize) {
+    use std::sync::atomic::Ordering::Relaxed;
+    if length > WORDS_BYTES_MAX || (source as usize | target as usize | length) % 8 != 0 {
+        // SAFETY: the caller's ranges; `copy` allows them to overlap.
+        unsafe { std::ptr::copy(source, target, length) };
+        return;
+    }
+    for at in (0..length).step_by(8) {
+        // SAFETY: inside the caller's ranges, aligned (checked above). The source may be memory
+        // that is written meanwhile, or this thread's own: an atomic load suits both.
+        unsafe {
+            let word = AtomicU64::from_ptr(source.add(at).cast_mut().cast()).load(Relaxed);
+            AtomicU64::from_ptr(target.add(at).cast()).store(word, Relaxed);
+        }
+    }
+}

@@ -16,9 +16,12 @@ mod connected_ring;
 mod datagram_ring;
 #[cfg(all(test, roundel_loom))]
 mod loom_tests;
+mod wakeup;
 
 #[cfg(not(roundel_loom))]
 mod completion_queue;
+#[cfg(not(roundel_loom))]
+mod datagram_receives;
 #[cfg(not(roundel_loom))]
 mod device;
 #[cfg(not(roundel_loom))]
@@ -30,11 +33,15 @@ mod monitor;
 #[cfg(not(roundel_loom))]
 mod peer;
 #[cfg(not(roundel_loom))]
+mod peers;
+#[cfg(not(roundel_loom))]
 mod queue_pair;
 #[cfg(not(roundel_loom))]
 mod receive_side;
 #[cfg(not(roundel_loom))]
 mod send_side;
+#[cfg(not(roundel_loom))]
+mod visitor;
 
 #[cfg(not(roundel_loom))]
 pub use device::{ShmOptions, open};

@@ -1,22 +1,39 @@
-//! The one thread of a device: it accepts peers and notices their death. It is not on the data
-//! path.
+//! The one thread of a device: it accepts peers, notices their death, frees memory once nobody
+//! is inside any more, and wakes queues whose retry timer ran out. It is not on the data path.
 
+use super::completion_queue::ShmCompletionQueue;
 use super::device::DeviceState;
 use super::hello;
 use super::peer::Peer;
 use crate::error::{Result, VerbsError};
 use parking_lot::Mutex;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
-/// Connections to watch, and the means to end the thread.
+/// How often it is looked whether retired memory is free.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(10);
+/// Connections at a time whose hello has not come; more wait in the listening socket's queue.
+const GREETINGS_MAX: usize = 64;
+/// How long no connection is accepted after the process has run out of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the thread watches, and the means to tell it of more.
 pub(super) struct Monitor {
-    connections: Mutex<Vec<Connection>>,
-    /// Readable when there is a new connection to watch, or when the device is closed.
+    watched: Mutex<Watched>,
+    /// Readable when there is something new to watch, or when the device is closed.
     wake: OwnedFd,
 }
 
+#[derive(Default)]
+struct Watched {
+    connections: Vec<Connection>,
+    alarms: Vec<(Instant, Weak<ShmCompletionQueue>)>,
+}
+
+#[derive(Clone)]
 struct Connection {
     socket: Arc<OwnedFd>,
     peer: Arc<Peer>,
@@ -25,17 +42,26 @@ struct Connection {
 impl Monitor {
     pub(super) fn new() -> Result<Self> {
         Ok(Self {
-            connections: Mutex::default(),
+            watched: Mutex::default(),
             wake: super::device::eventfd()?,
         })
     }
 
     /// Watches the connection to a peer for its end.
     pub(super) fn watch(&self, socket: OwnedFd, peer: Arc<Peer>) {
-        self.connections.lock().push(Connection {
+        self.watched.lock().connections.push(Connection {
             socket: Arc::new(socket),
             peer,
         });
+        self.wake();
+    }
+
+    /// Wakes whoever sleeps on the queue at `when`.
+    pub(super) fn wake_queue_at(&self, when: Instant, queue: &Arc<ShmCompletionQueue>) {
+        self.watched
+            .lock()
+            .alarms
+            .push((when, Arc::downgrade(queue)));
         self.wake();
     }
 
@@ -44,9 +70,14 @@ impl Monitor {
     }
 }
 
+/// The provider's own clock, for timers: a NIC has one too.
+#[allow(clippy::disallowed_methods)]
+pub(super) fn now() -> Instant {
+    Instant::now()
+}
+
 /// Starts the thread. It ends when the device is gone.
 pub(super) fn start(device: &Arc<DeviceState>, listener: OwnedFd) -> Result<()> {
-    let weak = Arc::downgrade(device);
     let wake = device
         .monitor
         .wake
@@ -55,9 +86,16 @@ pub(super) fn start(device: &Arc<DeviceState>, listener: OwnedFd) -> Result<()> 
             call: "duplicating an eventfd",
             source,
         })?;
+    let mut thread = Thread {
+        device: Arc::downgrade(device),
+        listener,
+        wake,
+        greetings: Vec::new(),
+        accept_after: None,
+    };
     std::thread::Builder::new()
         .name("roundel-shm".into())
-        .spawn(move || run(&weak, &listener, &wake))
+        .spawn(move || while thread.turn() {})
         .map_err(|source| VerbsError::System {
             call: "starting the device's thread",
             source,
@@ -65,86 +103,154 @@ pub(super) fn start(device: &Arc<DeviceState>, listener: OwnedFd) -> Result<()> 
     Ok(())
 }
 
-fn run(device: &Weak<DeviceState>, listener: &OwnedFd, wake: &OwnedFd) {
-    loop {
-        let watched: Vec<(Arc<OwnedFd>, Arc<Peer>)> = {
-            let Some(device) = device.upgrade() else {
-                return;
-            };
-            let connections = device.monitor.connections.lock();
-            connections
-                .iter()
-                .map(|connection| (connection.socket.clone(), connection.peer.clone()))
-                .collect()
+struct Thread {
+    device: Weak<DeviceState>,
+    listener: OwnedFd,
+    wake: OwnedFd,
+    /// Accepted, and until when their hello must have come.
+    greetings: Vec<(OwnedFd, Instant)>,
+    accept_after: Option<Instant>,
+}
+
+impl Thread {
+    /// Waits and does what there is to do; false when the device is gone.
+    fn turn(&mut self) -> bool {
+        // The device is not held while waiting: whoever drops it last ends it.
+        let Some((connections, until)) = self.device.upgrade().map(|device| self.plan(&device))
+        else {
+            return false;
+        };
+        let accepting = self.accept_after.is_none() && self.greetings.len() < GREETINGS_MAX;
+        let interest = |wanted| {
+            if wanted {
+                PollFlags::IN
+            } else {
+                PollFlags::empty()
+            }
         };
         let mut fds = vec![
-            PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(wake.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.listener.as_fd(), interest(accepting)),
         ];
-        for (socket, _) in &watched {
-            fds.push(PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN));
-        }
+        fds.extend(
+            self.greetings
+                .iter()
+                .map(|(socket, _)| PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)),
+        );
+        fds.extend(
+            connections.iter().map(|connection| {
+                PollFd::from_borrowed_fd(connection.socket.as_fd(), PollFlags::IN)
+            }),
+        );
+        let timeout = until.map(|until| {
+            let left = until.saturating_duration_since(now());
+            Timespec {
+                tv_sec: left.as_secs() as i64,
+                tv_nsec: left.subsec_nanos().into(),
+            }
+        });
         // An interrupted poll is one with nothing ready.
-        let _ = poll(&mut fds, None);
+        let _ = poll(&mut fds, timeout.as_ref());
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        let Some(device) = device.upgrade() else {
-            return;
+        let Some(device) = self.device.upgrade() else {
+            return false;
         };
-        if ready[1] {
-            let _ = rustix::io::read(wake, &mut [0u8; 8]);
+        if ready[0] {
+            let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
         }
-        for ((socket, peer), ready) in watched.iter().zip(&ready[2..]) {
+        let (greetings, connected) = ready[2..].split_at(self.greetings.len());
+        self.greet(&device, greetings);
+        for (connection, ready) in connections.iter().zip(connected) {
             // After the hellos nobody sends: whatever is there to read is the end, or garbage
             // from a peer that broke the protocol.
             if *ready {
                 device
                     .monitor
-                    .connections
+                    .watched
                     .lock()
-                    .retain(|connection| !Arc::ptr_eq(&connection.socket, socket));
-                device.peer_died(peer);
+                    .connections
+                    .retain(|other| !Arc::ptr_eq(&other.socket, &connection.socket));
+                device.peer_died(&connection.peer);
             }
         }
-        if ready[0] {
-            accept(&device, listener);
+        if ready[1] {
+            self.accept();
+        }
+        ring_alarms(&device);
+        device.sweep_retired();
+        true
+    }
+
+    /// What to watch, and until when.
+    fn plan(&mut self, device: &DeviceState) -> (Vec<Connection>, Option<Instant>) {
+        let now = now();
+        if self.accept_after.is_some_and(|after| after <= now) {
+            self.accept_after = None;
+        }
+        let sweep = device.has_retired().then(|| now + SWEEP_INTERVAL);
+        let watched = device.monitor.watched.lock();
+        let until = watched
+            .alarms
+            .iter()
+            .map(|(when, _)| *when)
+            .chain(self.greetings.iter().map(|(_, when)| *when))
+            .chain(self.accept_after)
+            .chain(sweep)
+            .min();
+        (watched.connections.clone(), until)
+    }
+
+    fn accept(&mut self) {
+        use rustix::net::SocketFlags;
+        while self.greetings.len() < GREETINGS_MAX {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            match rustix::net::accept_with(&self.listener, flags) {
+                Ok(socket) => {
+                    // Another user's process is none of ours.
+                    if hello::same_user(&socket) {
+                        self.greetings.push((socket, now() + hello::HELLO_TIMEOUT));
+                    }
+                }
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "the shared-memory device cannot accept a peer now");
+                    self.accept_after = Some(now() + ACCEPT_PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Answers the hellos that have come and gives the others up in time.
+    fn greet(&mut self, device: &Arc<DeviceState>, ready: &[bool]) {
+        let greetings = std::mem::take(&mut self.greetings);
+        for ((socket, until), ready) in greetings.into_iter().zip(ready) {
+            if *ready {
+                // A stranger without the secret, garbage: the connection just ends.
+                if let Err(error) = device.welcome(socket) {
+                    tracing::debug!(%error, "refused a connection to the shared-memory device");
+                }
+            } else if until > now() {
+                self.greetings.push((socket, until));
+            }
         }
     }
 }
 
-fn accept(device: &Arc<DeviceState>, listener: &OwnedFd) {
-    let Ok(socket) =
-        rustix::net::accept_with(listener, rustix::net::SocketFlags::CLOEXEC)
-    else {
-        return;
+fn ring_alarms(device: &DeviceState) {
+    let now = now();
+    let due: Vec<_> = {
+        let mut watched = device.monitor.watched.lock();
+        let (due, later) = std::mem::take(&mut watched.alarms)
+            .into_iter()
+            .partition(|(when, _)| *when <= now);
+        watched.alarms = later;
+        due
     };
-    // Another user's process, a stranger without the secret, garbage: the connection just ends.
-    if hello::same_user(&socket)
-        && let Err(error) = welcome(device, socket)
-    {
-        tracing::debug!(%error, "refused a connection to the shared-memory device");
+    for (_, queue) in due {
+        if let Some(queue) = queue.upgrade() {
+            queue.kick();
+        }
     }
-}
-
-fn welcome(device: &Arc<DeviceState>, socket: OwnedFd) -> Result<()> {
-    hello::set_timeouts(&socket, hello::WELCOME_TIMEOUT)?;
-    let (theirs, descriptors) = hello::receive(&socket, "a connecting process")?;
-    if theirs.secret != device.address.secret {
-        return Err(VerbsError::InvalidAddress(
-            "the connecting process does not know this device's secret".into(),
-        ));
-    }
-    let token = device.new_token();
-    hello::send(
-        &socket,
-        &hello::Hello {
-            id: device.address.id,
-            secret: theirs.secret,
-            token,
-            process: device.address.process,
-        },
-        &device.memory,
-        &device.eventfds,
-    )?;
-    device.add_peer(theirs, descriptors, token, socket)?;
-    Ok(())
 }

@@ -2,10 +2,10 @@
 
 use super::layout::{CHANNELS_MAX, QueueEntry};
 use super::mapping::Mapping;
-use super::sync::{Ordering, fence};
+use super::wakeup;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What tells one device from another.
 pub(super) type DeviceId = [u8; 16];
@@ -58,10 +58,7 @@ impl Peer {
 /// Wakes whoever sleeps on a completion queue, if it is armed. The completion was made visible
 /// before.
 pub(super) fn kick(entry: &QueueEntry, eventfds: &[OwnedFd; CHANNELS_MAX]) {
-    // Pairs with the fence after arming: either the sleeper's last poll sees the completion or we
-    // see that it is armed.
-    fence(Ordering::SeqCst);
-    if entry.armed.load(Ordering::Relaxed) == 1 && entry.armed.swap(0, Ordering::AcqRel) == 1 {
+    if wakeup::take_armed(entry) {
         let channel = entry.channel.load(Ordering::Relaxed) as usize;
         if let Some(eventfd) = eventfds.get(channel) {
             signal(eventfd);

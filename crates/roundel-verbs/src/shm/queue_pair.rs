@@ -3,28 +3,31 @@
 
 use super::completion_queue::ShmCompletionQueue;
 use super::connected_ring;
-use super::datagram_ring::{self, Slot};
+use super::datagram_ring;
 use super::device::DeviceState;
 use super::layout::{
-    PAIR_ERROR, PAIR_INIT, PAIR_READY, PAIR_RESET, PairEntry, QUEUE_PAIRS_MAX, SlotEntry,
+    PAGE, PAIR_ERROR, PAIR_INIT, PAIR_READY, PAIR_RESET, PairEntry, QUEUE_PAIRS_MAX, SlotEntry,
+    life,
 };
+use super::monitor::now;
 use super::peer::Peer;
-use super::receive_side::{ReceiveSide, Ring, peer_broke};
-use super::send_side::{Outcome, Remote, Transfer, identity};
+use super::receive_side::{ReceiveSide, Request, Ring};
+use super::send_side::{Outcome, Progress, Remote, ShmAddressHandle, Transfer, identity};
 use super::sync::Ordering;
+use super::visitor::Visitor;
 use crate::address::QueuePairAddress;
-use crate::counters::Counters;
+use crate::counters::{Counters, Opcode};
 use crate::error::{Result, VerbsError};
 use crate::memory::Buffer;
 use crate::provider::{
-    ProviderAddressHandle, ProviderCompletionQueue, ProviderQueuePair, RawCompletion,
-    RawQueuePairOptions, RawReceiveRequest, RawSendRequest,
+    ProviderCompletionQueue, ProviderQueuePair, RawCompletion, RawQueuePairOptions,
+    RawReceiveRequest, RawSendRequest,
 };
 use crate::queue_pair::{QueuePairState, Transport};
 use crate::work::CompletionStatus;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -32,19 +35,6 @@ use std::time::{Duration, Instant};
 const RETRY_WITHOUT_END: u8 = 7;
 /// How long one retry lasts.
 const RNR_TIMER: Duration = Duration::from_millis(10);
-/// How long a destroyed queue pair waits for a peer to leave its memory before it leaves the
-/// memory behind.
-const QUIESCE_SPINS: usize = 10_000;
-
-/// A UD destination.
-pub(super) struct ShmAddressHandle {
-    pub peer: Arc<Peer>,
-    pub number: u32,
-    pub incarnation: u32,
-    pub queue_key: u32,
-}
-
-impl ProviderAddressHandle for ShmAddressHandle {}
 
 pub(super) struct ShmQueuePair {
     device: Arc<DeviceState>,
@@ -69,11 +59,13 @@ pub(super) struct ShmQueuePair {
     counters: Counters,
 }
 
-/// Sends that wait for a receiver, in order.
+#[derive(Default)]
 struct SendSide {
-    pending: VecDeque<(Transfer, Instant)>,
-    /// Receives of the peer used so far.
-    taken: u64,
+    /// Sends that wait for the receiver, in order.
+    pending: VecDeque<Transfer>,
+    /// Since when the first of them waits.
+    waiting_since: Option<Instant>,
+    progress: Progress,
 }
 
 impl ShmQueuePair {
@@ -108,10 +100,7 @@ impl ShmQueuePair {
             receive_queue,
             state: AtomicU32::new(PAIR_INIT),
             remote: OnceLock::new(),
-            send: Mutex::new(SendSide {
-                pending: VecDeque::new(),
-                taken: 0,
-            }),
+            send: Mutex::default(),
             has_pending: AtomicBool::new(false),
             outstanding: AtomicUsize::new(0),
             receive: Mutex::new(ReceiveSide::new(
@@ -122,32 +111,33 @@ impl ShmQueuePair {
             )),
             counters: Counters::default(),
         });
-        let entry = pair.entry();
-        datagram_ring::reset(entry, incarnation);
-        if options.transport == Transport::ReliableConnection {
-            entry.taken.store(0, Ordering::Relaxed);
+        pair.publish();
+        pair.send_queue.attach_sender(&pair);
+        pair.receive_queue.attach_receiver(&pair);
+        device.pairs.write().insert(number, Arc::downgrade(&pair));
+        Ok(pair)
+    }
+
+    /// Fills the entry that peers see.
+    fn publish(&self) {
+        let entry = self.entry();
+        match self.transport {
+            Transport::ReliableConnection => connected_ring::reset(entry),
+            Transport::UnreliableDatagram => datagram_ring::reset(entry, self.incarnation),
         }
-        entry.queue_key.store(options.queue_key, Ordering::Relaxed);
+        entry.queue_key.store(self.queue_key, Ordering::Relaxed);
         entry
             .receive_queue
-            .store(pair.receive_queue.index, Ordering::Relaxed);
+            .store(self.receive_queue.index, Ordering::Relaxed);
         entry
             .send_queue
-            .store(pair.send_queue.index, Ordering::Relaxed);
-        entry.ring_at.store(ring_at, Ordering::Relaxed);
-        entry.ring_slots.store(ring_slots, Ordering::Relaxed);
+            .store(self.send_queue.index, Ordering::Relaxed);
+        entry.ring_at.store(self.ring_at, Ordering::Relaxed);
+        entry.ring_slots.store(self.ring_slots, Ordering::Relaxed);
         entry.peer_pair.store(0, Ordering::Relaxed);
-        entry.peer_active.store(0, Ordering::Relaxed);
-        entry.peer_waiting.store(0, Ordering::Relaxed);
-        entry.incarnation.store(incarnation, Ordering::Release);
-        entry.state.store(PAIR_INIT, Ordering::Release);
-        pair.send_queue.attach(Some(&pair), None);
-        pair.receive_queue.attach(None, Some(&pair));
-        device
-            .pairs
-            .write()
-            .insert(number, Arc::downgrade(&pair));
-        Ok(pair)
+        entry
+            .life
+            .store(life(self.incarnation, PAIR_INIT), Ordering::Release);
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -161,17 +151,14 @@ impl ShmQueuePair {
             .expect("the number came from the free list")
     }
 
-    fn slots(&self) -> &[SlotEntry] {
-        self.device
-            .mapping
-            .slots(self.ring_at, self.ring_slots)
-            .expect("the ring was allocated where rings lie")
-    }
-
     fn ring(&self) -> Ring<'_> {
         Ring {
             pair: self.entry(),
-            slots: self.slots(),
+            slots: self
+                .device
+                .mapping
+                .slots(self.ring_at, self.ring_slots)
+                .expect("the ring was allocated where rings lie"),
         }
     }
 
@@ -181,28 +168,29 @@ impl ShmQueuePair {
 
     /// Notices when the peer broke the connection off.
     fn check_peer(&self) {
-        if !self.is(PAIR_ERROR) && peer_broke(self.entry()) {
-            self.break_off();
+        let broken = life(self.incarnation, PAIR_ERROR);
+        if !self.is(PAIR_ERROR) && self.entry().life.load(Ordering::Acquire) == broken {
+            self.break_off(&mut self.send.lock());
         }
     }
 
-    /// Goes to the error state: pending sends are flushed, posted receives by the next polls.
-    fn break_off(&self) {
-        let mut send = self.send.lock();
-        self.break_off_locked(&mut send);
-    }
-
-    fn break_off_locked(&self, send: &mut SendSide) {
-        if self.state.swap(PAIR_ERROR, Ordering::AcqRel) == PAIR_ERROR {
+    /// Goes to the error state: pending sends are flushed here, posted receives by the next polls.
+    fn break_off(&self, send: &mut SendSide) {
+        if self.is(PAIR_ERROR) {
             return;
         }
-        self.entry().state.store(PAIR_ERROR, Ordering::SeqCst);
-        for (transfer, _) in send.pending.drain(..) {
+        // Peers first: whoever sees the error state here may rely on their being shut out.
+        connected_ring::close(self.entry(), self.incarnation, PAIR_ERROR);
+        self.state.store(PAIR_ERROR, Ordering::Release);
+        for transfer in send.pending.drain(..) {
             self.complete(&transfer, CompletionStatus::Flushed);
         }
         self.has_pending.store(false, Ordering::Release);
         self.send_queue.kick();
         self.receive_queue.kick();
+        if let Some(remote) = self.remote.get() {
+            remote.kick_sends();
+        }
     }
 
     /// Breaks the queue pair if `peer` is at its other end; else wakes it to look after its
@@ -215,11 +203,17 @@ impl ShmQueuePair {
                     .get()
                     .is_some_and(|remote| Arc::ptr_eq(&remote.peer, peer))
                 {
-                    self.break_off();
+                    self.break_off(&mut self.send.lock());
                 }
             }
             Transport::UnreliableDatagram => self.receive_queue.kick(),
         }
+    }
+
+    /// The peer's queue pair, if it is inside an operation on this device's memory.
+    pub(super) fn visitor(&self) -> Option<Visitor> {
+        let remote = self.remote.get()?;
+        Visitor::find(&remote.peer, remote.number, remote.incarnation)
     }
 
     fn complete(&self, transfer: &Transfer, status: CompletionStatus) {
@@ -227,7 +221,6 @@ impl ShmQueuePair {
         let opcode = transfer.operation.opcode();
         if status == CompletionStatus::Success {
             self.counters.add(opcode, bytes);
-            self.device.counters.add(opcode, bytes);
         }
         self.send_queue.push(RawCompletion {
             id: transfer.id,
@@ -235,77 +228,150 @@ impl ShmQueuePair {
             status,
             opcode,
             bytes,
+            written: false,
             immediate: None,
             source_queue_pair: 0,
         });
     }
 
+    /// A completion of the send queue was polled: there is room for one more.
     pub(super) fn send_polled(&self) {
         self.outstanding.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Tries the sends again that waited for the receiver.
+    /// Tries the sends again that wait for the receiver.
     pub(super) fn progress(&self) {
         if !self.has_pending.load(Ordering::Acquire) {
             return;
         }
         let mut send = self.send.lock();
-        let Some(remote) = self.remote.get() else {
-            return;
-        };
-        while let Some((transfer, since)) = send.pending.pop_front() {
-            let mut taken = send.taken;
-            let outcome = transfer.over_connection(&self.device, remote, &mut taken);
-            send.taken = taken;
-            match outcome {
-                Outcome::Done(status) => {
-                    self.complete(&transfer, status);
-                    if status != CompletionStatus::Success {
-                        self.break_off_locked(&mut send);
-                        return;
-                    }
-                }
-                Outcome::NotReady => {
-                    let limit = RNR_TIMER * u32::from(self.rnr_retry);
-                    if self.rnr_retry != RETRY_WITHOUT_END && since.elapsed() >= limit {
-                        self.complete(&transfer, CompletionStatus::ReceiverNotReady);
-                        self.break_off_locked(&mut send);
-                    } else {
-                        send.pending.push_front((transfer, since));
-                    }
-                    break;
-                }
+        while let Some(transfer) = send.pending.pop_front() {
+            if self.try_connected(&mut send, &transfer) {
+                send.waiting_since = None;
+            } else if self.patience_ended(&mut send) {
+                self.complete(&transfer, CompletionStatus::ReceiverNotReady);
+                self.break_off(&mut send);
+            } else {
+                send.pending.push_front(transfer);
+                break;
             }
         }
         self.has_pending
             .store(!send.pending.is_empty(), Ordering::Release);
     }
 
+    /// Tries a request on a reliable connection; false when the receiver is not ready.
+    fn try_connected(&self, send: &mut SendSide, transfer: &Transfer) -> bool {
+        let outcome = match self.remote.get() {
+            Some(remote) => {
+                transfer.over_connection(&self.device, self.entry(), remote, &mut send.progress)
+            }
+            None => Outcome::Done(CompletionStatus::RetryExceeded),
+        };
+        match outcome {
+            Outcome::NotReady => false,
+            Outcome::Done(status) => {
+                self.complete(transfer, status);
+                if status != CompletionStatus::Success {
+                    self.break_off(send);
+                }
+                true
+            }
+        }
+    }
+
+    /// Whether the first pending send has waited as long as it may; begins to count when it is
+    /// asked for the first time.
+    fn patience_ended(&self, send: &mut SendSide) -> bool {
+        let since = match send.waiting_since {
+            Some(since) => since,
+            None => {
+                let since = now();
+                send.waiting_since = Some(since);
+                if self.rnr_retry != RETRY_WITHOUT_END {
+                    self.device
+                        .monitor
+                        .wake_queue_at(since + self.patience(), &self.send_queue);
+                }
+                since
+            }
+        };
+        self.rnr_retry != RETRY_WITHOUT_END && since.elapsed() >= self.patience()
+    }
+
+    fn patience(&self) -> Duration {
+        RNR_TIMER * u32::from(self.rnr_retry)
+    }
+
+    /// Carries a request out, or keeps it until the receiver is ready.
+    fn carry_out(&self, send: &mut SendSide, request: &RawSendRequest) {
+        let transfer = Transfer::from(request);
+        if self.is(PAIR_ERROR) {
+            self.complete(&transfer, CompletionStatus::Flushed);
+            return;
+        }
+        match self.transport {
+            Transport::UnreliableDatagram => {
+                let handle = request.destination.as_ref().and_then(|handle| {
+                    let any: &dyn std::any::Any = &**handle;
+                    any.downcast_ref::<ShmAddressHandle>()
+                });
+                let status = match handle {
+                    Some(handle) => transfer.as_datagram(&self.device, handle, self.number),
+                    None => CompletionStatus::LocalProtection,
+                };
+                self.complete(&transfer, status);
+                if status != CompletionStatus::Success {
+                    self.break_off(send);
+                }
+            }
+            // In order: nothing overtakes a send that waits.
+            Transport::ReliableConnection if !send.pending.is_empty() => {
+                send.pending.push_back(transfer);
+            }
+            Transport::ReliableConnection => {
+                if self.try_connected(send, &transfer) {
+                    return;
+                }
+                send.waiting_since = None;
+                if self.patience_ended(send) {
+                    self.complete(&transfer, CompletionStatus::ReceiverNotReady);
+                    self.break_off(send);
+                } else {
+                    send.pending.push_back(transfer);
+                    self.has_pending.store(true, Ordering::Release);
+                }
+            }
+        }
+    }
+
+    fn wake_waiting_peer(&self) {
+        if let Some(remote) = self.remote.get()
+            && connected_ring::take_waiting(self.entry())
+        {
+            remote.kick_sends();
+        }
+    }
+
     pub(super) fn poll_receives(&self, completions: &mut Vec<RawCompletion>, limit: usize) {
         self.check_peer();
         let ring = self.ring();
-        let broken_off = self.is(PAIR_ERROR);
         // Whether a peer is inside must be known before the ring is read for the last time.
-        let quiescent = broken_off && self.peer_is_outside();
+        let quiescent = self.is(PAIR_ERROR) && self.visitor().is_none();
         let before = completions.len();
         let mut receive = self.receive.lock();
-        let broken = receive.poll(ring, &self.device, &self.counters, completions, limit);
+        let broken = receive.poll(ring, &self.device, completions, limit);
+        for completion in &completions[before..] {
+            self.counters.add(Opcode::Receive, completion.bytes);
+        }
         let room = limit - (completions.len() - before);
         if quiescent && room > 0 {
             receive.flush(ring, completions, room);
         }
         drop(receive);
         if broken {
-            self.break_off();
+            self.break_off(&mut self.send.lock());
         }
-    }
-
-    fn peer_is_outside(&self) -> bool {
-        connected_ring::quiescent(self.entry())
-            || self
-                .remote
-                .get()
-                .is_none_or(|remote| remote.peer.is_dead())
     }
 }
 
@@ -313,13 +379,12 @@ fn queue_of_this_provider(
     queue: Arc<dyn ProviderCompletionQueue>,
 ) -> Result<Arc<ShmCompletionQueue>> {
     let any: Arc<dyn std::any::Any + Send + Sync> = queue;
-    any.downcast().map_err(|_| {
-        VerbsError::InvalidRequest("a completion queue of another provider".into())
-    })
+    any.downcast()
+        .map_err(|_| VerbsError::InvalidRequest("a completion queue of another provider".into()))
 }
 
 fn ring_bytes(slots: u32) -> usize {
-    (slots as usize * size_of::<SlotEntry>()).next_multiple_of(super::layout::PAGE)
+    (slots as usize * size_of::<SlotEntry>()).next_multiple_of(PAGE)
 }
 
 impl ProviderQueuePair for ShmQueuePair {
@@ -342,45 +407,51 @@ impl ProviderQueuePair for ShmQueuePair {
     }
 
     fn connect(&self, remote: Option<&QueuePairAddress>) -> Result<()> {
+        let refused = || VerbsError::InvalidState {
+            verb: "connecting",
+            state: self.state(),
+        };
         if !self.is(PAIR_INIT) {
-            return Err(VerbsError::InvalidState {
-                verb: "connecting",
-                state: self.state(),
-            });
+            return Err(refused());
         }
         if let Some(address) = remote {
-            let peer = self.device.peer(&address.device)?;
-            self.entry().peer_pair.store(
-                identity(address.number, address.incarnation),
-                Ordering::Relaxed,
-            );
             let remote = Remote {
-                peer,
+                peer: self.device.peer(&address.device)?,
                 number: address.number,
                 incarnation: address.incarnation,
                 identity: identity(self.number, self.incarnation),
             };
-            if self.remote.set(remote).is_err() {
-                return Err(VerbsError::InvalidState {
-                    verb: "connecting",
-                    state: self.state(),
-                });
-            }
+            self.remote.set(remote).map_err(|_| refused())?;
+            self.entry().peer_pair.store(
+                identity(address.number, address.incarnation),
+                Ordering::Relaxed,
+            );
         }
-        self.state.store(PAIR_READY, Ordering::Release);
-        self.entry().state.store(PAIR_READY, Ordering::SeqCst);
-        if let Some(remote) = self.remote.get() {
-            if remote.peer.is_dead() {
-                self.break_off();
+        {
+            let _send = self.send.lock();
+            if !self.is(PAIR_INIT) {
+                return Err(refused());
             }
-            // The peer may have sent before this side was ready.
-            self.wake_waiting_peer(remote);
+            self.state.store(PAIR_READY, Ordering::Release);
+            self.entry()
+                .life
+                .store(life(self.incarnation, PAIR_READY), Ordering::Release);
         }
+        // Pairs with the fence in `DeviceState::peer_died`: either it finds our remote or we see
+        // that it is dead.
+        fence(Ordering::SeqCst);
+        if let Some(remote) = self.remote.get()
+            && remote.peer.is_dead()
+        {
+            self.break_off(&mut self.send.lock());
+        }
+        // The peer may have sent before this side was ready.
+        self.wake_waiting_peer();
         Ok(())
     }
 
     fn modify_to_error(&self) {
-        self.break_off();
+        self.break_off(&mut self.send.lock());
     }
 
     unsafe fn post_send(&self, requests: &[RawSendRequest]) -> Result<usize> {
@@ -394,13 +465,11 @@ impl ProviderQueuePair for ShmQueuePair {
             Transport::ReliableConnection => self.device.capabilities.rc_message_bytes_max,
             Transport::UnreliableDatagram => self.device.capabilities.ud_message_bytes_max,
         };
-        for request in requests {
-            if request.local.length > limit {
-                return Err(VerbsError::InvalidRequest(format!(
-                    "a message of {} bytes, at most {limit} fit",
-                    request.local.length
-                )));
-            }
+        if let Some(request) = requests.iter().find(|request| request.local.length > limit) {
+            return Err(VerbsError::InvalidRequest(format!(
+                "a message of {} bytes, at most {limit} fit",
+                request.local.length
+            )));
         }
         self.check_peer();
         let mut posted = 0;
@@ -411,14 +480,7 @@ impl ProviderQueuePair for ShmQueuePair {
             }
             self.outstanding.fetch_add(1, Ordering::AcqRel);
             posted += 1;
-            let transfer = Transfer {
-                id: request.id,
-                operation: request.operation,
-                inline: request.inline,
-                local: request.local,
-                destination: request.destination.clone(),
-            };
-            self.carry_out(&mut send, transfer);
+            self.carry_out(&mut send, request);
         }
         drop(send);
         if posted > 0 {
@@ -428,43 +490,26 @@ impl ProviderQueuePair for ShmQueuePair {
     }
 
     unsafe fn post_receive(&self, requests: &[RawReceiveRequest]) -> Result<usize> {
-        let mut posted = 0;
-        {
-            let ring = self.ring();
-            let mut receive = self.receive.lock();
-            for request in requests {
-                if receive.is_full() {
-                    break;
-                }
-                let at = if request.local.length == 0 {
-                    0
-                } else {
-                    self.device
-                        .local_offset(
-                            request.local.address,
-                            request.local.length,
-                            request.local.local_key,
-                        )
-                        .ok_or_else(|| {
-                            VerbsError::InvalidRequest(
-                                "a receive into memory that its local key does not cover".into(),
-                            )
-                        })?
-                };
-                let where_to = connected_ring::Posted {
-                    at,
-                    length: u32::try_from(request.local.length).map_err(|_| {
-                        VerbsError::InvalidRequest("a receive of 4 GiB or more".into())
-                    })?,
-                };
-                receive.post(ring, request.id, where_to);
-                posted += 1;
-            }
+        let mut receive = self.receive.lock();
+        let room = self.ring_slots as usize - receive.len();
+        let mut checked = Vec::with_capacity(room.min(requests.len()));
+        for request in requests.iter().take(room) {
+            checked.push(Request {
+                id: request.id,
+                posted: self.device.receive_memory(&request.local)?,
+            });
         }
+        // Nothing fails any more: what an error refuses is refused whole.
+        let posted = checked.len();
+        let ring = self.ring();
+        for request in checked {
+            receive.post(ring, request);
+        }
+        drop(receive);
         if self.is(PAIR_ERROR) {
             self.receive_queue.kick();
-        } else if let Some(remote) = self.remote.get() {
-            self.wake_waiting_peer(remote);
+        } else {
+            self.wake_waiting_peer();
         }
         Ok(posted)
     }
@@ -476,131 +521,41 @@ impl ProviderQueuePair for ShmQueuePair {
     fn destroy(&self, posted: Vec<Buffer>) {
         {
             let mut send = self.send.lock();
+            connected_ring::close(self.entry(), self.incarnation, PAIR_RESET);
             self.state.store(PAIR_ERROR, Ordering::Release);
             send.pending.clear();
             self.has_pending.store(false, Ordering::Release);
         }
         self.send_queue.detach(self.number);
         self.receive_queue.detach(self.number);
-        self.device.pairs.write().remove(&self.number);
-        self.entry().state.store(PAIR_RESET, Ordering::SeqCst);
+        self.device.forget_pair(self.number, &self.counters);
         // A peer that waits for a receive here learns that there will be none.
-        if let Some(remote) = self.remote.get()
-            && let Some(pair) = remote.pair()
-        {
-            remote.peer.kick(pair.send_queue.load(Ordering::Relaxed));
-            remote.peer.kick(pair.receive_queue.load(Ordering::Relaxed));
+        if let Some(remote) = self.remote.get() {
+            remote.kick_sends();
         }
-        let busy = self.receive.lock().revoke_all(self.ring());
-        let retired = Retired {
+        let claims = self.receive.lock().revoke_all(self.ring(), self.ring_at);
+        let memory = PairMemory {
             device: self.device.clone(),
             number: self.number,
-            incarnation: self.incarnation,
             ring_at: self.ring_at,
             ring_slots: self.ring_slots,
-            peer: self.remote.get().map(|remote| remote.peer.clone()),
-            busy,
             _buffers: posted,
         };
-        for _ in 0..QUIESCE_SPINS {
-            if retired.quiescent(&self.device) {
-                return;
-            }
-            std::hint::spin_loop();
-        }
-        self.device.retired.lock().push(retired);
+        self.device
+            .retire(self.visitor().into_iter().collect(), claims, memory);
     }
 }
 
-impl ShmQueuePair {
-    fn carry_out(&self, send: &mut SendSide, transfer: Transfer) {
-        if self.is(PAIR_ERROR) {
-            self.complete(&transfer, CompletionStatus::Flushed);
-            return;
-        }
-        match (self.transport, self.remote.get()) {
-            (Transport::UnreliableDatagram, _) | (_, None) => {
-                let status = transfer.as_datagram(&self.device, self.number);
-                self.complete(&transfer, status);
-                if status != CompletionStatus::Success {
-                    self.break_off_locked(send);
-                }
-            }
-            (Transport::ReliableConnection, Some(remote)) => {
-                // In order: nothing overtakes what waits, but for READs and WRITEs there is
-                // nothing to wait for once the queue before them is empty.
-                if !send.pending.is_empty() {
-                    send.pending.push_back((transfer, now()));
-                    return;
-                }
-                let mut taken = send.taken;
-                let outcome = transfer.over_connection(&self.device, remote, &mut taken);
-                send.taken = taken;
-                match outcome {
-                    Outcome::Done(status) => {
-                        self.complete(&transfer, status);
-                        if status != CompletionStatus::Success {
-                            self.break_off_locked(send);
-                        }
-                    }
-                    Outcome::NotReady => {
-                        send.pending.push_back((transfer, now()));
-                        self.has_pending.store(true, Ordering::Release);
-                    }
-                }
-            }
-        }
-    }
-
-    fn wake_waiting_peer(&self, remote: &Remote) {
-        if connected_ring::take_waiting(self.entry())
-            && let Some(pair) = remote.pair()
-        {
-            remote.peer.kick(pair.send_queue.load(Ordering::Relaxed));
-        }
-    }
-}
-
-/// The provider's own clock, for retry timers: a NIC has one too.
-#[allow(clippy::disallowed_methods)]
-fn now() -> Instant {
-    Instant::now()
-}
-
-/// What is left of a destroyed queue pair until no peer writes into its memory any more.
-pub(super) struct Retired {
+/// What a queue pair leaves behind.
+struct PairMemory {
     device: Arc<DeviceState>,
     number: u32,
-    incarnation: u32,
     ring_at: u64,
     ring_slots: u32,
-    peer: Option<Arc<Peer>>,
-    /// Datagram receives that were claimed at the end: sequence and token.
-    busy: Vec<(u64, u32)>,
     _buffers: Vec<Buffer>,
 }
 
-impl Retired {
-    pub(super) fn quiescent(&self, device: &DeviceState) -> bool {
-        let Some(entry) = device.mapping.pair(self.number as usize) else {
-            return true;
-        };
-        let Some(slots) = device.mapping.slots(self.ring_at, self.ring_slots) else {
-            return true;
-        };
-        let peer_left = connected_ring::quiescent(entry)
-            || self.peer.as_ref().is_none_or(|peer| peer.is_dead());
-        peer_left
-            && self.busy.iter().all(|(sequence, token)| {
-                !matches!(
-                    datagram_ring::look(slots, self.incarnation, *sequence),
-                    Slot::Claimed(now) if now == *token
-                ) || device.token_is_dead(*token)
-            })
-    }
-}
-
-impl Drop for Retired {
+impl Drop for PairMemory {
     fn drop(&mut self) {
         self.device
             .free_ring(self.ring_at, ring_bytes(self.ring_slots));

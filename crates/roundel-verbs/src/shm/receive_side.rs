@@ -1,33 +1,23 @@
 //! The receive queue of a queue pair: what its owner posted, and what came.
+//!
+//! What the shared ring says of a receive is not believed: the owner keeps its own copy.
 
 use super::connected_ring::{self, Completed, Posted};
-use super::datagram_ring::{self, Slot};
+use super::datagram_receives::DatagramReceives;
 use super::device::DeviceState;
-use super::layout::{HAS_IMMEDIATE, PairEntry, SlotEntry, TOO_LONG};
-use super::sync::Ordering;
-use crate::counters::{Counters, Opcode};
+use super::layout::{HAS_IMMEDIATE, PairEntry, SlotEntry, TOO_LONG, WRITTEN};
+use super::visitor::Claim;
+use crate::counters::Opcode;
 use crate::provider::RawCompletion;
 use crate::queue_pair::Transport;
 use crate::work::CompletionStatus;
 use std::collections::VecDeque;
 
-/// A receive as this process posted it: what the ring says is not believed.
+/// A receive as this process posted it.
 #[derive(Clone, Copy, Debug)]
-struct Request {
-    id: u64,
-    posted: Posted,
-}
-
-/// The owner's side of a receive ring.
-pub(super) struct ReceiveSide {
-    transport: Transport,
-    number: u32,
-    incarnation: u32,
-    slots: usize,
-    /// Sequence number of the first request of `window`.
-    low: u64,
-    /// Requests in posting order; `None` once completed (datagrams complete in any order).
-    window: VecDeque<Option<Request>>,
+pub(super) struct Request {
+    pub id: u64,
+    pub posted: Posted,
 }
 
 /// A ring as it lies in shared memory.
@@ -37,33 +27,39 @@ pub(super) struct Ring<'a> {
     pub slots: &'a [SlotEntry],
 }
 
+/// The owner's side of a receive ring.
+pub(super) enum ReceiveSide {
+    Connected(ConnectedReceives),
+    Datagram(DatagramReceives),
+}
+
 impl ReceiveSide {
     pub(super) fn new(transport: Transport, number: u32, incarnation: u32, slots: usize) -> Self {
-        Self {
-            transport,
-            number,
-            incarnation,
-            slots,
-            low: 0,
-            window: VecDeque::new(),
+        match transport {
+            Transport::ReliableConnection => Self::Connected(ConnectedReceives {
+                number,
+                low: 0,
+                window: VecDeque::new(),
+            }),
+            Transport::UnreliableDatagram => {
+                Self::Datagram(DatagramReceives::new(number, incarnation, slots))
+            }
         }
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        self.window.len() >= self.slots
+    /// Receives posted and not completed.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Connected(receives) => receives.window.len(),
+            Self::Datagram(receives) => receives.len(),
+        }
     }
 
     /// Posts a receive; the caller has checked that the queue is not full.
-    pub(super) fn post(&mut self, ring: Ring<'_>, id: u64, posted: Posted) {
-        let sequence = self.low + self.window.len() as u64;
-        self.window.push_back(Some(Request { id, posted }));
-        match self.transport {
-            Transport::ReliableConnection => {
-                connected_ring::post(ring.pair, ring.slots, sequence, posted);
-            }
-            Transport::UnreliableDatagram => {
-                datagram_ring::post(ring.pair, ring.slots, self.incarnation, sequence, posted);
-            }
+    pub(super) fn post(&mut self, ring: Ring<'_>, request: Request) {
+        match self {
+            Self::Connected(receives) => receives.post(ring, request),
+            Self::Datagram(receives) => receives.post(ring, request),
         }
     }
 
@@ -72,99 +68,15 @@ impl ReceiveSide {
         &mut self,
         ring: Ring<'_>,
         device: &DeviceState,
-        counters: &Counters,
         completions: &mut Vec<RawCompletion>,
         limit: usize,
     ) -> bool {
-        match self.transport {
-            Transport::ReliableConnection => {
-                self.poll_connected(ring, device, counters, completions, limit)
-            }
-            Transport::UnreliableDatagram => {
-                self.poll_datagrams(ring, device, counters, completions, limit);
+        match self {
+            Self::Connected(receives) => receives.poll(ring, completions, limit),
+            Self::Datagram(receives) => {
+                receives.poll(ring, device, completions, limit);
                 false
             }
-        }
-    }
-
-    fn poll_connected(
-        &mut self,
-        ring: Ring<'_>,
-        device: &DeviceState,
-        counters: &Counters,
-        completions: &mut Vec<RawCompletion>,
-        limit: usize,
-    ) -> bool {
-        let mut broken = false;
-        for _ in 0..limit {
-            if self.window.is_empty() {
-                break;
-            }
-            let Some(completed) = connected_ring::poll(ring.pair, ring.slots, self.low) else {
-                break;
-            };
-            let Some(request) = self.window.pop_front().flatten() else {
-                break;
-            };
-            self.low += 1;
-            let completion = self.completion(request, completed);
-            broken |= completion.status != CompletionStatus::Success;
-            count(device, counters, &completion);
-            completions.push(completion);
-        }
-        broken
-    }
-
-    fn poll_datagrams(
-        &mut self,
-        ring: Ring<'_>,
-        device: &DeviceState,
-        counters: &Counters,
-        completions: &mut Vec<RawCompletion>,
-        limit: usize,
-    ) {
-        let mut found = 0;
-        let mut index = 0;
-        let mut recovered = Vec::new();
-        while found < limit && index < self.window.len() {
-            let sequence = self.low + index as u64;
-            let Some(request) = self.window[index] else {
-                index += 1;
-                continue;
-            };
-            let mut slot = datagram_ring::look(ring.slots, self.incarnation, sequence);
-            if let Slot::Claimed(token) = slot
-                && device.token_is_dead(token)
-            {
-                // It may have completed between the look and its death.
-                slot = datagram_ring::look(ring.slots, self.incarnation, sequence);
-                if matches!(slot, Slot::Claimed(_)) {
-                    self.window[index] = None;
-                    recovered.push(request);
-                    index += 1;
-                    continue;
-                }
-            }
-            match slot {
-                Slot::Done(completed) => {
-                    self.window[index] = None;
-                    let completion = self.completion(request, completed);
-                    count(device, counters, &completion);
-                    completions.push(completion);
-                    found += 1;
-                }
-                Slot::Claimed(_) => {}
-                // Claims go in order: nobody is behind an unclaimed slot.
-                Slot::Posted => break,
-            }
-            index += 1;
-        }
-        while let Some(None) = self.window.front() {
-            self.window.pop_front();
-            self.low += 1;
-        }
-        for request in recovered {
-            self.post(ring, request.id, request.posted);
         }
     }
 
@@ -176,89 +88,99 @@ impl ReceiveSide {
         completions: &mut Vec<RawCompletion>,
         limit: usize,
     ) {
-        let mut found = 0;
-        for index in 0..self.window.len() {
-            if found == limit {
-                break;
-            }
-            let Some(request) = self.window[index] else {
-                continue;
-            };
-            let sequence = self.low + index as u64;
-            let ours = match self.transport {
-                Transport::ReliableConnection => true,
-                Transport::UnreliableDatagram => {
-                    datagram_ring::revoke(ring.slots, self.incarnation, sequence)
-                }
-            };
-            if ours {
-                self.window[index] = None;
-                completions.push(RawCompletion {
-                    id: request.id,
-                    queue_pair: self.number,
-                    status: CompletionStatus::Flushed,
-                    opcode: Opcode::Receive,
-                    bytes: 0,
-                    immediate: None,
-                    source_queue_pair: 0,
-                });
-                found += 1;
-            }
+        match self {
+            Self::Connected(receives) => receives.flush(completions, limit),
+            Self::Datagram(receives) => receives.flush(ring, completions, limit),
         }
-        while let Some(None) = self.window.front() {
+    }
+
+    /// When the queue pair is destroyed: takes back what no peer has claimed, and says which
+    /// receives peers are still inside of.
+    pub(super) fn revoke_all(&mut self, ring: Ring<'_>, ring_at: u64) -> Vec<Claim> {
+        match self {
+            Self::Connected(_) => Vec::new(),
+            Self::Datagram(receives) => receives.revoke_all(ring, ring_at),
+        }
+    }
+}
+
+/// The receives of a reliable connection, which complete in order.
+pub(super) struct ConnectedReceives {
+    number: u32,
+    /// Sequence number of the first request of `window`.
+    low: u64,
+    window: VecDeque<Request>,
+}
+
+impl ConnectedReceives {
+    fn post(&mut self, ring: Ring<'_>, request: Request) {
+        let sequence = self.low + self.window.len() as u64;
+        self.window.push_back(request);
+        connected_ring::post(ring.pair, ring.slots, sequence, request.posted);
+    }
+
+    fn poll(&mut self, ring: Ring<'_>, completions: &mut Vec<RawCompletion>, limit: usize) -> bool {
+        let mut broken = false;
+        for _ in 0..limit {
+            let Some(request) = self.window.front() else {
+                break;
+            };
+            let Some(completed) = connected_ring::poll(ring.pair, ring.slots, self.low) else {
+                break;
+            };
+            let completion = completion(self.number, request, completed);
+            broken |= completion.status != CompletionStatus::Success;
+            completions.push(completion);
             self.window.pop_front();
             self.low += 1;
         }
+        broken
     }
 
-    /// Datagrams, when the queue pair is destroyed: takes back what nobody has claimed, and says
-    /// which peers are still inside a receive.
-    pub(super) fn revoke_all(&mut self, ring: Ring<'_>) -> Vec<(u64, u32)> {
-        if self.transport == Transport::ReliableConnection {
-            return Vec::new();
-        }
-        let mut busy = Vec::new();
-        for index in 0..self.window.len() {
-            let sequence = self.low + index as u64;
-            if self.window[index].is_none()
-                || datagram_ring::revoke(ring.slots, self.incarnation, sequence)
-            {
-                continue;
-            }
-            if let Slot::Claimed(token) =
-                datagram_ring::look(ring.slots, self.incarnation, sequence)
-            {
-                busy.push((sequence, token));
-            }
-        }
-        busy
-    }
-
-    fn completion(&self, request: Request, completed: Completed) -> RawCompletion {
-        let too_long = completed.flags & TOO_LONG != 0
-            || (completed.flags & HAS_IMMEDIATE == 0 && completed.bytes > request.posted.length);
-        RawCompletion {
-            id: request.id,
-            queue_pair: self.number,
-            status: if too_long {
-                CompletionStatus::LocalLength
-            } else {
-                CompletionStatus::Success
-            },
-            opcode: Opcode::Receive,
-            bytes: if too_long { 0 } else { completed.bytes as usize },
-            immediate: (completed.flags & HAS_IMMEDIATE != 0).then_some(completed.immediate),
-            source_queue_pair: completed.source_pair,
+    fn flush(&mut self, completions: &mut Vec<RawCompletion>, limit: usize) {
+        let count = self.window.len().min(limit);
+        self.low += count as u64;
+        for request in self.window.drain(..count) {
+            completions.push(flushed(self.number, request));
         }
     }
 }
 
-fn count(device: &DeviceState, counters: &Counters, completion: &RawCompletion) {
-    counters.add(Opcode::Receive, completion.bytes);
-    device.counters.add(Opcode::Receive, completion.bytes);
+/// The completion of a receive, as far as what the peer wrote is possible.
+pub(super) fn completion(number: u32, request: &Request, completed: Completed) -> RawCompletion {
+    let written = completed.flags & WRITTEN != 0;
+    let too_long =
+        completed.flags & TOO_LONG != 0 || (!written && completed.bytes > request.posted.length);
+    RawCompletion {
+        id: request.id,
+        queue_pair: number,
+        status: if too_long {
+            CompletionStatus::LocalLength
+        } else {
+            CompletionStatus::Success
+        },
+        opcode: Opcode::Receive,
+        bytes: if too_long {
+            0
+        } else {
+            completed.bytes as usize
+        },
+        written,
+        immediate: (completed.flags & HAS_IMMEDIATE != 0).then_some(completed.immediate),
+        source_queue_pair: completed.source_pair,
+    }
 }
 
-/// Whether the state word of a queue pair says that the peer broke it off.
-pub(super) fn peer_broke(pair: &PairEntry) -> bool {
-    pair.state.load(Ordering::Acquire) == super::layout::PAIR_ERROR
+/// The completion of a receive that will not be used any more.
+pub(super) fn flushed(number: u32, request: Request) -> RawCompletion {
+    RawCompletion {
+        id: request.id,
+        queue_pair: number,
+        status: CompletionStatus::Flushed,
+        opcode: Opcode::Receive,
+        bytes: 0,
+        written: false,
+        immediate: None,
+        source_queue_pair: 0,
+    }
 }

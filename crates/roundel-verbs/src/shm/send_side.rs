@@ -6,15 +6,17 @@ use super::connected_ring::{self, Completed, Posted};
 use super::datagram_ring;
 use super::device::{DeviceState, split_remote_key};
 use super::layout::{
-    HAS_IMMEDIATE, PAIR_ERROR, PAIR_INIT, PAIR_READY, PairEntry, SlotEntry, TOO_LONG,
+    HAS_IMMEDIATE, PAIR_ERROR, PAIR_INIT, PAIR_READY, PairEntry, SlotEntry, TOO_LONG, WRITTEN, life,
 };
-use super::mapping::copy_last_byte_last;
+use super::mapping::{copy_last_byte_last, copy_words_whole};
 use super::peer::Peer;
-use super::queue_pair::ShmAddressHandle;
 use super::sync::Ordering;
 use crate::capabilities::GRH_BYTES;
 use crate::memory::RemoteAddress;
-use crate::provider::RawLocal;
+use crate::provider::{ProviderAddressHandle, RawLocal, RawSendRequest};
+use crate::work::CompletionStatus::{
+    LocalProtection, RemoteAccess, RemoteInvalidRequest, RetryExceeded, Success,
+};
 use crate::work::{CompletionStatus, InlineBytes, SendOperation};
 use std::sync::Arc;
 
@@ -31,6 +33,13 @@ impl Remote {
     pub(super) fn pair(&self) -> Option<&PairEntry> {
         self.peer.mapping.pair(self.number as usize)
     }
+
+    /// Wakes the peer's sends that wait for a receive here, or that will wait in vain.
+    pub(super) fn kick_sends(&self) {
+        if let Some(pair) = self.pair() {
+            self.peer.kick(pair.send_queue.load(Ordering::Relaxed));
+        }
+    }
 }
 
 /// A queue pair's number and incarnation in one word.
@@ -38,20 +47,51 @@ pub(super) fn identity(number: u32, incarnation: u32) -> u64 {
     u64::from(incarnation) << 32 | u64::from(number)
 }
 
-/// A request as far as it still has to be carried out.
+/// A UD destination.
+pub(super) struct ShmAddressHandle {
+    pub peer: Arc<Peer>,
+    pub number: u32,
+    pub incarnation: u32,
+    pub queue_key: u32,
+}
+
+impl ProviderAddressHandle for ShmAddressHandle {}
+
+/// A request as far as it still has to be carried out; where datagrams go is not part of it.
+#[derive(Clone)]
 pub(super) struct Transfer {
     pub id: u64,
     pub operation: SendOperation,
     pub inline: Option<InlineBytes>,
     pub local: RawLocal,
-    pub destination: Option<Arc<dyn crate::provider::ProviderAddressHandle>>,
+}
+
+impl From<&RawSendRequest> for Transfer {
+    fn from(request: &RawSendRequest) -> Self {
+        Self {
+            id: request.id,
+            operation: request.operation,
+            inline: request.inline,
+            local: request.local,
+        }
+    }
 }
 
 /// What came of trying.
 pub(super) enum Outcome {
     Done(CompletionStatus),
-    /// The receiver has no receive posted, or is not connected yet.
+    /// The receiver has no receive posted, or is not connected yet; it has been told to wake us.
     NotReady,
+}
+
+/// What this side knows of its operations on the peer: the truth, while the words in shared
+/// memory are for the peer, who may spoil them.
+#[derive(Default)]
+pub(super) struct Progress {
+    /// The peer's receives used so far.
+    taken: u64,
+    /// Operations on the peer's memory so far.
+    visits: u64,
 }
 
 impl Transfer {
@@ -68,74 +108,63 @@ impl Transfer {
         match &self.inline {
             Some(inline) => Some(inline.as_slice().as_ptr()),
             None if self.local.length == 0 => Some(std::ptr::NonNull::<u8>::dangling().as_ptr()),
-            None => self.local_memory(device).map(<*mut u8>::cast_const),
+            None => device.local_memory(&self.local).map(<*mut u8>::cast_const),
         }
     }
 
-    fn local_memory(&self, device: &DeviceState) -> Option<*mut u8> {
-        let at = device.local_offset(
-            self.local.address,
-            self.local.length,
-            self.local.local_key,
-        )?;
-        device.mapping.segment_range(at, self.local.length)
-    }
-
-    /// Carries the request out on a reliable connection. `taken` counts the peer's receives that
-    /// this side has used.
+    /// Carries the request out on a reliable connection; `own` is this side's entry.
     pub(super) fn over_connection(
         &self,
         device: &DeviceState,
+        own: &PairEntry,
         remote: &Remote,
-        taken: &mut u64,
+        progress: &mut Progress,
     ) -> Outcome {
-        use CompletionStatus::{LocalProtection, RetryExceeded};
-        let Some(source) = self.source(device) else {
-            return Outcome::Done(LocalProtection);
-        };
         let Some(pair) = remote.pair() else {
             return Outcome::Done(RetryExceeded);
         };
-        if remote.peer.is_dead() || pair.incarnation.load(Ordering::Acquire) != remote.incarnation
-        {
+        if remote.peer.is_dead() {
             return Outcome::Done(RetryExceeded);
         }
-        if !connected_ring::enter(pair) {
-            return match pair.state.load(Ordering::Acquire) {
-                PAIR_INIT => {
-                    connected_ring::announce_waiting(pair);
-                    Outcome::NotReady
-                }
-                _ => Outcome::Done(RetryExceeded),
+        let Some(visit) = enter(own, remote, pair, &mut progress.visits) else {
+            let not_connected = life(remote.incarnation, PAIR_INIT);
+            return if pair.life.load(Ordering::Acquire) == not_connected {
+                Outcome::NotReady
+            } else {
+                Outcome::Done(RetryExceeded)
             };
-        }
-        let outcome = self.inside(device, remote, pair, taken, source);
-        connected_ring::leave(pair);
-        if let Outcome::Done(CompletionStatus::Success) = outcome {
-            if !matches!(
-                self.operation,
-                SendOperation::Write(_) | SendOperation::Read(_)
-            ) {
-                remote
-                    .peer
-                    .kick(pair.receive_queue.load(Ordering::Relaxed));
+        };
+        let outcome = if pair.peer_pair.load(Ordering::Relaxed) == remote.identity {
+            self.inside(device, remote, pair, &mut progress.taken)
+        } else {
+            Outcome::Done(RetryExceeded)
+        };
+        connected_ring::leave(own, visit);
+        match outcome {
+            Outcome::Done(Success) if self.consumes_receive() => {
+                remote.peer.kick(pair.receive_queue.load(Ordering::Relaxed));
             }
-        } else if let Outcome::Done(
-            CompletionStatus::RemoteAccess | CompletionStatus::RemoteInvalidRequest,
-        ) = outcome
-        {
-            // The responder's queue pair breaks too, and whoever waits for it is told.
-            let _ = pair.state.compare_exchange(
-                PAIR_READY,
-                PAIR_ERROR,
-                Ordering::SeqCst,
-                Ordering::Relaxed,
-            );
-            remote
-                .peer
-                .kick(pair.receive_queue.load(Ordering::Relaxed));
+            Outcome::Done(RemoteAccess | RemoteInvalidRequest) => {
+                // The responder's queue pair breaks too, and whoever waits for it is told.
+                let _ = pair.life.compare_exchange(
+                    life(remote.incarnation, PAIR_READY),
+                    life(remote.incarnation, PAIR_ERROR),
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                );
+                remote.peer.kick(pair.receive_queue.load(Ordering::Relaxed));
+                remote.peer.kick(pair.send_queue.load(Ordering::Relaxed));
+            }
+            _ => {}
         }
         outcome
+    }
+
+    fn consumes_receive(&self) -> bool {
+        !matches!(
+            self.operation,
+            SendOperation::Write(_) | SendOperation::Read(_)
+        )
     }
 
     fn inside(
@@ -144,33 +173,22 @@ impl Transfer {
         remote: &Remote,
         pair: &PairEntry,
         taken: &mut u64,
-        source: *const u8,
     ) -> Outcome {
-        use CompletionStatus::{
-            LocalProtection, RemoteAccess, RemoteInvalidRequest, RetryExceeded, Success,
+        let Some(source) = self.source(device) else {
+            return Outcome::Done(LocalProtection);
         };
-        if pair.peer_pair.load(Ordering::Relaxed) != remote.identity
-            || pair.incarnation.load(Ordering::Relaxed) != remote.incarnation
-        {
-            return Outcome::Done(RetryExceeded);
-        }
         let bytes = self.bytes();
         match self.operation {
             SendOperation::Read(from) => {
-                let (Some(from), Some(to)) = (
-                    exposed(&remote.peer, from, bytes),
-                    self.local_memory(device),
-                ) else {
-                    return Outcome::Done(if self.local_memory(device).is_none() {
-                        LocalProtection
-                    } else {
-                        RemoteAccess
-                    });
+                let Some(from) = exposed(&remote.peer, from, bytes) else {
+                    return Outcome::Done(RemoteAccess);
                 };
-                // SAFETY: both ranges were checked against their mappings; two different
-                // allocations, so they do not overlap. `copy` because a loopback could name the
-                // same range on both ends.
-                unsafe { std::ptr::copy(from, to, bytes) };
+                let Some(to) = device.local_memory(&self.local) else {
+                    return Outcome::Done(LocalProtection);
+                };
+                // SAFETY: both ranges were checked against their mappings; a buffer that can be
+                // posted never overlaps exposed memory.
+                unsafe { copy_words_whole(from, to, bytes) };
                 Outcome::Done(Success)
             }
             SendOperation::Write(to) => match exposed(&remote.peer, to, bytes) {
@@ -199,7 +217,7 @@ impl Transfer {
                 let completed = Completed {
                     bytes: bytes as u32,
                     immediate,
-                    flags: HAS_IMMEDIATE,
+                    flags: HAS_IMMEDIATE | WRITTEN,
                     source_pair: 0,
                 };
                 connected_ring::complete(pair, slots, *taken, completed);
@@ -230,7 +248,8 @@ impl Transfer {
                         return Outcome::Done(RetryExceeded);
                     };
                     // SAFETY: the source was checked; the target lies in the peer's segments, is
-                    // `posted.length` ≥ `bytes` long, and is ours to fill until `complete`.
+                    // `posted.length` ≥ `bytes` long, and is ours to fill until `complete`. A
+                    // peer that lies about it may make them overlap, which `copy` allows.
                     unsafe { std::ptr::copy(source, to, bytes) };
                 }
                 connected_ring::complete(pair, slots, *taken, completed);
@@ -241,28 +260,23 @@ impl Transfer {
     }
 
     /// Carries a datagram out. What cannot be delivered is dropped, which is a success.
-    pub(super) fn as_datagram(&self, device: &DeviceState, source_pair: u32) -> CompletionStatus {
-        use CompletionStatus::{LocalProtection, Success};
+    pub(super) fn as_datagram(
+        &self,
+        device: &DeviceState,
+        handle: &ShmAddressHandle,
+        source_pair: u32,
+    ) -> CompletionStatus {
         let Some(source) = self.source(device) else {
-            return LocalProtection;
-        };
-        let handle = self.destination.as_ref().and_then(|handle| {
-            let any: &dyn std::any::Any = &**handle;
-            any.downcast_ref::<ShmAddressHandle>()
-        });
-        let Some(handle) = handle else {
             return LocalProtection;
         };
         let peer = &handle.peer;
         let Some(pair) = peer.mapping.pair(handle.number as usize) else {
             return Success;
         };
-        let ready = || {
-            pair.state.load(Ordering::SeqCst) == PAIR_READY
-                && pair.incarnation.load(Ordering::Acquire) == handle.incarnation
-                && pair.queue_key.load(Ordering::Relaxed) == handle.queue_key
-        };
-        if peer.is_dead() || !ready() {
+        if peer.is_dead()
+            || pair.life.load(Ordering::Acquire) != life(handle.incarnation, PAIR_READY)
+            || pair.queue_key.load(Ordering::Relaxed) != handle.queue_key
+        {
             return Success;
         }
         let Some(slots) = peer.mapping.slots(
@@ -288,10 +302,11 @@ impl Transfer {
         match peer.mapping.segment_range(posted.at, total) {
             Some(to) if total <= posted.length as usize => {
                 // SAFETY: the target lies in the peer's segments, is at least `total` long and
-                // ours to fill until `complete`; the source was checked and does not overlap it.
+                // ours to fill until `complete`; the source was checked. A peer that lies about
+                // its receive may make them overlap, which `copy` allows.
                 unsafe {
                     std::ptr::write_bytes(to, 0, GRH_BYTES);
-                    std::ptr::copy_nonoverlapping(source, to.add(GRH_BYTES), bytes);
+                    std::ptr::copy(source, to.add(GRH_BYTES), bytes);
                 }
             }
             _ => {
@@ -312,6 +327,20 @@ impl Transfer {
     }
 }
 
+/// Begins an operation on the peer's memory; `None` when its queue pair is not ready. When it is
+/// only not connected yet, it will wake this side's sends.
+fn enter(own: &PairEntry, remote: &Remote, pair: &PairEntry, visits: &mut u64) -> Option<u64> {
+    let mut attempt = || {
+        let visit = *visits;
+        *visits += 1;
+        connected_ring::enter(own, visit, pair, remote.incarnation).then_some(visit)
+    };
+    attempt().or_else(|| {
+        connected_ring::announce_waiting(pair);
+        attempt()
+    })
+}
+
 /// The receive to use, or a flag for the owner that it is waited for.
 fn receive(pair: &PairEntry, slots: &[SlotEntry], taken: u64) -> Option<Posted> {
     connected_ring::next(pair, slots, taken).or_else(|| {
@@ -327,7 +356,8 @@ fn ring<'a>(remote: &'a Remote, pair: &PairEntry) -> Option<&'a [SlotEntry]> {
     )
 }
 
-/// The memory behind a remote address, if its key and range allow the access.
+/// The memory behind a remote address, if its key and range allow the access. Called between
+/// [`connected_ring::enter`] and [`connected_ring::leave`]: until then a deregistration waits.
 fn exposed(peer: &Peer, remote: RemoteAddress, bytes: usize) -> Option<*mut u8> {
     let (index, incarnation) = split_remote_key(remote.remote_key);
     let region = peer.mapping.region(index)?;
