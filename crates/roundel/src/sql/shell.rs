@@ -24,6 +24,9 @@ const HELP: &str = "\
 \\?        this help
 \\q        leave, as does Ctrl-D
 Ctrl-C cancels the query that runs, or drops the line.";
+/// What `\d` runs: the user's tables, without those that describe them.
+const TABLES: &str = "SELECT table_schema, table_name, table_type FROM information_schema.tables
+    WHERE table_schema <> 'information_schema' ORDER BY 1, 2";
 const HISTORY_ENTRIES_MAX: usize = 10_000;
 
 /// Decides when Enter ends a statement and when it starts another line of it.
@@ -83,7 +86,7 @@ pub async fn run(session: &Session, args: &SqlArgs, signals: &mut Signals) -> Re
         match line.strip_prefix('\\').map(str::trim) {
             None => run_text(session, args, signals, line).await?,
             Some("q") => return Ok(()),
-            Some("d") => run_text(session, args, signals, "SHOW TABLES").await?,
+            Some("d") => run_text(session, args, signals, TABLES).await?,
             Some("?") => eprintln!("{HELP}"),
             Some(command) => match command.strip_prefix("d ") {
                 Some(table) => {

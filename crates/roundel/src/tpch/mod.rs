@@ -156,7 +156,7 @@ impl Bench<'_> {
         let sides = 1 + u64::from(self.baseline.is_some());
         let bar = query_bar(numbers.len() as u64 * u64::from(self.args.iterations) * sides);
         let mut queries = Vec::new();
-        let mut failed = Ok(());
+        let mut failed: Result<(), Failure> = Ok(());
         for number in numbers {
             bar.set_message(format!("query {number}"));
             match self.query(*number, &bar).await {
@@ -171,9 +171,10 @@ impl Bench<'_> {
             }
         }
         bar.finish_and_clear();
-        let report = Report::new(queries, self.settings(), None);
-        if failed.is_ok() {
-            table.totals(&report)?;
+        let mut report = Report::new(queries, self.settings(), None);
+        match &failed {
+            Ok(()) => table.totals(&report)?,
+            Err(failure) => report.error = Some(failure.to_string()),
         }
         if let Some(path) = &self.args.json {
             report.write_json(path)?;

@@ -25,6 +25,9 @@ pub struct Report {
     pub settings: Settings,
     /// What the verbs layer counted; nothing, if the rows did not go through it.
     pub fabric: Option<FabricReport>,
+    /// Why the run stopped early, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// One query.
@@ -113,6 +116,7 @@ impl Report {
             queries,
             settings,
             fabric,
+            error: None,
         }
     }
 

@@ -1,8 +1,6 @@
 //! `roundel tpch` with real worker processes.
 
-mod common;
-
-use common::{Roundel, TRANSPORTS, stderr, stdout};
+use crate::common::{Roundel, TRANSPORTS, stderr, stdout};
 use serde_json::Value;
 
 fn tpch(roundel: &Roundel, arguments: &[&str]) -> Value {

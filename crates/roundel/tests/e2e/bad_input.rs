@@ -1,11 +1,9 @@
 //! Wrong usage and bad input: one clear line, an exit code of 1 or 2, and nothing left behind.
 
-mod common;
-
 use std::fs;
 use std::net::TcpListener;
 
-use common::{HandCluster, Roundel, TRANSPORTS, stderr, write_token};
+use crate::common::{HandCluster, Roundel, TRANSPORTS, stderr, write_token};
 
 /// Runs a command that must fail with one line that contains `told`.
 fn fails(roundel: &Roundel, arguments: &[&str], code: i32, told: &str) {
@@ -86,7 +84,7 @@ fn bad_sql_and_bad_tables_are_told_in_one_line() {
         (vec!["-c", "SELECT * FROM nowhere"], "nowhere"),
         (vec!["-c", "SELECT nothing"], "nothing"),
         (vec!["-c", "SELEC 1"], "SELEC"),
-        (vec!["-c", "SELECT 1; SELECT 1 +"], "end"),
+        (vec!["-c", "SELECT 1; SELECT 1 +"], "EOF"),
         (vec!["-f", &open_string], "bad SQL"),
         (vec!["-f", "/nowhere/x.sql"], "/nowhere/x.sql"),
         (

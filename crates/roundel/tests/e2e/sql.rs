@@ -1,12 +1,10 @@
 //! `roundel sql` with real worker processes.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use common::{HandCluster, Roundel, stderr, stdout, wait};
+use crate::common::{HandCluster, Roundel, stderr, stdout, wait};
 
 fn sql(roundel: &Roundel, arguments: &[&str]) -> String {
     let output = roundel.run(&[&["sql", "--fabric", "grpc"], arguments].concat());
@@ -137,7 +135,7 @@ fn a_cluster_that_was_started_by_hand_serves_several_clients() {
         })
         .collect();
     for client in clients {
-        let output = common::finish(client);
+        let output = crate::common::finish(client);
         assert!(output.status.success());
         assert!(
             stdout(&output).starts_with("v,s\n0,19990000\n1,19992000\n"),

@@ -1,0 +1,7 @@
+//! End-to-end tests: the real command with real worker processes.
+
+mod bad_input;
+mod common;
+mod faults;
+mod sql;
+mod tpch;
