@@ -14,6 +14,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
+use tokio::io::unix::AsyncFd;
 
 /// Where completions of queue pairs arrive. Clones share it.
 #[derive(Clone)]
@@ -253,8 +254,10 @@ impl CompletionChannel {
         };
         // A descriptor of its own: the driver does not keep the channel alive.
         let fd = self.as_fd().try_clone_to_owned().map_err(failed)?;
-        let watched = tokio::io::unix::AsyncFd::with_interest(fd, tokio::io::Interest::READABLE)
-            .map_err(failed)?;
+        // SAFETY: the descriptor is open and owned by the watcher, which nobody takes it from.
+        #[allow(unsafe_code)]
+        let watched = unsafe { AsyncFd::register_with_interest(fd, tokio::io::Interest::READABLE) }
+            .map_err(|error| failed(error.into()))?;
         let channel = Arc::downgrade(&self.0);
         Ok(async move {
             while let Ok(mut guard) = watched.readable().await {

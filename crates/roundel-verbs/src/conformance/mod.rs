@@ -11,7 +11,16 @@
 mod fixture;
 mod report;
 
+mod accounting;
+mod channels;
+mod datagrams;
+mod flow;
+mod inlining;
+mod load;
+mod memory;
 mod messages;
+mod remote_memory;
+mod state;
 
 pub use report::{Finding, Report, Verdict};
 
@@ -53,8 +62,19 @@ pub fn run(provider: &dyn Provider, report: &mut Report) {
 
 /// Runs the cases whose name contains `filter`.
 pub fn run_matching(provider: &dyn Provider, filter: &str, report: &mut Report) {
-    let concerns: &[&[Case]] = &[messages::CASES];
-    for case in concerns.iter().copied().flatten() {
+    let concerns = [
+        messages::CASES,
+        state::CASES,
+        flow::CASES,
+        inlining::CASES,
+        remote_memory::CASES,
+        datagrams::CASES,
+        channels::CASES,
+        accounting::CASES,
+        memory::CASES,
+        load::CASES,
+    ];
+    for case in concerns.into_iter().flatten() {
         if !case.name.contains(filter) {
             continue;
         }

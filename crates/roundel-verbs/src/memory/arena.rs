@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// two buffers share one, not even through the prefetcher.
 const ALIGNMENT_BYTES: usize = 128;
 
+/// Memory is registered in pages of this size, on every provider.
+const PAGE_BYTES: usize = 4096;
+
 /// Sizes of an arena.
 #[derive(Clone, Copy, Debug)]
 pub struct ArenaOptions {
@@ -129,7 +132,7 @@ impl Arena {
         }
         let limit = self.0.options.registered_bytes_max;
         let wanted = rounded.max(self.0.options.segment_bytes);
-        if state.usage.registered + wanted > limit {
+        if wanted > limit.saturating_sub(state.usage.registered) {
             // A segment of the other kind may lie idle.
             state
                 .segments
@@ -137,7 +140,11 @@ impl Arena {
             state.usage.registered = registered(&state.segments);
         }
         let room = limit.saturating_sub(state.usage.registered);
-        let size = wanted.min(room);
+        // Whole pages only: a part of one would be registered as a page, above the quota.
+        let size = wanted
+            .checked_next_multiple_of(PAGE_BYTES)
+            .unwrap_or(wanted)
+            .min(room - room % PAGE_BYTES);
         if size < rounded {
             return Err(VerbsError::OutOfRegisteredMemory {
                 requested: length,

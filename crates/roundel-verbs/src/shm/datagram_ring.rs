@@ -147,3 +147,22 @@ pub(super) fn complete(slots: &[SlotEntry], incarnation: u32, sequence: u64, com
     slot.claim
         .store(word(incarnation, DONE, sequence, 0), Release);
 }
+
+/// Peer: claims receive number `sequence` and dies before it moves the cursor.
+#[cfg(all(test, roundel_loom))]
+pub(super) fn claim_and_stop(
+    slots: &[SlotEntry],
+    incarnation: u32,
+    sequence: u64,
+    token: u32,
+) -> bool {
+    let slot = &slots[sequence as usize % slots.len()];
+    slot.claim
+        .compare_exchange(
+            word(incarnation, POSTED, sequence, 0),
+            word(incarnation, CLAIMED, sequence, token),
+            AcqRel,
+            Acquire,
+        )
+        .is_ok()
+}

@@ -1,0 +1,110 @@
+//! Counters per queue pair and opcode.
+
+use super::fixture::*;
+use super::report::{CaseResult, ensure_eq};
+use super::{Case, Provider, Verdict};
+use crate::counters::{CounterSnapshot, Opcode};
+use crate::work::{Payload, SendOperation};
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        name: "accounting: each operation is counted where it was posted",
+        verbs: "(counters of this object model) messages and payload bytes per queue pair and opcode",
+        run: per_operation,
+    },
+    Case {
+        name: "accounting: the device's counts are the sum of its queue pairs'",
+        verbs: "(counters of this object model) destroyed queue pairs stay counted",
+        run: device_sum,
+    },
+    Case {
+        name: "accounting: what fails is not counted",
+        verbs: "(counters of this object model) only what was carried out counts",
+        run: failures,
+    },
+];
+
+fn counts(snapshot: &CounterSnapshot) -> Vec<(u64, u64)> {
+    Opcode::ALL
+        .iter()
+        .map(|opcode| (snapshot.messages(*opcode), snapshot.bytes(*opcode)))
+        .collect()
+}
+
+fn per_operation(provider: &dyn Provider) -> CaseResult {
+    let c = Connection::open(provider)?;
+    let remote = c.b.arena.allocate_exposed(4096)?;
+    let at = remote.remote_address();
+    c.b.post_receives(&c.qb, 0, 8, 256)?;
+    for _ in 0..3 {
+        post(&c.qa, 0, SendOperation::Send, c.a.owned(&[0; 100])?)?;
+    }
+    post(
+        &c.qa,
+        0,
+        SendOperation::SendWithImmediate(1),
+        Payload::Empty,
+    )?;
+    for _ in 0..2 {
+        post(&c.qa, 0, SendOperation::Write(at), inline(&[0; 16])?)?;
+    }
+    let write = SendOperation::WriteWithImmediate(at, 0);
+    post(&c.qa, 0, write, c.a.owned(&[0; 50])?)?;
+    post(&c.qa, 0, SendOperation::Read(at), c.a.owned(&[0; 4096])?)?;
+    c.a.sent(8)?;
+    c.b.received(5)?;
+    ensure_eq!(
+        counts(&c.qa.counters()),
+        vec![(4, 300), (2, 32), (1, 50), (1, 4096), (0, 0)],
+        "send, write, write with immediate, read, receive at the initiator"
+    );
+    ensure_eq!(
+        counts(&c.qb.counters()),
+        vec![(0, 0), (0, 0), (0, 0), (0, 0), (5, 350)],
+        "send, write, write with immediate, read, receive at the responder"
+    );
+    Ok(Verdict::Passed)
+}
+
+fn device_sum(provider: &dyn Provider) -> CaseResult {
+    let (a, b) = (Node::open(provider)?, Node::open(provider)?);
+    let before = a.device.counters();
+    let mut sum = CounterSnapshot::default();
+    for round in 0..3 {
+        let (qa, qb) = connect(&a, &b, &connected_options())?;
+        let (da, db) = (a.datagrams()?, b.datagrams()?);
+        b.post_receives(&qb, 0, 1, 256)?;
+        b.post_receives(&db, 0, 1, 256)?;
+        post(&qa, 0, SendOperation::Send, inline(&vec![0; round])?)?;
+        post_datagram(&da, &a.handle(&db)?, 0, inline(&[0; 10])?)?;
+        a.sent(2)?;
+        b.received(2)?;
+        sum.merge(&qa.counters());
+        sum.merge(&da.counters());
+        ensure_eq!(
+            counts(&a.device.counters().since(&before)),
+            counts(&sum),
+            "with living queue pairs"
+        );
+    }
+    ensure_eq!(
+        counts(&a.device.counters().since(&before)),
+        counts(&sum),
+        "after they were destroyed"
+    );
+    ensure_eq!(sum.messages(Opcode::Send), 6, "messages");
+    ensure_eq!(sum.bytes(Opcode::Send), 33, "bytes");
+    Ok(Verdict::Passed)
+}
+
+fn failures(provider: &dyn Provider) -> CaseResult {
+    let c = Connection::open(provider)?;
+    c.b.post_receives(&c.qb, 0, 1, 8)?;
+    post(&c.qa, 0, SendOperation::Send, inline(&[0; 9])?)?;
+    post(&c.qa, 1, SendOperation::Send, inline(&[0; 9])?)?;
+    c.a.sent(2)?;
+    c.b.received(1)?;
+    ensure_eq!(c.qa.counters().messages(Opcode::Send), 0, "messages");
+    ensure_eq!(c.qb.counters().bytes(Opcode::Receive), 0, "bytes");
+    Ok(Verdict::Passed)
+}
