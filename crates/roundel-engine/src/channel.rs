@@ -33,6 +33,10 @@ use crate::{EngineError, Fabric, Result, Token};
 
 /// Longest wait for a connection to a worker to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// A connection whose machine stays silent for `KEEPALIVE * (1 + KEEPALIVE_RETRIES)` is broken.
+/// The kernel answers for a process that is merely busy.
+const KEEPALIVE: Duration = Duration::from_secs(1);
+const KEEPALIVE_RETRIES: u32 = 3;
 
 /// Authenticated gRPC channels to workers, one for each URL, kept open.
 #[derive(Clone)]
@@ -57,7 +61,10 @@ impl Channels {
         }
         let endpoint = Endpoint::from_shared(url.to_string())
             .map_err(|e| EngineError::Usage(format!("{url} is no worker address: {e}")))?
-            .connect_timeout(CONNECT_TIMEOUT);
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_keepalive(Some(KEEPALIVE))
+            .tcp_keepalive_interval(Some(KEEPALIVE))
+            .tcp_keepalive_retries(Some(KEEPALIVE_RETRIES));
         let authorization = self.authorization.clone();
         let authorize = MapRequestLayer::new(move |mut request: http::Request<_>| {
             request

@@ -9,6 +9,9 @@ use datafusion::error::DataFusionError;
 /// Result of the engine's calls.
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
 
+/// What the message of [`EngineError::WorkerLost`] begins with.
+pub(crate) const LOST_WORKER: &str = "lost worker ";
+
 /// What can go wrong in the engine. Each displays as one line.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -41,7 +44,7 @@ pub enum EngineError {
         reason: String,
     },
     /// A worker stopped answering while it was needed.
-    #[error("lost worker {url}: {reason}")]
+    #[error("{LOST_WORKER}{url}: {reason}")]
     WorkerLost {
         /// The worker's URL.
         url: String,

@@ -33,6 +33,7 @@ mod tables;
 mod token;
 pub mod tpch;
 mod worker;
+mod yielding;
 
 pub use cluster::{Cluster, WorkerStatus};
 pub use error::{EngineError, Result};

@@ -11,6 +11,7 @@ use url::Url;
 
 use crate::EngineError;
 use crate::cluster::membership::Membership;
+use crate::error::LOST_WORKER;
 
 /// A query that fails may do so because a worker died, a moment before the coordinator knows.
 const DIAGNOSIS_WAIT: Duration = Duration::from_millis(500);
@@ -47,9 +48,14 @@ async fn diagnose(
     membership: &Membership,
     workers: &[(Url, String)],
 ) -> DataFusionError {
-    let lost = membership.lost(workers);
-    match tokio::time::timeout(DIAGNOSIS_WAIT, lost).await {
+    let error = EngineError::from(error);
+    // An error that passed through another worker is text by now.
+    let wait = match error.to_string().contains(LOST_WORKER) {
+        true => DIAGNOSIS_WAIT,
+        false => Duration::ZERO,
+    };
+    match tokio::time::timeout(wait, membership.lost(workers)).await {
         Ok(lost) => lost.into(),
-        Err(_) => EngineError::from(error).into(),
+        Err(_) => error.into(),
     }
 }

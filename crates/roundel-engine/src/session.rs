@@ -15,6 +15,7 @@ use crate::query::watched;
 use crate::tables::codec::MemoryShardCodec;
 use crate::tables::load::TableSet;
 use crate::tables::{files, placement};
+use crate::yielding::YieldingJoins;
 use crate::{Fabric, Result, tpch};
 
 /// Bytes of a file that are worth a partition of a task. Small, so that all but tiny tables are
@@ -48,6 +49,7 @@ impl Session {
             .with_default_features()
             .with_config(config)
             .with_runtime_env(Arc::clone(&core.runtime))
+            .with_physical_optimizer_rule(Arc::new(YieldingJoins))
             .with_distributed_worker_resolver(LiveWorkers(Arc::clone(&core.membership)))
             .with_distributed_channel_resolver(core.channels.resolver(fabric)?)
             .with_distributed_planner()

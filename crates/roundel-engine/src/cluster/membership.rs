@@ -16,8 +16,9 @@ use crate::control::{Beat, VERSION};
 use crate::{EngineError, Result};
 
 /// A worker that is silent for longer is taken for dead. A process that ends closes its
-/// connections, which shows at once; this is for machines that vanish.
-const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// connections, and a machine that vanishes stops to answer keepalives, which both show within
+/// seconds; this is for a process that hangs, and a busy one must not be taken for one.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Pause before a dead worker is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 /// Longest wait for a worker's first answer.
