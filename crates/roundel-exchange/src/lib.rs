@@ -1,1 +1,34 @@
-//! Stub.
+//! The exchange of a parallel query engine over RDMA verbs: communication endpoints, transmission
+//! groups, and the operators SHUFFLE and RECEIVE (Liu, Yin, Blanas, TODS 2019).
+//!
+//! ```text
+//!   RecordBatch ─► Shuffle ─► frame ─► messages ─► SendEndpoint ══SEND══► ReceiveEndpoint
+//!                                                                              │
+//!   RecordBatch ◄─ PartitionStream ◄─ frame ◄─ fragments by offset ◄───────────┘
+//! ```
+//!
+//! * [`endpoint`]: messages, credit, end-of-stream; knows no rows.
+//! * [`frame`]: a batch as one run of bytes and back; knows no messages.
+//! * [`wire`]: the header of a message.
+//! * [`operator`]: puts the three together.
+//!
+//! This crate knows nothing of DataFusion, nor which provider runs below. What it needs from an
+//! engine is injected: [`Partitioner`] and [`MemoryBudget`].
+
+pub mod budget;
+pub mod design;
+pub mod endpoint;
+pub mod error;
+pub mod frame;
+pub mod operator;
+pub mod options;
+pub mod report;
+pub mod wire;
+
+pub use budget::{MemoryBudget, SpillFile, Unlimited};
+pub use design::{Design, UnknownDesign};
+pub use endpoint::{Fabric, LinkAddress};
+pub use error::ExchangeError;
+pub use operator::{Destination, PartitionStream, Partitioner, Receive, ReceiveLink, Shuffle};
+pub use options::ExchangeOptions;
+pub use report::EndpointReport;

@@ -1,0 +1,44 @@
+//! Communication endpoints (Liu et al. 2019, sections 4.2, 5.2 and 5.3): the mechanics of moving
+//! messages, apart from what is in them.
+//!
+//! ```text
+//!   SendEndpoint                                   ReceiveEndpoint
+//!     acquire(group) → buffer                        poll → message (header, buffer)
+//!     put(buffer, group): waits for credit           the caller copies the payload out and
+//!        SEND ───────────────────────────────────►   releases the buffer: it is posted again
+//!        credit ◄── WRITE with immediate (RC) ────   and, every few receives, credit written back
+//!                   or a datagram (UD)
+//! ```
+//!
+//! Credit is absolute: the number of receives posted for the link so far, modulo 2^32. A repeated
+//! or overtaken credit does no harm.
+//!
+//! A **link** joins one source to one destination over one endpoint of each. Each side opens its
+//! end and hands the other its [`LinkAddress`] out of band: the receiver offers, the sender
+//! accepts and answers, the receiver completes the link and grants its first credit.
+
+mod address;
+mod receive;
+mod send;
+
+pub use address::LinkAddress;
+pub use receive::{LinkId, Message, ReceiveEndpoint};
+pub use send::{DestinationId, GroupId, SendBuffer, SendEndpoint};
+
+use roundel_verbs::{Arena, CompletionChannel, Context, Device};
+use std::sync::Arc;
+
+/// What endpoints are made of: a device, its memory, a channel that a driver serves, and the
+/// world outside. Clones share it.
+#[derive(Clone)]
+pub struct Fabric {
+    /// The device.
+    pub device: Device,
+    /// Its registered memory.
+    pub arena: Arena,
+    /// The channel that wakes waiting endpoints; something must run its
+    /// [driver](CompletionChannel::drive).
+    pub channel: CompletionChannel,
+    /// Time, tasks, randomness.
+    pub context: Arc<dyn Context>,
+}

@@ -1,0 +1,87 @@
+//! What an exchange can fail with. Every error names the peer.
+
+use crate::frame::FrameError;
+use roundel_verbs::{CompletionStatus, VerbsError};
+use std::sync::Arc;
+
+/// An error of an exchange. Clones share their source: one failure reaches every partition.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExchangeError {
+    /// The verbs layer refused something.
+    #[error(transparent)]
+    Verbs(Arc<VerbsError>),
+    /// The connection to the peer broke.
+    #[error("connection to {peer} broke ({status:?}): it died or closed the exchange")]
+    PeerLost {
+        /// Which peer.
+        peer: String,
+        /// How the work request ended.
+        status: CompletionStatus,
+    },
+    /// The peer's side of the query failed.
+    #[error("{peer}: {reason}")]
+    PeerFailed {
+        /// Which peer.
+        peer: String,
+        /// What it said.
+        reason: String,
+    },
+    /// Datagrams were lost: the query must run again.
+    #[error("{peer} sent {sent} messages, of which {missing} did not arrive within {waited_ms} ms")]
+    MessagesMissing {
+        /// Which peer.
+        peer: String,
+        /// Messages it sent.
+        sent: u64,
+        /// Messages that are missing.
+        missing: u64,
+        /// How long was waited, in milliseconds.
+        waited_ms: u128,
+    },
+    /// A peer sent what this version does not understand.
+    #[error("{peer} broke the protocol: {reason}")]
+    Protocol {
+        /// Which peer.
+        peer: String,
+        /// In what way.
+        reason: String,
+    },
+    /// A frame could not be made or read.
+    #[error("frame from {peer}: {source}")]
+    Frame {
+        /// Which peer.
+        peer: String,
+        /// What is wrong with it.
+        source: Arc<FrameError>,
+    },
+    /// There is no memory for rows that wait, and no disk either.
+    #[error("no memory for rows that wait for their consumer: {0}")]
+    OutOfMemory(String),
+    /// Reading or writing the spill file failed.
+    #[error("spill file: {0}")]
+    Spill(Arc<std::io::Error>),
+}
+
+impl ExchangeError {
+    pub(crate) fn frame(peer: &str, error: FrameError) -> Self {
+        Self::Frame {
+            peer: peer.into(),
+            source: Arc::new(error),
+        }
+    }
+
+    /// Whether running the query again can help: nothing is wrong with it or with a peer.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::MessagesMissing { .. })
+    }
+}
+
+impl From<VerbsError> for ExchangeError {
+    fn from(error: VerbsError) -> Self {
+        Self::Verbs(Arc::new(error))
+    }
+}
+
+/// Result of the exchange.
+pub type Result<T, E = ExchangeError> = std::result::Result<T, E>;

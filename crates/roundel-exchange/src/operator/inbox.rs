@@ -1,0 +1,247 @@
+//! Where the frames of one source and partition come together again, in memory or, when that is
+//! short, on disk.
+
+use crate::budget::{MemoryBudget, SpillFile};
+use crate::error::{ExchangeError, Result};
+use crate::frame::{FrameAssembler, FrameError};
+use crate::wire::Data;
+use arrow::buffer::{Buffer, MutableBuffer};
+use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// Frames of one partition that may be in assembly at a time: what a source could have in flight
+/// over a link that reorders, many times over.
+const FRAMES_AHEAD_MAX: u32 = 1 << 16;
+
+/// The frames of one source and partition.
+pub(super) struct Inbox {
+    ordered: bool,
+    /// Every frame before this one has been completed.
+    next: u32,
+    /// Frames in assembly and completed ones that came early.
+    frames: BTreeMap<u32, Frame>,
+    /// Completed frames, to be taken in this order.
+    ready: std::collections::VecDeque<Stored>,
+    /// False once nobody reads the partition any more.
+    pub(super) wanted: bool,
+}
+
+enum Frame {
+    Arriving(FrameAssembler),
+    /// Complete; with its bytes while the order holds it back.
+    Complete(Option<Stored>),
+}
+
+/// A complete frame that waits for its reader.
+enum Stored {
+    Memory { frame: Buffer, charged: bool },
+    Disk { at: u64, length: usize },
+}
+
+/// What a fragment was.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Arrival {
+    /// New.
+    Fresh,
+    /// It had arrived before.
+    Duplicate,
+}
+
+/// Where waiting frames go.
+pub(super) struct Store {
+    budget: Arc<dyn MemoryBudget>,
+    spill: Option<SpillFile>,
+    spill_end: u64,
+    buffered_bytes: usize,
+    pub(super) buffered_bytes_max: usize,
+    pub(super) spilled_bytes: u64,
+}
+
+impl Store {
+    pub(super) fn new(budget: Arc<dyn MemoryBudget>) -> Self {
+        Self {
+            budget,
+            spill: None,
+            spill_end: 0,
+            buffered_bytes: 0,
+            buffered_bytes_max: 0,
+            spilled_bytes: 0,
+        }
+    }
+
+    /// Keeps a frame. One that is read at once is not charged: it is as good as handed over.
+    fn keep(&mut self, frame: Buffer, read_at_once: bool) -> Result<Stored> {
+        let bytes = frame.len();
+        let charged = !read_at_once && self.budget.try_grow(bytes);
+        if charged || read_at_once {
+            self.buffered_bytes += bytes;
+            self.buffered_bytes_max = self.buffered_bytes_max.max(self.buffered_bytes);
+            return Ok(Stored::Memory { frame, charged });
+        }
+        let spill = match &mut self.spill {
+            Some(spill) => spill,
+            none => none.insert(
+                self.budget
+                    .spill_file()
+                    .map_err(ExchangeError::OutOfMemory)?,
+            ),
+        };
+        let at = self.spill_end;
+        spill
+            .file
+            .write_all_at(&frame, at)
+            .map_err(|error| ExchangeError::Spill(Arc::new(error)))?;
+        self.spill_end += bytes as u64;
+        self.spilled_bytes += bytes as u64;
+        Ok(Stored::Disk { at, length: bytes })
+    }
+
+    fn take(&mut self, stored: Stored) -> Result<Buffer> {
+        match stored {
+            Stored::Memory { frame, charged } => {
+                self.forget(frame.len(), charged);
+                Ok(frame)
+            }
+            Stored::Disk { at, length } => {
+                let spill = self
+                    .spill
+                    .as_ref()
+                    .ok_or_else(|| ExchangeError::OutOfMemory("the spill file is gone".into()))?;
+                let mut frame = MutableBuffer::from_len_zeroed(length);
+                spill
+                    .file
+                    .read_exact_at(&mut frame, at)
+                    .map_err(|error| ExchangeError::Spill(Arc::new(error)))?;
+                Ok(frame.into())
+            }
+        }
+    }
+
+    fn drop_stored(&mut self, stored: Stored) {
+        if let Stored::Memory { frame, charged } = stored {
+            self.forget(frame.len(), charged);
+        }
+    }
+
+    fn forget(&mut self, bytes: usize, charged: bool) {
+        self.buffered_bytes -= bytes;
+        if charged {
+            self.budget.shrink(bytes);
+        }
+    }
+}
+
+impl Inbox {
+    pub(super) fn new(ordered: bool) -> Self {
+        Self {
+            ordered,
+            next: 0,
+            frames: BTreeMap::new(),
+            ready: std::collections::VecDeque::new(),
+            wanted: true,
+        }
+    }
+
+    /// Whether a frame can be taken.
+    pub(super) fn is_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Takes a fragment in. `reading` says that the partition's reader is waiting right now.
+    pub(super) fn insert(
+        &mut self,
+        peer: &str,
+        data: &Data,
+        payload: &[u8],
+        reading: bool,
+        store: &mut Store,
+    ) -> Result<Arrival> {
+        let ahead = data.frame_sequence.wrapping_sub(self.next);
+        if ahead > u32::MAX / 2 {
+            return Ok(Arrival::Duplicate);
+        }
+        if ahead >= FRAMES_AHEAD_MAX {
+            return Err(ExchangeError::Protocol {
+                peer: peer.into(),
+                reason: format!("frame {} long before its turn", data.frame_sequence),
+            });
+        }
+        let frame = self
+            .frames
+            .entry(data.frame_sequence)
+            .or_insert_with(|| Frame::Arriving(FrameAssembler::new(data.frame_length)));
+        let Frame::Arriving(assembler) = frame else {
+            return Ok(Arrival::Duplicate);
+        };
+        if assembler.frame_length() != data.frame_length as usize {
+            return Err(ExchangeError::Protocol {
+                peer: peer.into(),
+                reason: format!("fragments of frame {} disagree", data.frame_sequence),
+            });
+        }
+        let complete = match assembler.insert(data.offset as usize, payload) {
+            Ok(complete) => complete,
+            Err(FrameError::FragmentOverlap { .. }) => return Ok(Arrival::Duplicate),
+            Err(error) => return Err(ExchangeError::frame(peer, error)),
+        };
+        if !complete {
+            return Ok(Arrival::Fresh);
+        }
+        let in_turn = ahead == 0;
+        let Frame::Arriving(assembler) = std::mem::replace(frame, Frame::Complete(None)) else {
+            return Ok(Arrival::Duplicate);
+        };
+        if self.wanted {
+            let bytes = assembler
+                .finish()
+                .map_err(|error| ExchangeError::frame(peer, error))?;
+            let deliver = in_turn || !self.ordered;
+            let read_at_once = reading && deliver && self.ready.is_empty();
+            let stored = store.keep(bytes, read_at_once)?;
+            if deliver {
+                self.ready.push_back(stored);
+            } else {
+                *frame = Frame::Complete(Some(stored));
+            }
+        }
+        self.advance();
+        Ok(Arrival::Fresh)
+    }
+
+    /// Moves past completed frames, delivering those that the order held back.
+    fn advance(&mut self) {
+        while let Some(Frame::Complete(held)) = self.frames.get_mut(&self.next) {
+            self.ready.extend(held.take());
+            self.frames.remove(&self.next);
+            self.next = self.next.wrapping_add(1);
+        }
+    }
+
+    /// Whether fragments or frames are left that will never be delivered, now that all messages
+    /// have arrived.
+    pub(super) fn is_broken(&self) -> bool {
+        !self.frames.is_empty()
+    }
+
+    /// The next frame, if one is ready.
+    pub(super) fn take(&mut self, store: &mut Store) -> Option<Result<Buffer>> {
+        let stored = self.ready.pop_front()?;
+        Some(store.take(stored))
+    }
+
+    /// Nobody reads the partition any more: frees what waits, and what comes is dropped.
+    pub(super) fn discard(&mut self, store: &mut Store) {
+        self.wanted = false;
+        for stored in self.ready.drain(..) {
+            store.drop_stored(stored);
+        }
+        for frame in self.frames.values_mut() {
+            if let Frame::Complete(held) = frame
+                && let Some(stored) = held.take()
+            {
+                store.drop_stored(stored);
+            }
+        }
+    }
+}

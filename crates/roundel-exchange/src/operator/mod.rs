@@ -1,0 +1,12 @@
+//! The operators SHUFFLE and RECEIVE (Liu et al. 2019, section 4.3), over one endpoint or one per
+//! thread.
+//!
+//! Partition `p` of a node travels over its endpoint `p mod endpoints`, on both sides: with one
+//! endpoint per thread no two threads share one.
+
+mod inbox;
+mod receive;
+mod shuffle;
+
+pub use receive::{PartitionStream, Receive, ReceiveLink};
+pub use shuffle::{Destination, Group, Partitioner, Shuffle};

@@ -1,0 +1,437 @@
+//! RECEIVE: messages become frames, frames become batches, one stream per source and partition.
+//!
+//! Registered buffers go back at once: a fragment is copied to its frame, which waits in memory
+//! that the budget accounts for. Messages are taken from an endpoint only by a reader that has
+//! nothing to read, so that a reader that lags behind holds up nobody, and what piles up is what
+//! others needed to get on.
+
+use super::inbox::{Arrival, Inbox, Store};
+use crate::budget::MemoryBudget;
+use crate::endpoint::{Fabric, LinkAddress, LinkId, Message, ReceiveEndpoint};
+use crate::error::{ExchangeError, Result};
+use crate::frame::FrameDecoder;
+use crate::options::ExchangeOptions;
+use crate::report::EndpointReport;
+use arrow::array::RecordBatch;
+use arrow::buffer::Buffer;
+use arrow::datatypes::SchemaRef;
+use futures::Stream;
+use parking_lot::Mutex;
+use roundel_verbs::completion_queue::BoxFuture;
+use roundel_verbs::{CompletionQueue, Transport};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// How long a sender over datagrams may take to hear that all has arrived: the acknowledgement may
+/// be lost, and its repetition is answered even though nobody reads any more.
+const LINGER: Duration = Duration::from_secs(2);
+/// Messages taken from an endpoint at a time.
+const MESSAGE_BATCH: usize = 32;
+
+/// The receiving side of an exchange in one node. Every method may be called by any thread.
+pub struct Receive {
+    fabric: Fabric,
+    options: ExchangeOptions,
+    lanes: Vec<Arc<Lane>>,
+}
+
+/// One endpoint with the partitions it serves.
+struct Lane {
+    queue: CompletionQueue,
+    state: Mutex<LaneState>,
+}
+
+struct LaneState {
+    endpoint: ReceiveEndpoint,
+    inboxes: HashMap<(LinkId, u32), Inbox>,
+    store: Store,
+    messages: Vec<Message>,
+    scratch: Vec<u8>,
+    waiting_for_data: Duration,
+}
+
+/// A link to one source: a stream per partition. When the link and its streams are dropped, the
+/// source can no longer send.
+pub struct ReceiveLink(Arc<LinkEnd>);
+
+struct LinkEnd {
+    lanes: Vec<(Arc<Lane>, LinkId)>,
+    partitions: Range<u32>,
+    peer: String,
+}
+
+impl Receive {
+    /// Opens the receiving endpoints of a node.
+    pub fn open(
+        fabric: &Fabric,
+        options: &ExchangeOptions,
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<Self> {
+        let count = options.design.endpoints(options.threads);
+        let mut lanes = Vec::with_capacity(count);
+        for _ in 0..count {
+            let endpoint = ReceiveEndpoint::open(fabric, options)?;
+            lanes.push(Arc::new(Lane {
+                queue: endpoint.queue().clone(),
+                state: Mutex::new(LaneState {
+                    endpoint,
+                    inboxes: HashMap::new(),
+                    store: Store::new(budget.clone()),
+                    messages: Vec::new(),
+                    scratch: Vec::new(),
+                    waiting_for_data: Duration::ZERO,
+                }),
+            }));
+        }
+        if options.design.transport() == Transport::UnreliableDatagram {
+            for lane in &lanes {
+                let lane = Arc::downgrade(lane);
+                fabric
+                    .context
+                    .spawn(Box::pin(linger(lane, fabric.clone(), options.clone())));
+            }
+        }
+        Ok(Self {
+            fabric: fabric.clone(),
+            options: options.clone(),
+            lanes,
+        })
+    }
+
+    /// Offers a link for `partitions` to the source `peer`; the addresses are for it.
+    pub fn offer(
+        &self,
+        peer: &str,
+        partitions: Range<u32>,
+    ) -> Result<(ReceiveLink, Vec<LinkAddress>)> {
+        let mut end = LinkEnd {
+            lanes: Vec::with_capacity(self.lanes.len()),
+            partitions: partitions.clone(),
+            peer: peer.into(),
+        };
+        let mut addresses = Vec::with_capacity(self.lanes.len());
+        for lane in &self.lanes {
+            let (link, address) = lane.state.lock().endpoint.offer(peer)?;
+            end.lanes.push((lane.clone(), link));
+            addresses.push(address);
+        }
+        for partition in partitions {
+            let (lane, link) = end.lane(partition);
+            lane.state
+                .lock()
+                .inboxes
+                .insert((link, partition), Inbox::new(self.options.ordered));
+        }
+        Ok((ReceiveLink(Arc::new(end)), addresses))
+    }
+
+    /// Completes a link with the source's answers, one per lane: rows begin to flow.
+    pub fn connect(&self, link: &ReceiveLink, answers: &[LinkAddress]) -> Result<()> {
+        if answers.len() != link.0.lanes.len() {
+            return Err(ExchangeError::Protocol {
+                peer: link.0.peer.clone(),
+                reason: format!(
+                    "it answers for {} endpoints of {}",
+                    answers.len(),
+                    link.0.lanes.len()
+                ),
+            });
+        }
+        for ((lane, id), answer) in link.0.lanes.iter().zip(answers) {
+            lane.state.lock().endpoint.connect(*id, answer)?;
+        }
+        Ok(())
+    }
+
+    /// The rows of a partition from the link's source, of the given schema. Each partition can be
+    /// read once.
+    ///
+    /// # Errors
+    /// When rows of this schema cannot be received.
+    pub fn stream(
+        &self,
+        link: &ReceiveLink,
+        partition: u32,
+        schema: &SchemaRef,
+    ) -> Result<PartitionStream> {
+        Ok(PartitionStream {
+            end: link.0.clone(),
+            partition,
+            decoder: FrameDecoder::try_new(schema.clone())
+                .map_err(|error| ExchangeError::frame(&link.0.peer, error))?,
+            schema: schema.clone(),
+            fabric: self.fabric.clone(),
+            repeat_interval: self.options.repeat_interval,
+            silence: None,
+            waiting_since: None,
+            done: false,
+        })
+    }
+
+    /// What its endpoints did so far.
+    pub fn report(&self) -> EndpointReport {
+        let mut report = EndpointReport::default();
+        for lane in &self.lanes {
+            let state = lane.state.lock();
+            let mut one = state.endpoint.report();
+            one.buffered_bytes_max = state.store.buffered_bytes_max;
+            one.spilled_bytes = state.store.spilled_bytes;
+            one.waiting_for_data = state.waiting_for_data;
+            report.merge(&one);
+        }
+        report
+    }
+}
+
+/// Answers senders that have not heard that all has arrived, while nobody reads.
+async fn linger(lane: Weak<Lane>, fabric: Fabric, options: ExchangeOptions) {
+    loop {
+        fabric.context.sleep(options.repeat_interval).await;
+        let Some(lane) = lane.upgrade() else {
+            return;
+        };
+        let mut state = lane.state.lock();
+        if state.endpoint.owes_acknowledgement(LINGER) {
+            state.pump_once(None);
+            drop(state);
+            // What was taken for others is theirs to find.
+            lane.queue.wake();
+        }
+    }
+}
+
+impl ReceiveLink {
+    /// Ends the link with an error that was learnt elsewhere, unless everything has arrived.
+    pub fn abort(&self, error: &ExchangeError) {
+        for (lane, link) in &self.0.lanes {
+            lane.state.lock().endpoint.abort(*link, error.clone());
+            lane.queue.wake();
+        }
+    }
+
+    /// A handle that can abort the link and does not keep it alive.
+    pub fn aborter(&self) -> impl Fn(&ExchangeError) + Send + Sync + use<> {
+        let end = Arc::downgrade(&self.0);
+        move |error| {
+            if let Some(end) = end.upgrade() {
+                ReceiveLink(end).abort(error);
+            }
+        }
+    }
+}
+
+impl LinkEnd {
+    fn lane(&self, partition: u32) -> (&Arc<Lane>, LinkId) {
+        let (lane, link) = &self.lanes[partition as usize % self.lanes.len()];
+        (lane, *link)
+    }
+}
+
+impl Drop for LinkEnd {
+    fn drop(&mut self) {
+        for (lane, link) in &self.lanes {
+            let mut state = lane.state.lock();
+            let state = &mut *state;
+            state.endpoint.close(*link);
+            for partition in self.partitions.clone() {
+                if let Some(mut inbox) = state.inboxes.remove(&(*link, partition)) {
+                    inbox.discard(&mut state.store);
+                }
+            }
+        }
+    }
+}
+
+impl LaneState {
+    /// Takes what has arrived until `wanted` has a frame or there is no more. Errors end links.
+    fn pump(&mut self, wanted: (LinkId, u32)) {
+        loop {
+            let none = self.pump_once(Some(wanted)) == 0;
+            let ready = self
+                .inboxes
+                .get(&wanted)
+                .is_none_or(|inbox| inbox.is_ready());
+            if none || ready {
+                return;
+            }
+        }
+    }
+
+    /// Takes some of what has arrived; returns how many messages.
+    fn pump_once(&mut self, wanted: Option<(LinkId, u32)>) -> usize {
+        let mut messages = std::mem::take(&mut self.messages);
+        self.endpoint.poll(&mut messages, MESSAGE_BATCH);
+        let found = messages.len();
+        for message in messages.drain(..) {
+            self.take(message, wanted);
+        }
+        self.messages = messages;
+        found
+    }
+
+    fn take(&mut self, message: Message, wanted: Option<(LinkId, u32)>) {
+        let key = (message.link, message.partition);
+        let mut fresh = true;
+        match self.inboxes.get_mut(&key) {
+            Some(inbox) => {
+                self.scratch.clear();
+                message.copy_payload(&mut self.scratch);
+                let arrival = inbox.insert(
+                    self.endpoint.peer(message.link),
+                    &message.data,
+                    &self.scratch,
+                    Some(key) == wanted,
+                    &mut self.store,
+                );
+                match arrival {
+                    Ok(Arrival::Fresh) => {}
+                    Ok(Arrival::Duplicate) => fresh = false,
+                    Err(error) => self.endpoint.abort(message.link, error),
+                }
+            }
+            None => {
+                let error = ExchangeError::Protocol {
+                    peer: self.endpoint.peer(message.link).into(),
+                    reason: format!("rows for partition {}, which it was not asked", key.1),
+                };
+                self.endpoint.abort(message.link, error);
+            }
+        }
+        self.endpoint.release(message, fresh);
+    }
+}
+
+/// The batches of one partition from one source.
+pub struct PartitionStream {
+    end: Arc<LinkEnd>,
+    partition: u32,
+    decoder: FrameDecoder,
+    schema: SchemaRef,
+    fabric: Fabric,
+    repeat_interval: Duration,
+    /// Runs while nothing comes, so that silence is noticed.
+    silence: Option<BoxFuture<'static, ()>>,
+    waiting_since: Option<Duration>,
+    done: bool,
+}
+
+impl PartitionStream {
+    /// The schema of the batches.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn poll_frame(&mut self) -> Poll<Option<Result<Buffer>>> {
+        let (lane, link) = self.end.lane(self.partition);
+        let key = (link, self.partition);
+        let mut state = lane.state.lock();
+        let state = &mut *state;
+        for pumped in [false, true] {
+            if pumped {
+                state.pump(key);
+            }
+            let Some(inbox) = state.inboxes.get_mut(&key) else {
+                return Poll::Ready(None);
+            };
+            if let Some(frame) = inbox.take(&mut state.store) {
+                return Poll::Ready(Some(frame));
+            }
+        }
+        match state.endpoint.ended(link) {
+            None => Poll::Pending,
+            Some(Ok(())) if state.inboxes.get(&key).is_some_and(Inbox::is_broken) => {
+                Poll::Ready(Some(Err(ExchangeError::Protocol {
+                    peer: self.end.peer.clone(),
+                    reason: format!("partition {} ends within a frame", self.partition),
+                })))
+            }
+            Some(Ok(())) => Poll::Ready(None),
+            Some(Err(error)) => Poll::Ready(Some(Err(error))),
+        }
+    }
+
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let interval = self.repeat_interval;
+        let context = &self.fabric.context;
+        let silence = self.silence.get_or_insert_with(|| context.sleep(interval));
+        if silence.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        self.silence = None;
+        let (lane, _) = self.end.lane(self.partition);
+        lane.state.lock().endpoint.on_silence();
+        lane.queue.wake();
+        Poll::Ready(())
+    }
+
+    fn waited(&mut self) {
+        self.silence = None;
+        if let Some(since) = self.waiting_since.take() {
+            let waited = self.fabric.context.now().saturating_sub(since);
+            let (lane, _) = self.end.lane(self.partition);
+            lane.state.lock().waiting_for_data += waited;
+        }
+    }
+}
+
+impl Stream for PartitionStream {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if this.done {
+            return Poll::Ready(None);
+        }
+        let mut found = this.poll_frame();
+        if found.is_pending() {
+            // Armed first, asked once more after: what comes in between wakes this task.
+            this.end.lane(this.partition).0.queue.wake_at_next(cx);
+            found = this.poll_frame();
+        }
+        while found.is_pending() {
+            this.waiting_since
+                .get_or_insert_with(|| this.fabric.context.now());
+            if this.poll_silence(cx).is_pending() {
+                return Poll::Pending;
+            }
+            found = this.poll_frame();
+        }
+        this.waited();
+        let Poll::Ready(found) = found else {
+            return Poll::Pending;
+        };
+        match found {
+            None => {
+                this.done = true;
+                Poll::Ready(None)
+            }
+            Some(Ok(frame)) => {
+                let batch = this
+                    .decoder
+                    .decode(frame)
+                    .map_err(|error| ExchangeError::frame(&this.end.peer, error));
+                this.done = batch.is_err();
+                Poll::Ready(Some(batch))
+            }
+            Some(Err(error)) => {
+                this.done = true;
+                Poll::Ready(Some(Err(error)))
+            }
+        }
+    }
+}
+
+impl Drop for PartitionStream {
+    fn drop(&mut self) {
+        let (lane, link) = self.end.lane(self.partition);
+        let mut state = lane.state.lock();
+        let state = &mut *state;
+        if let Some(inbox) = state.inboxes.get_mut(&(link, self.partition)) {
+            inbox.discard(&mut state.store);
+        }
+    }
+}

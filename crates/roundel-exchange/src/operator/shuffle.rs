@@ -1,0 +1,235 @@
+//! SHUFFLE: batches become frames, frames become messages to the members of a group.
+
+use crate::design::Design;
+use crate::endpoint::{DestinationId, Fabric, GroupId, LinkAddress, SendEndpoint};
+use crate::error::{ExchangeError, Result};
+use crate::frame::FrameSource;
+use crate::options::ExchangeOptions;
+use crate::report::EndpointReport;
+use crate::wire::Data;
+use arrow::array::{RecordBatch, UInt32Array};
+use arrow::compute::take_record_batch;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+
+/// Says where each row goes. The engine supplies its own hash.
+pub trait Partitioner: Send + Sync {
+    /// How many partitions there are.
+    fn partitions(&self) -> usize;
+    /// Sets `targets` to one partition per row, each below [`partitions`](Self::partitions).
+    fn partition(&self, batch: &RecordBatch, targets: &mut Vec<u32>);
+}
+
+/// The sending side of an exchange in one node. Every method may be called by any thread.
+pub struct Shuffle {
+    endpoints: Vec<SendEndpoint>,
+    payload_bytes: usize,
+    design: Design,
+    /// Frames sent so far, per partition.
+    frames: Mutex<HashMap<u32, u32>>,
+}
+
+/// A node that this one sends to.
+#[derive(Clone, Debug)]
+pub struct Destination {
+    lanes: Vec<DestinationId>,
+    /// Which of this side's endpoints serves each lane.
+    endpoints: Vec<usize>,
+    peer: String,
+}
+
+/// A transmission group: the nodes that get the same rows.
+#[derive(Clone, Debug)]
+pub struct Group {
+    lanes: Vec<GroupId>,
+    endpoints: Vec<usize>,
+    peers: String,
+}
+
+impl Shuffle {
+    /// Opens the sending endpoints of node `source` of an exchange.
+    pub fn open(
+        fabric: &Fabric,
+        options: &ExchangeOptions,
+        exchange: u64,
+        source: u32,
+    ) -> Result<Self> {
+        let count = options.design.endpoints(options.threads);
+        let endpoints = (0..count)
+            .map(|_| SendEndpoint::open(fabric, options, exchange, source))
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            endpoints,
+            payload_bytes: options.payload_bytes(),
+            design: options.design,
+            frames: Mutex::default(),
+        })
+    }
+
+    /// Accepts the offer of the node `peer`, one address per lane; the answers go back to it.
+    pub fn accept(
+        &self,
+        offers: &[LinkAddress],
+        peer: &str,
+    ) -> Result<(Destination, Vec<LinkAddress>)> {
+        if offers.is_empty() {
+            return Err(ExchangeError::Protocol {
+                peer: peer.into(),
+                reason: "it offers no endpoint".into(),
+            });
+        }
+        let mut destination = Destination {
+            lanes: Vec::with_capacity(offers.len()),
+            endpoints: Vec::with_capacity(offers.len()),
+            peer: peer.into(),
+        };
+        let mut answers = Vec::with_capacity(offers.len());
+        for (lane, offer) in offers.iter().enumerate() {
+            let endpoint = lane % self.endpoints.len();
+            let (id, answer) = self.endpoints[endpoint].accept(offer, peer)?;
+            destination.lanes.push(id);
+            destination.endpoints.push(endpoint);
+            answers.push(answer);
+        }
+        Ok((destination, answers))
+    }
+
+    /// Makes a transmission group. Its members have the same number of lanes.
+    pub fn group(&self, members: &[Destination]) -> Result<Group> {
+        let peers = members
+            .iter()
+            .map(|member| member.peer.as_str())
+            .collect::<Vec<_>>()
+            .join(", ");
+        let Some(first) = members.first() else {
+            return Err(ExchangeError::Protocol {
+                peer: "this process".into(),
+                reason: "a transmission group has at least one member".into(),
+            });
+        };
+        if members
+            .iter()
+            .any(|member| member.lanes.len() != first.lanes.len())
+        {
+            return Err(ExchangeError::Protocol {
+                peer: peers,
+                reason: "members of a group with different numbers of endpoints".into(),
+            });
+        }
+        let mut lanes = Vec::with_capacity(first.lanes.len());
+        for lane in 0..first.lanes.len() {
+            let ids: Vec<_> = members.iter().map(|member| member.lanes[lane]).collect();
+            lanes.push(self.endpoints[first.endpoints[lane]].group(&ids)?);
+        }
+        Ok(Group {
+            lanes,
+            endpoints: first.endpoints.clone(),
+            peers,
+        })
+    }
+
+    /// Sends a batch to a partition of every member of the group. A partition belongs to one
+    /// group. Waits for buffers and credit; dropping the future mid-way breaks the partition.
+    pub async fn send(&self, group: &Group, partition: u32, batch: &RecordBatch) -> Result<()> {
+        let source = FrameSource::try_new(batch)
+            .map_err(|error| ExchangeError::frame(&group.peers, error))?;
+        let rows = source.rows();
+        let frame_length = source.len() as u32;
+        let frame_sequence = {
+            let mut frames = self.frames.lock();
+            let next = frames.entry(partition).or_default();
+            let sequence = *next;
+            *next = next.wrapping_add(1);
+            sequence
+        };
+        let lane = partition as usize % group.lanes.len();
+        let endpoint = &self.endpoints[group.endpoints[lane]];
+        let mut reader = source.into_reader();
+        while reader.remaining() > 0 {
+            let mut buffer = endpoint.acquire(group.lanes[lane]).await?;
+            let offset = reader.position();
+            let mut filled = 0;
+            loop {
+                let chunk = reader.next_chunk(self.payload_bytes - filled);
+                if chunk.is_empty() {
+                    break;
+                }
+                buffer.write(filled, chunk);
+                filled += chunk.len();
+            }
+            let data = Data {
+                frame_sequence,
+                rows,
+                frame_length,
+                offset: offset as u32,
+                payload_length: filled as u32,
+            };
+            endpoint.put(buffer, partition, data).await?;
+        }
+        Ok(())
+    }
+
+    /// Scatters a batch over groups: the rows of partition `p` go to `groups[p]`, as partition
+    /// `p`.
+    pub async fn scatter(
+        &self,
+        groups: &[Group],
+        partitioner: &dyn Partitioner,
+        batch: &RecordBatch,
+    ) -> Result<()> {
+        let mut targets = Vec::with_capacity(batch.num_rows());
+        partitioner.partition(batch, &mut targets);
+        let mut rows = vec![Vec::new(); groups.len()];
+        for (row, target) in targets.iter().enumerate() {
+            let Some(rows) = rows.get_mut(*target as usize) else {
+                return Err(ExchangeError::Protocol {
+                    peer: "this process".into(),
+                    reason: format!("partition {target} of {}", groups.len()),
+                });
+            };
+            rows.push(row as u32);
+        }
+        for (partition, (group, rows)) in groups.iter().zip(rows).enumerate() {
+            if rows.is_empty() {
+                continue;
+            }
+            let part = take_record_batch(batch, &UInt32Array::from(rows)).map_err(|error| {
+                ExchangeError::Protocol {
+                    peer: "this process".into(),
+                    reason: format!("rows cannot be picked from the batch: {error}"),
+                }
+            })?;
+            self.send(group, partition as u32, &part).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells a destination that no more rows come, and waits until it has everything.
+    pub async fn finish(&self, destination: &Destination) -> Result<()> {
+        for (id, endpoint) in destination.lanes.iter().zip(&destination.endpoints) {
+            self.endpoints[*endpoint].finish(*id).await?;
+        }
+        Ok(())
+    }
+
+    /// Forgets a destination; what waits to be sent to it fails with `error`.
+    pub fn close(&self, destination: &Destination, error: Option<ExchangeError>) {
+        for (id, endpoint) in destination.lanes.iter().zip(&destination.endpoints) {
+            self.endpoints[*endpoint].close(*id, error.clone());
+        }
+    }
+
+    /// The design it runs.
+    pub fn design(&self) -> Design {
+        self.design
+    }
+
+    /// What its endpoints did so far.
+    pub fn report(&self) -> EndpointReport {
+        let mut report = EndpointReport::default();
+        for endpoint in &self.endpoints {
+            report.merge(&endpoint.report());
+        }
+        report
+    }
+}

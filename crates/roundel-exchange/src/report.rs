@@ -1,0 +1,40 @@
+//! What an endpoint did, for `EXPLAIN ANALYZE` and reports: the waits it counts itself, messages
+//! and bytes come from its queue pairs.
+
+use roundel_verbs::CounterSnapshot;
+use std::time::Duration;
+
+/// What the endpoints of one side of an exchange did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EndpointReport {
+    /// Queue pairs used.
+    pub queue_pairs: usize,
+    /// Messages and bytes of their work requests.
+    pub counters: CounterSnapshot,
+    /// Time that senders waited for credit, added up over tasks.
+    pub blocked_for_credit: Duration,
+    /// Time that receivers waited for data, added up over tasks.
+    pub waiting_for_data: Duration,
+    /// Bytes of registered buffers held.
+    pub registered_bytes: usize,
+    /// Most bytes of rows that waited for their consumer.
+    pub buffered_bytes_max: usize,
+    /// Bytes of rows that went to disk.
+    pub spilled_bytes: u64,
+    /// Messages that arrived more than once and were dropped.
+    pub duplicates: u64,
+}
+
+impl EndpointReport {
+    /// Adds another endpoint's report.
+    pub fn merge(&mut self, other: &Self) {
+        self.queue_pairs += other.queue_pairs;
+        self.counters.merge(&other.counters);
+        self.blocked_for_credit += other.blocked_for_credit;
+        self.waiting_for_data += other.waiting_for_data;
+        self.registered_bytes += other.registered_bytes;
+        self.buffered_bytes_max += other.buffered_bytes_max;
+        self.spilled_bytes += other.spilled_bytes;
+        self.duplicates += other.duplicates;
+    }
+}

@@ -1,0 +1,87 @@
+//! Nodes of a cluster in one process, each with a device of its own.
+
+use roundel_exchange::operator::Group;
+use roundel_exchange::{
+    Design, Destination, ExchangeOptions, Fabric, MemoryBudget, Receive, ReceiveLink, Shuffle,
+    Unlimited,
+};
+use roundel_verbs::{ArenaOptions, TokioContext, shm};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// One node: a device, and an exchange's two sides on it.
+pub struct Node {
+    pub shuffle: Arc<Shuffle>,
+    pub receive: Receive,
+}
+
+/// Links between all pairs of nodes.
+pub struct Links {
+    /// By source, then by target.
+    pub destinations: Vec<Vec<(Destination, Group)>>,
+    /// By target, then by source.
+    pub links: Vec<Vec<ReceiveLink>>,
+}
+
+/// The default options of a design on shared memory.
+pub fn options(design: Design, threads: usize) -> ExchangeOptions {
+    let device = shm::open(shm::ShmOptions::default()).unwrap();
+    ExchangeOptions::new(design, threads, device.capabilities())
+}
+
+impl Node {
+    pub fn open(options: &ExchangeOptions) -> Self {
+        let device = shm::open(shm::ShmOptions::default()).unwrap();
+        let channel = device.create_channel().unwrap();
+        tokio::spawn(channel.drive().unwrap());
+        let fabric = Fabric {
+            arena: device.arena(ArenaOptions::default()),
+            device,
+            channel,
+            context: Arc::new(TokioContext::current()),
+        };
+        let budget: Arc<dyn MemoryBudget> = Arc::new(Unlimited);
+        let exchange = fabric.context.random();
+        Self {
+            shuffle: Arc::new(Shuffle::open(&fabric, options, exchange, 7).unwrap()),
+            receive: Receive::open(&fabric, options, &budget).unwrap(),
+        }
+    }
+}
+
+/// The partitions of a node when each belongs to one node and every node has `count`.
+pub fn own(node: usize, count: u32) -> Range<u32> {
+    let first = node as u32 * count;
+    first..first + count
+}
+
+/// Connects every node with every node, itself included; a node reads the partitions that
+/// `partitions` gives it.
+pub fn connect(cluster: &[Node], partitions: impl Fn(usize) -> Range<u32>) -> Links {
+    let mut links = Links {
+        destinations: cluster.iter().map(|_| Vec::new()).collect(),
+        links: Vec::new(),
+    };
+    for (target, receiver) in cluster.iter().enumerate() {
+        let mut incoming = Vec::new();
+        for (source, sender) in cluster.iter().enumerate() {
+            let (link, offers) = receiver
+                .receive
+                .offer(&format!("node {source}"), partitions(target))
+                .unwrap();
+            let (destination, answers) = sender
+                .shuffle
+                .accept(&offers, &format!("node {target}"))
+                .unwrap();
+            receiver.receive.connect(&link, &answers).unwrap();
+            let group = sender
+                .shuffle
+                .group(std::slice::from_ref(&destination))
+                .unwrap();
+            links.destinations[source].push((destination, group));
+            incoming.push(link);
+        }
+        links.links.push(incoming);
+    }
+    links
+}

@@ -1,0 +1,223 @@
+//! Every design moves every row, whatever the pattern, the order of consumption and the sizes.
+
+mod cluster;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use cluster::{Node, connect, options, own};
+use futures::{StreamExt, TryStreamExt};
+use roundel_exchange::{Design, ExchangeOptions};
+use std::sync::Arc;
+
+fn batch(node: usize, partition: u32, number: i64, rows: usize) -> RecordBatch {
+    let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(
+        (0..rows as i64).map(|row| number * 1_000_000 + row),
+    ));
+    let names: ArrayRef =
+        Arc::new(StringArray::from_iter_values((0..rows).map(|row| {
+            format!("node {node} partition {partition} row {row}")
+        })));
+    RecordBatch::try_from_iter([("key", keys), ("name", names)]).unwrap()
+}
+
+async fn repartition(options: &ExchangeOptions, nodes: usize, batches: i64, rows: usize) {
+    let cluster: Vec<Node> = (0..nodes).map(|_| Node::open(options)).collect();
+    let partitions = 2u32;
+    let schema = batch(0, 0, 0, 1).schema();
+    let links = connect(&cluster, |node| own(node, partitions));
+    let mut tasks = Vec::new();
+    for (source, node) in cluster.iter().enumerate() {
+        for (target, (destination, group)) in links.destinations[source].iter().enumerate() {
+            let shuffle = node.shuffle.clone();
+            let (destination, group) = (destination.clone(), group.clone());
+            tasks.push(tokio::spawn(async move {
+                for number in 0..batches {
+                    for partition in own(target, partitions) {
+                        let batch = batch(source, partition, number, rows);
+                        shuffle.send(&group, partition, &batch).await.unwrap();
+                    }
+                }
+                shuffle.finish(&destination).await.unwrap();
+            }));
+        }
+    }
+    let mut readers = Vec::new();
+    for (target, node) in cluster.iter().enumerate() {
+        for (source, link) in links.links[target].iter().enumerate() {
+            for partition in own(target, partitions) {
+                let stream = node.receive.stream(link, partition, &schema).unwrap();
+                readers.push(tokio::spawn(async move {
+                    let got: Vec<RecordBatch> = stream.try_collect().await.unwrap();
+                    let expected: Vec<RecordBatch> = (0..batches)
+                        .map(|number| batch(source, partition, number, rows))
+                        .collect();
+                    assert_eq!(got, expected, "{source} to {target}, partition {partition}");
+                }));
+            }
+        }
+    }
+    for task in readers.into_iter().chain(tasks) {
+        tokio::time::timeout(std::time::Duration::from_secs(60), task)
+            .await
+            .expect("no exchange hangs")
+            .unwrap();
+    }
+    for node in &cluster {
+        let report = node.shuffle.report();
+        let endpoints = options.design.endpoints(options.threads);
+        let queue_pairs = match options.design {
+            Design::MesqSr | Design::SesqSr => endpoints,
+            Design::MemqSr | Design::SemqSr => endpoints * nodes,
+        };
+        assert_eq!(report.queue_pairs, queue_pairs, "Table 1");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn repartition_on_every_design() {
+    for design in Design::ALL {
+        for threads in [1, 2] {
+            let mut options = options(design, threads);
+            options.ordered = true;
+            repartition(&options, 3, 20, 700).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tiny_buffers_and_credit_frequencies() {
+    for design in Design::ALL {
+        for (buffers, frequency) in [(2, 1), (2, 2), (3, 2), (8, 16)] {
+            let mut options = options(design, 2);
+            options.message_bytes = 512;
+            options.buffers_per_link = buffers;
+            options.credit_frequency = frequency;
+            options.ordered = true;
+            repartition(&options, 2, 3, 50).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partitions_consumed_one_after_the_other() {
+    for design in Design::ALL {
+        let options = options(design, 1);
+        let cluster = [Node::open(&options), Node::open(&options)];
+        let links = connect(&cluster, |node| own(node, 2));
+        let schema = batch(0, 0, 0, 1).schema();
+        let (destination, group) = links.destinations[0][1].clone();
+        let shuffle = cluster[0].shuffle.clone();
+        let sender = tokio::spawn(async move {
+            for number in 0..50 {
+                for partition in 2..4 {
+                    let batch = batch(0, partition, number, 2000);
+                    shuffle.send(&group, partition, &batch).await.unwrap();
+                }
+            }
+            shuffle.finish(&destination).await.unwrap();
+        });
+        // The second partition's rows come with the first's and must not hold them up.
+        for partition in 2..4 {
+            let stream = cluster[1]
+                .receive
+                .stream(&links.links[1][0], partition, &schema)
+                .unwrap();
+            let rows: usize = stream
+                .map(|batch| batch.unwrap().num_rows())
+                .fold(0, |sum, rows| async move { sum + rows })
+                .await;
+            assert_eq!(rows, 50 * 2000, "{design} partition {partition}");
+        }
+        sender.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn broadcast_reaches_every_member() {
+    for design in Design::ALL {
+        let options = options(design, 1);
+        let cluster: Vec<Node> = (0..3).map(|_| Node::open(&options)).collect();
+        let links = connect(&cluster, |_| 0..1);
+        let schema = batch(0, 0, 0, 1).schema();
+        let members: Vec<_> = links.destinations[0]
+            .iter()
+            .map(|(destination, _)| destination.clone())
+            .collect();
+        let group = cluster[0].shuffle.group(&members).unwrap();
+        let shuffle = cluster[0].shuffle.clone();
+        let sender = tokio::spawn(async move {
+            for number in 0..30 {
+                let batch = batch(0, 0, number, 1000);
+                shuffle.send(&group, 0, &batch).await.unwrap();
+            }
+            for member in &members {
+                shuffle.finish(member).await.unwrap();
+            }
+        });
+        let readers = (0..3).map(|target| {
+            let stream = cluster[target]
+                .receive
+                .stream(&links.links[target][0], 0, &schema)
+                .unwrap();
+            stream.try_collect::<Vec<_>>()
+        });
+        for got in futures::future::try_join_all(readers).await.unwrap() {
+            let rows: usize = got.iter().map(RecordBatch::num_rows).sum();
+            assert_eq!(rows, 30 * 1000, "{design}");
+        }
+        sender.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_string_larger_than_many_messages() {
+    for design in Design::ALL {
+        let options = options(design, 1);
+        let cluster = [Node::open(&options), Node::open(&options)];
+        let links = connect(&cluster, |node| own(node, 1));
+        let text: ArrayRef = Arc::new(StringArray::from(vec![Some("ab".repeat(5 << 19)), None]));
+        let batch = RecordBatch::try_from_iter([("text", text)]).unwrap();
+        let (destination, group) = links.destinations[0][1].clone();
+        let (shuffle, sent) = (cluster[0].shuffle.clone(), batch.clone());
+        let sender = tokio::spawn(async move {
+            shuffle.send(&group, 1, &sent).await.unwrap();
+            shuffle.finish(&destination).await.unwrap();
+        });
+        let stream = cluster[1]
+            .receive
+            .stream(&links.links[1][0], 1, &batch.schema())
+            .unwrap();
+        let got: Vec<RecordBatch> = stream.try_collect().await.unwrap();
+        assert_eq!(got, [batch], "{design}");
+        sender.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_reader_frees_its_buffers_and_stops_the_sender() {
+    for design in Design::ALL {
+        let options = options(design, 1);
+        let cluster = [Node::open(&options), Node::open(&options)];
+        let mut links = connect(&cluster, |node| own(node, 1));
+        let schema = batch(0, 0, 0, 1).schema();
+        let (destination, group) = links.destinations[0][1].clone();
+        let shuffle = cluster[0].shuffle.clone();
+        let sender = tokio::spawn(async move {
+            loop {
+                let batch = batch(0, 1, 1, 5000);
+                if shuffle.send(&group, 1, &batch).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let link = links.links[1].remove(0);
+        let mut stream = cluster[1].receive.stream(&link, 1, &schema).unwrap();
+        stream.next().await.unwrap().unwrap();
+        drop((stream, link));
+        // The control plane tells the sender; the queue pair alone tells it on a connection.
+        cluster[0].shuffle.close(&destination, None);
+        tokio::time::timeout(std::time::Duration::from_secs(10), sender)
+            .await
+            .expect("the sender is told")
+            .unwrap();
+    }
+}
