@@ -1,5 +1,6 @@
 //! How the command ends: one line on standard error and an exit code.
 
+use std::any::Any;
 use std::io;
 use std::process::ExitCode;
 
@@ -36,6 +37,14 @@ impl Failure {
             eprintln!("error: {message}");
         }
         ExitCode::from(code)
+    }
+
+    /// What a panic said; `-vv` shows where it was.
+    pub fn panicked(payload: &(dyn Any + Send)) -> Self {
+        let said = payload.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| payload.downcast_ref::<&str>().copied());
+        let said = one_line(said.unwrap_or("no reason given"));
+        Self::Run(format!("internal error: {said}; run with -vv to see where"))
     }
 
     /// A failed write to standard output.

@@ -11,7 +11,9 @@ mod tpch;
 mod verify;
 mod worker;
 
+use std::backtrace::Backtrace;
 use std::io::IsTerminal;
+use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -32,6 +34,10 @@ fn main() -> ExitCode {
         }
     };
     log_to_stderr(cli.verbose);
+    // A panic becomes one line, or its task's error; where it came from is for debugging.
+    panic::set_hook(Box::new(|info| {
+        tracing::debug!("{info}\n{}", Backtrace::force_capture());
+    }));
     match run(&cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
@@ -44,13 +50,16 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Tpch(_) | Command::Sql(_) => None,
     };
     let runtime = runtime(threads)?;
-    let done = runtime.block_on(async {
+    let work = async {
         match command {
             Command::Tpch(args) => tpch::run(args).await,
             Command::Sql(args) => sql::run(args).await,
             Command::Worker(args) => worker::run(args).await,
         }
-    });
+    };
+    // Libraries panic on some damaged files. Unwinding drops the cluster, which ends its workers.
+    let done = panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(work)))
+        .unwrap_or_else(|payload| Err(Failure::panicked(payload.as_ref())));
     // A thread that still waits for the terminal must not hold the process up.
     runtime.shutdown_background();
     done

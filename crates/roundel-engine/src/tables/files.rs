@@ -59,7 +59,10 @@ fn check_footers(path: &Path) -> Result<(), String> {
     if !path.is_dir() {
         return check_footer(path);
     }
-    for entry in std::fs::read_dir(path).map_err(|e| e.to_string())?.flatten() {
+    for entry in std::fs::read_dir(path)
+        .map_err(|e| e.to_string())?
+        .flatten()
+    {
         let file = entry.path();
         if Format::of(&file) == Some(Format::Parquet) {
             check_footer(&file).map_err(|e| format!("{}: {e}", file.display()))?;
