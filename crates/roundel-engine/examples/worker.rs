@@ -23,8 +23,10 @@ fn main() -> Result<()> {
         fabric: value("fabric")
             .unwrap_or_else(|| "grpc".to_owned())
             .parse()?,
-        design: value("design").unwrap_or_default(),
-        registered_memory_bytes: number("registered-memory").unwrap_or(0),
+        design: value("design")
+            .and_then(|text| text.parse().ok())
+            .unwrap_or_default(),
+        registered_memory_bytes: number("registered-memory").unwrap_or(256 << 20),
         memory_limit_bytes: number("memory-limit"),
         lifeline: std::env::args().any(|argument| argument == "--lifeline"),
     };

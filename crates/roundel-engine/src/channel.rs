@@ -29,6 +29,7 @@ use tower::Layer as _;
 use tower::util::MapRequestLayer;
 use url::Url;
 
+use crate::exchange::{ExchangeNode, RoundelChannels};
 use crate::{EngineError, Fabric, Result, Token};
 
 /// Longest wait for a connection to a worker to be made.
@@ -107,21 +108,29 @@ impl ExchangeConfig {
 }
 
 impl Channels {
-    /// What resolves workers' URLs for a query whose rows `fabric` carries.
-    pub(crate) fn resolver(&self, fabric: Fabric) -> Result<GrpcChannels> {
+    /// What resolves workers' URLs for a query whose rows `fabric` carries; `node` is this
+    /// process's end of the exchange.
+    pub(crate) fn resolver(
+        &self,
+        fabric: Fabric,
+        node: &Arc<ExchangeNode>,
+    ) -> Arc<dyn ChannelResolver + Send + Sync> {
+        let grpc = GrpcChannels(self.clone());
         match fabric {
-            Fabric::Grpc => Ok(GrpcChannels(self.clone())),
-            Fabric::Shm => Err(EngineError::Usage(
-                "this build carries rows over grpc only: use --fabric grpc".to_owned(),
-            )),
+            Fabric::Grpc => Arc::new(grpc),
+            Fabric::Shm => Arc::new(RoundelChannels::new(self.clone(), grpc, node.clone())),
         }
     }
 
     /// The same for a query that a coordinator sent.
-    pub(crate) fn resolver_for(&self, config: &ConfigOptions) -> Result<GrpcChannels> {
+    pub(crate) fn resolver_for(
+        &self,
+        config: &ConfigOptions,
+        node: &Arc<ExchangeNode>,
+    ) -> Result<Arc<dyn ChannelResolver + Send + Sync>> {
         let exchange = config.extensions.get::<ExchangeConfig>();
         let fabric = exchange.map_or(Ok(Fabric::Grpc), |exchange| exchange.fabric.parse())?;
-        self.resolver(fabric)
+        Ok(self.resolver(fabric, node))
     }
 }
 

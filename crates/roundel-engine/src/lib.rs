@@ -13,6 +13,7 @@
 //! | `worker` | serving as one |
 //! | `control` | what a coordinator and a worker say to each other besides plans and rows |
 //! | `channel` | the seam to what carries plans and rows |
+//! | `exchange` | rows over Roundel's exchange |
 //! | `session`, `query` | SQL, and a running query |
 //! | `tables` | memory tables in shards, files |
 //! | `tpch` | queries and tables of TPC-H |
@@ -23,6 +24,7 @@ mod channel;
 mod cluster;
 mod control;
 mod error;
+mod exchange;
 mod host;
 mod options;
 mod query;
@@ -40,6 +42,7 @@ pub use error::{EngineError, Result};
 pub use options::{
     ClusterOptions, Fabric, PARTITIONS_PER_TASK_MIN, WorkerOptions, partitions_per_task,
 };
+pub use roundel_exchange::Design;
 pub use session::{LoadProgress, Session};
 pub use token::Token;
 pub use tpch::single_process_context;

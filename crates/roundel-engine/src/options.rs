@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use roundel_exchange::Design;
+
 use crate::{EngineError, Token};
 
 /// Fewest partitions of a task. With one, datafusion-distributed 4.0.0 returns wrong rows for
@@ -52,8 +54,8 @@ pub struct ClusterOptions {
     pub threads: usize,
     /// What carries the rows.
     pub fabric: Fabric,
-    /// The shuffle design, such as `MESQ/SR`. Only [`Fabric::Shm`] reads it.
-    pub design: String,
+    /// The shuffle design. Only [`Fabric::Shm`] reads it.
+    pub design: Design,
     /// Quota of registered memory of each worker, in bytes. Only [`Fabric::Shm`] reads it.
     pub registered_memory_bytes: u64,
     /// Limit of each worker's query memory, in bytes; beyond it operators spill or fail.
@@ -86,8 +88,8 @@ pub struct WorkerOptions {
     pub token: Token,
     /// What carries the rows.
     pub fabric: Fabric,
-    /// The shuffle design, such as `MESQ/SR`. Only [`Fabric::Shm`] reads it.
-    pub design: String,
+    /// The shuffle design. Only [`Fabric::Shm`] reads it.
+    pub design: Design,
     /// Quota of registered memory, in bytes. Only [`Fabric::Shm`] reads it.
     pub registered_memory_bytes: u64,
     /// Limit of query memory, in bytes; beyond it operators spill or fail.

@@ -51,7 +51,7 @@ impl Session {
             .with_runtime_env(Arc::clone(&core.runtime))
             .with_physical_optimizer_rule(Arc::new(YieldingJoins))
             .with_distributed_worker_resolver(LiveWorkers(Arc::clone(&core.membership)))
-            .with_distributed_channel_resolver(core.channels.resolver(fabric)?)
+            .with_distributed_channel_resolver(core.channels.resolver(fabric, &core.node))
             .with_distributed_planner()
             .with_distributed_user_codec(MemoryShardCodec)
             .with_distributed_desired_task_count_handler(placement::desired_task_count)

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use roundel_engine::Fabric;
+use roundel_engine::{Design, Fabric};
 
 pub use values::{QueryList, TableArg, Tables};
 
@@ -120,8 +120,8 @@ pub struct NodeArgs {
     pub threads: u16,
     /// Shuffle design: endpoints per thread (ME) or per operator (SE), over RC (MQ) or UD (SQ)
     /// queue pairs.
-    #[arg(long, default_value = "MESQ/SR", value_parser = values::design)]
-    pub design: String,
+    #[arg(long, default_value_t)]
+    pub design: Design,
     /// What carries the rows: Roundel's exchange over shared memory, or datafusion-distributed's
     /// own transport.
     #[arg(long, value_name = "shm|grpc", default_value = "shm")]

@@ -14,7 +14,7 @@ pub fn options(args: &ClusterArgs) -> Result<ClusterOptions, Failure> {
         workers: usize::from(args.workers),
         threads: usize::from(args.node.threads),
         fabric: args.node.fabric,
-        design: args.node.design.clone(),
+        design: args.node.design,
         registered_memory_bytes: args.node.registered_memory,
         memory_limit_bytes: args.node.memory_limit,
         worker_program,

@@ -21,7 +21,7 @@ pub async fn run(args: &WorkerArgs) -> Result<(), Failure> {
         threads: usize::from(args.node.threads),
         token,
         fabric: args.node.fabric,
-        design: args.node.design.clone(),
+        design: args.node.design,
         registered_memory_bytes: args.node.registered_memory,
         memory_limit_bytes: args.node.memory_limit,
         lifeline: args.lifeline,

@@ -12,6 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use crate::channel::Channels;
+use crate::exchange::ExchangeNode;
 use crate::runtime::runtime_env;
 use crate::spill_dir::SpillDir;
 use crate::tables::catalog::ShardCatalog;
@@ -33,6 +34,8 @@ pub(crate) struct Core {
     pub(crate) options: ClusterOptions,
     pub(crate) membership: Arc<Membership>,
     pub(crate) channels: Channels,
+    /// This process's end of the exchange.
+    pub(crate) node: Arc<ExchangeNode>,
     pub(crate) runtime: Arc<RuntimeEnv>,
     /// Replicated tables, for the parts of plans that run in the coordinator.
     pub(crate) catalog: Arc<ShardCatalog>,
@@ -109,6 +112,11 @@ impl Cluster {
         let spill_dir = SpillDir::create()?;
         let core = Core {
             runtime: runtime_env(options.memory_limit_bytes, &spill_dir)?,
+            node: ExchangeNode::open(
+                options.design,
+                options.threads,
+                options.registered_memory_bytes,
+            )?,
             options,
             membership,
             channels,

@@ -6,6 +6,8 @@
 pub(crate) mod client;
 pub(crate) mod server;
 
+use crate::tables::column_stats::ColumnStats;
+
 /// Path prefix of the service, its gRPC name.
 pub(crate) const SERVICE_NAME: &str = "roundel.Control";
 pub(crate) const WATCH_PATH: &str = "/roundel.Control/Watch";
@@ -70,7 +72,7 @@ pub(crate) struct TableRows {
     /// Rows held.
     #[prost(uint64, tag = "2")]
     pub rows: u64,
-    /// Bytes of each column, in the schema's order; empty until the load is complete.
-    #[prost(uint64, repeated, tag = "3")]
-    pub column_bytes: Vec<u64>,
+    /// Statistics of each column, in the schema's order; empty until the load is complete.
+    #[prost(message, repeated, tag = "3")]
+    pub columns: Vec<ColumnStats>,
 }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use datafusion::common::Statistics;
 use datafusion::common::stats::Precision;
-use datafusion::common::{ColumnStatistics, Statistics};
 use datafusion::prelude::SessionContext;
 use futures::future::try_join_all;
 use parking_lot::Mutex;
@@ -14,6 +14,7 @@ use url::Url;
 use uuid::Uuid;
 
 use super::catalog::{ShardCatalog, ShardKey};
+use super::column_stats::ColumnStats;
 use super::memory_shard::MemoryShardTable;
 use super::placement::{Placement, SHARDS_MIN};
 use crate::channel::status_error;
@@ -241,29 +242,30 @@ fn sum(reports: &[LoadReport]) -> HashMap<Table, TableRows> {
         };
         let total = tables.entry(table).or_default();
         if table.is_replicated() {
-            if total.rows < rows.rows || total.column_bytes.is_empty() {
+            if total.rows < rows.rows || total.columns.is_empty() {
                 *total = rows.clone();
             }
             continue;
         }
         total.rows += rows.rows;
-        total.column_bytes.resize(table.schema().fields().len(), 0);
-        for (sum, bytes) in total.column_bytes.iter_mut().zip(&rows.column_bytes) {
-            *sum += bytes;
+        let columns = table.schema().fields().len();
+        total.columns.resize(columns, ColumnStats::default());
+        for (sum, column) in total.columns.iter_mut().zip(&rows.columns) {
+            sum.add(column);
         }
     }
     tables
 }
 
 fn statistics(rows: &TableRows) -> Statistics {
-    let columns = rows.column_bytes.iter().map(|bytes| {
-        ColumnStatistics::new_unknown()
-            .with_null_count(Precision::Exact(0))
-            .with_byte_size(Precision::Exact(*bytes as usize))
-    });
+    let bytes: u64 = rows.columns.iter().map(|column| column.bytes).sum();
     Statistics {
         num_rows: Precision::Exact(rows.rows as usize),
-        total_byte_size: Precision::Exact(rows.column_bytes.iter().sum::<u64>() as usize),
-        column_statistics: columns.collect(),
+        total_byte_size: Precision::Exact(bytes as usize),
+        column_statistics: rows
+            .columns
+            .iter()
+            .map(ColumnStats::to_statistics)
+            .collect(),
     }
 }

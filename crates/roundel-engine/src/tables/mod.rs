@@ -2,6 +2,7 @@
 
 pub(crate) mod catalog;
 pub(crate) mod codec;
+pub(crate) mod column_stats;
 pub(crate) mod files;
 pub(crate) mod load;
 pub(crate) mod memory_shard;

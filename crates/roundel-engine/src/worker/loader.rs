@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use arrow::array::{Array as _, RecordBatch};
+use arrow::array::RecordBatch;
 use futures::Stream;
 use tokio::task::JoinHandle;
 use tonic::Status;
@@ -13,6 +13,7 @@ use tonic::Status;
 use crate::Result;
 use crate::control::{LoadReport, LoadRequest, TableRows};
 use crate::tables::catalog::{ShardCatalog, ShardKey};
+use crate::tables::column_stats::{ColumnStats, measure};
 use crate::tpch::generate::{Table, check_scale, generate};
 
 /// How often a load reports.
@@ -82,7 +83,7 @@ impl Drop for Lease {
     }
 }
 
-type Loaded = Vec<(ShardKey, Vec<RecordBatch>)>;
+type Loaded = Vec<(ShardKey, Vec<RecordBatch>, Vec<ColumnStats>)>;
 
 struct Load {
     /// `None` once the load is complete.
@@ -105,9 +106,9 @@ impl Load {
         self.job = None;
         let mut report = self.report();
         report.complete = true;
-        for (key, batches) in loaded {
+        for (key, batches, stats) in loaded {
             if let Some(table) = report.tables.iter_mut().find(|t| t.table == key.table) {
-                add_column_bytes(&mut table.column_bytes, &batches);
+                add_columns(&mut table.columns, stats);
             }
             self.lease.catalog.insert(key, batches);
         }
@@ -119,7 +120,7 @@ impl Load {
         let tables = Table::ALL.iter().zip(rows).map(|(table, rows)| TableRows {
             table: table.name().to_owned(),
             rows: rows.load(Ordering::Relaxed),
-            column_bytes: Vec::new(),
+            columns: Vec::new(),
         });
         LoadReport {
             tables: tables.collect(),
@@ -148,17 +149,21 @@ fn load(request: &LoadRequest, threads: usize, progress: &Progress) -> Result<Lo
                 table: table.name().to_owned(),
                 shard,
             };
-            loaded.push((key, batches));
+            let columns = 0..table.schema().fields().len();
+            let stats = columns.map(|column| measure(&batches, column)).collect();
+            loaded.push((key, batches, stats));
         }
     }
     Ok(loaded)
 }
 
-fn add_column_bytes(bytes: &mut Vec<u64>, batches: &[RecordBatch]) {
-    for batch in batches {
-        bytes.resize(batch.num_columns(), 0);
-        for (bytes, column) in bytes.iter_mut().zip(batch.columns()) {
-            *bytes += column.get_array_memory_size() as u64;
-        }
+/// Adds one shard's columns to those of the others of the same table.
+fn add_columns(columns: &mut Vec<ColumnStats>, shard: Vec<ColumnStats>) {
+    if columns.is_empty() {
+        *columns = shard;
+        return;
+    }
+    for (column, shard) in columns.iter_mut().zip(&shard) {
+        column.add(shard);
     }
 }

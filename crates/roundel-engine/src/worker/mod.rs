@@ -19,6 +19,7 @@ pub(crate) use loader::Loader;
 use crate::channel::{Channels, ExchangeConfig, authorization};
 use crate::control::VERSION;
 use crate::control::server::ControlServer;
+use crate::exchange::{ExchangeNode, ExchangeServer};
 use crate::runtime::runtime_env;
 use crate::spill_dir::SpillDir;
 use crate::tables::catalog::ShardCatalog;
@@ -41,13 +42,20 @@ pub async fn run_worker(options: WorkerOptions) -> Result<()> {
     let address = listener.local_addr().map_err(listen)?;
 
     let catalog = Arc::new(ShardCatalog::default());
-    let worker = worker(&options, &catalog, &spill_dir)?;
+    let node = ExchangeNode::open(
+        options.design,
+        options.threads,
+        options.registered_memory_bytes,
+    )?;
+    let worker = worker(&options, &catalog, &spill_dir, &node)?;
+    let exchange = ExchangeServer::new(node, worker.clone());
     let loader = Loader::new(Arc::clone(&catalog), options.threads);
     // Without it every small message waits about 40 ms for the peer's delayed acknowledgement.
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     let server = tonic::transport::Server::builder()
         .layer(InterceptorLayer::new(require_token(&options.token)))
         .add_service(worker.into_worker_server())
+        .add_service(exchange)
         .add_service(ControlServer::new(loader))
         .serve_with_incoming(incoming);
 
@@ -66,13 +74,16 @@ fn worker(
     options: &WorkerOptions,
     catalog: &Arc<ShardCatalog>,
     spill_dir: &SpillDir,
+    node: &Arc<ExchangeNode>,
 ) -> Result<Worker> {
     let catalog = Arc::clone(catalog);
     let channels = Channels::new(&options.token);
+    let node = Arc::clone(node);
     let partitions = partitions_per_task(options.threads);
     let build_session = move |context: WorkerQueryContext| {
         let catalog = Arc::clone(&catalog);
         let channels = channels.clone();
+        let node = Arc::clone(&node);
         async move {
             let mut builder = context
                 .builder
@@ -83,7 +94,7 @@ fn worker(
             config.set_distributed_option_extension_from_headers::<ExchangeConfig>(
                 &context.headers,
             )?;
-            let resolver = channels.resolver_for(config.options())?;
+            let resolver = channels.resolver_for(config.options(), &node)?;
             Ok::<_, DataFusionError>(builder.with_distributed_channel_resolver(resolver).build())
         }
     };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::TryStreamExt as _;
-use roundel_engine::{ClusterOptions, Fabric, Result, Session};
+use roundel_engine::{ClusterOptions, Design, Fabric, Result, Session};
 
 /// The worker program that cargo builds next to the tests.
 pub fn worker_program() -> PathBuf {
@@ -19,8 +19,8 @@ pub fn options(workers: usize) -> ClusterOptions {
         workers,
         threads: 1,
         fabric: Fabric::Grpc,
-        design: String::new(),
-        registered_memory_bytes: 0,
+        design: Design::default(),
+        registered_memory_bytes: 256 << 20,
         memory_limit_bytes: None,
         worker_program: worker_program(),
     }

@@ -10,9 +10,6 @@ use std::str::FromStr;
 use bytesize::ByteSize;
 use roundel_engine::tpch::QUERY_COUNT;
 
-/// The shuffle designs that `--design` takes.
-const DESIGNS: [&str; 4] = ["MESQ/SR", "SESQ/SR", "MEMQ/SR", "SEMQ/SR"];
-
 /// Where the TPC-H tables live.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tables {
@@ -132,14 +129,6 @@ pub(super) fn scale(text: &str) -> Result<f64, String> {
     }
 }
 
-pub(super) fn design(text: &str) -> Result<String, String> {
-    let upper = text.to_ascii_uppercase();
-    if DESIGNS.contains(&upper.as_str()) {
-        return Ok(upper);
-    }
-    Err(format!("the designs are {}", DESIGNS.join(", ")))
-}
-
 pub(super) fn size(text: &str) -> Result<u64, String> {
     match text.parse::<ByteSize>() {
         Ok(size) if size.as_u64() > 0 => Ok(size.as_u64()),
@@ -237,11 +226,5 @@ mod tests {
         for wrong in ["t", "=x", "t="] {
             assert!(wrong.parse::<TableArg>().is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn designs_are_known_in_either_case() {
-        assert_eq!(design("semq/sr"), Ok("SEMQ/SR".to_owned()));
-        assert!(design("XEMQ/SR").is_err());
     }
 }

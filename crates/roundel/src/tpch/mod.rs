@@ -246,7 +246,7 @@ impl Bench<'_> {
             workers: cluster.workers,
             threads: cluster.node.threads,
             partitions_per_task: partitions_per_task(usize::from(cluster.node.threads)),
-            design: cluster.node.design.clone(),
+            design: cluster.node.design.to_string(),
             fabric: cluster.node.fabric.to_string(),
             tables: args.tables.to_string(),
             queries: args.queries.to_string(),

@@ -1,0 +1,421 @@
+//! The consumer's side: asks a producer for partitions of its task and reads their rows.
+//!
+//! A producer starts when the first of its partitions is read, as over gRPC: sooner would fill
+//! memory with rows that nobody is ready for. When none is ever read it is started and cancelled,
+//! so that its task ends.
+
+use super::budget::QueryBudget;
+use super::node::{ExchangeNode, InputKey};
+use super::protocol::{
+    Accepted, Answer, AnswerKind, COUNTERS_PATH, CountersAnswer, CountersRequest, EXECUTE_PATH,
+    Execute, Failed, Head, Sent,
+};
+use crate::channel::{Channels, GrpcChannels, status_error};
+use crate::{EngineError, Result};
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::error::DataFusionError;
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder};
+use datafusion_distributed::{
+    ChannelResolver, CoordinatorToWorkerMsg, ExecuteTaskRequest, GetWorkerInfoRequest,
+    GetWorkerInfoResponse, SetPlanRequest, WorkerChannel, WorkerToCoordinatorMsg,
+};
+use futures::future::{BoxFuture, Shared};
+use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
+use http::HeaderMap;
+use http::uri::PathAndQuery;
+use parking_lot::Mutex;
+use roundel_exchange::{ExchangeError, LinkAddress, MemoryBudget, Receive, ReceiveLink};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+use tonic::{IntoRequest as _, Streaming};
+use url::Url;
+
+/// Control over gRPC, rows over the exchange.
+#[derive(Clone)]
+pub(crate) struct RoundelChannels {
+    channels: Channels,
+    control: GrpcChannels,
+    node: Arc<ExchangeNode>,
+}
+
+impl RoundelChannels {
+    pub(crate) fn new(channels: Channels, control: GrpcChannels, node: Arc<ExchangeNode>) -> Self {
+        Self {
+            channels,
+            control,
+            node,
+        }
+    }
+
+    /// What the device of a worker has counted so far.
+    pub(crate) async fn counters(channels: &Channels, url: &Url) -> Result<CountersAnswer> {
+        let mut grpc = tonic::client::Grpc::new(channels.get(url)?);
+        let lost = |status: tonic::Status| status_error(url, &status);
+        grpc.ready()
+            .await
+            .map_err(|error| lost(tonic::Status::from_error(Box::new(error))))?;
+        let codec = tonic_prost::ProstCodec::<CountersRequest, CountersAnswer>::default();
+        let answer = grpc
+            .unary(
+                CountersRequest {}.into_request(),
+                PathAndQuery::from_static(COUNTERS_PATH),
+                codec,
+            )
+            .await
+            .map_err(lost)?;
+        Ok(answer.into_inner())
+    }
+}
+
+#[async_trait]
+impl ChannelResolver for RoundelChannels {
+    async fn get_worker_client_for_url(
+        &self,
+        url: &Url,
+    ) -> Result<Box<dyn WorkerChannel>, DataFusionError> {
+        Ok(Box::new(RoundelChannel {
+            url: url.clone(),
+            control: self.control.get_worker_client_for_url(url).await?,
+            channels: self.channels.clone(),
+            node: self.node.clone(),
+        }))
+    }
+}
+
+struct RoundelChannel {
+    url: Url,
+    control: Box<dyn WorkerChannel>,
+    channels: Channels,
+    node: Arc<ExchangeNode>,
+}
+
+#[async_trait]
+impl WorkerChannel for RoundelChannel {
+    async fn coordinator_channel(
+        &mut self,
+        headers: HeaderMap,
+        set_plan_request: SetPlanRequest,
+        c2w_stream: BoxStream<'static, CoordinatorToWorkerMsg>,
+        metrics: ExecutionPlanMetricsSet,
+        task_ctx: &Arc<TaskContext>,
+    ) -> Result<BoxStream<'static, Result<WorkerToCoordinatorMsg, DataFusionError>>, DataFusionError>
+    {
+        self.control
+            .coordinator_channel(headers, set_plan_request, c2w_stream, metrics, task_ctx)
+            .await
+    }
+
+    async fn execute_task(
+        &mut self,
+        _headers: HeaderMap,
+        request: ExecuteTaskRequest,
+        metrics: ExecutionPlanMetricsSet,
+        task_ctx: &Arc<TaskContext>,
+    ) -> Result<Vec<BoxStream<'static, Result<RecordBatch, DataFusionError>>>, DataFusionError>
+    {
+        let partitions = request.target_partition_start..request.target_partition_end;
+        let input = Arc::new(Input::new(self, request, metrics, task_ctx)?);
+        Ok(partitions
+            .map(|partition| input.clone().read(partition as u32))
+            .collect())
+    }
+
+    async fn get_worker_info(
+        &mut self,
+        request: GetWorkerInfoRequest,
+    ) -> Result<GetWorkerInfoResponse, DataFusionError> {
+        self.control.get_worker_info(request).await
+    }
+}
+
+type Start = Shared<BoxFuture<'static, Result<Arc<Started>, Arc<DataFusionError>>>>;
+
+/// The rows of one producer task, for one consumer task. Dropped, the producer stops.
+struct Input {
+    start: Start,
+    begun: AtomicBool,
+    url: Url,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+/// A producer at work.
+struct Started {
+    receive: Arc<Receive>,
+    link: ReceiveLink,
+    schema: SchemaRef,
+    /// What the producer reported, once it has sent everything, or that it never will.
+    sent: watch::Receiver<Told>,
+    noted: Mutex<bool>,
+    _control: AbortOnDropHandle<()>,
+}
+
+#[derive(Clone, Copy)]
+enum Told {
+    Nothing,
+    Sent(Sent),
+    Gone,
+}
+
+impl Input {
+    fn new(
+        channel: &RoundelChannel,
+        request: ExecuteTaskRequest,
+        metrics: ExecutionPlanMetricsSet,
+        context: &Arc<TaskContext>,
+    ) -> Result<Self, DataFusionError> {
+        let key = InputKey {
+            query: request.task_key.query_id,
+            stage: request.task_key.stage_id,
+            partition_start: request.target_partition_start,
+        };
+        let execute = Execute {
+            query: request.task_key.query_id.into_bytes().to_vec(),
+            stage: request.task_key.stage_id as u64,
+            task: request.task_key.task_number as u64,
+            partition_start: request.target_partition_start as u64,
+            partition_end: request.target_partition_end as u64,
+            head: Some(Head::encode(request.producer_head, context)?),
+            offers: Vec::new(),
+            design: channel.node.design().name().to_owned(),
+            consumer: format!("consumer in process {}", std::process::id()),
+        };
+        let (node, channels, url) = (
+            channel.node.clone(),
+            channel.channels.clone(),
+            channel.url.clone(),
+        );
+        let context = context.clone();
+        let start = async move {
+            start(node, channels, url, key, execute, context)
+                .await
+                .map(Arc::new)
+                .map_err(Arc::new)
+        };
+        Ok(Self {
+            start: start.boxed().shared(),
+            begun: AtomicBool::new(false),
+            url: channel.url.clone(),
+            metrics,
+        })
+    }
+
+    /// The rows of one partition.
+    fn read(
+        self: Arc<Self>,
+        partition: u32,
+    ) -> BoxStream<'static, Result<RecordBatch, DataFusionError>> {
+        async move {
+            self.begun.store(true, Ordering::Relaxed);
+            let started = self.start.clone().await.map_err(DataFusionError::Shared)?;
+            let url = self.url.clone();
+            let rows = started
+                .receive
+                .stream(&started.link, partition, &started.schema)
+                .map_err(|error| exchange_error(&url, error))?;
+            let rows = rows.map(move |batch| batch.map_err(|error| exchange_error(&url, error)));
+            // Ends with the producer's report, which comes before the end of its rows.
+            let end = futures::stream::once(async move {
+                started.note(&self.metrics).await;
+                None
+            })
+            .filter_map(futures::future::ready);
+            Ok::<_, DataFusionError>(rows.chain(end))
+        }
+        .into_stream()
+        .flat_map(|opened| match opened {
+            Ok(rows) => rows.boxed(),
+            Err(error) => futures::stream::once(async { Err(error) }).boxed(),
+        })
+        .boxed()
+    }
+}
+
+impl Drop for Input {
+    fn drop(&mut self) {
+        if !*self.begun.get_mut()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            // The producer's task waits for its consumers: told and cancelled, it ends.
+            runtime.spawn(self.start.clone());
+        }
+    }
+}
+
+impl Started {
+    /// Adds both sides' measures to the plan's metrics, once per producer.
+    async fn note(&self, metrics: &ExecutionPlanMetricsSet) {
+        let mut sent = self.sent.clone();
+        let told = sent
+            .wait_for(|told| !matches!(told, Told::Nothing))
+            .await
+            .map_or(Told::Gone, |told| *told);
+        if std::mem::replace(&mut *self.noted.lock(), true) {
+            return;
+        }
+        let count = |name: &'static str, value: u64| {
+            MetricBuilder::new(metrics)
+                .global_counter(name)
+                .add(value as usize);
+        };
+        let time = |name: &'static str, value: std::time::Duration| {
+            MetricBuilder::new(metrics)
+                .subset_time(name, 0)
+                .add_duration(value);
+        };
+        if let Told::Sent(sent) = told {
+            count("messages", sent.messages);
+            count("bytes", sent.bytes);
+            count("sender_registered_bytes", sent.registered_bytes);
+            time(
+                "blocked_for_credit",
+                std::time::Duration::from_nanos(sent.blocked_ns),
+            );
+        }
+        let report = self.receive.report();
+        time("waiting_for_data", report.waiting_for_data);
+        count("registered_bytes", report.registered_bytes as u64);
+        count("max_buffered_bytes", report.buffered_bytes_max as u64);
+        if report.spilled_bytes > 0 {
+            count("exchange_spilled_bytes", report.spilled_bytes);
+        }
+    }
+}
+
+async fn start(
+    node: Arc<ExchangeNode>,
+    channels: Channels,
+    url: Url,
+    key: InputKey,
+    mut execute: Execute,
+    context: Arc<TaskContext>,
+) -> Result<Started, DataFusionError> {
+    let failed = |error| exchange_error(&url, error);
+    let budget = || Arc::new(QueryBudget::new(&context)) as Arc<dyn MemoryBudget>;
+    let receive = node.receive(key, budget).map_err(failed)?;
+    let partitions = execute.partition_start as u32..execute.partition_end as u32;
+    let (link, offers) = receive
+        .offer(&format!("worker {url}"), partitions)
+        .map_err(failed)?;
+    node.note_queue_pairs(receive.report().queue_pairs);
+    execute.offers = offers.iter().map(LinkAddress::to_bytes).collect();
+
+    let lost = |status: tonic::Status| DataFusionError::from(status_error(&url, &status));
+    let mut grpc = tonic::client::Grpc::new(channels.get(&url)?);
+    grpc.ready()
+        .await
+        .map_err(|error| lost(tonic::Status::from_error(Box::new(error))))?;
+    let codec = tonic_prost::ProstCodec::<Execute, Answer>::default();
+    let mut answers = grpc
+        .server_streaming(
+            execute.into_request(),
+            PathAndQuery::from_static(EXECUTE_PATH),
+            codec,
+        )
+        .await
+        .map_err(lost)?
+        .into_inner();
+    let accepted = match answers.message().await.map_err(lost)? {
+        Some(Answer {
+            kind: Some(AnswerKind::Accepted(accepted)),
+        }) => accepted,
+        Some(Answer {
+            kind: Some(AnswerKind::Failed(told)),
+        }) => return Err(task_error(&told)),
+        _ => return Err(protocol_error(&url, "no links in its first answer")),
+    };
+    let schema = decode_schema(&url, &accepted)?;
+    let answers_of_links = accepted
+        .answers
+        .iter()
+        .map(|answer| LinkAddress::from_bytes(answer, url.as_str()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(failed)?;
+    receive.connect(&link, &answers_of_links).map_err(failed)?;
+    let (tell, sent) = watch::channel(Told::Nothing);
+    let abort = link.aborter();
+    let control = tokio::spawn(async move {
+        let told = follow(&url, answers, &tell).await;
+        tell.send_if_modified(|told| {
+            let nothing = matches!(told, Told::Nothing);
+            if nothing {
+                *told = Told::Gone;
+            }
+            nothing
+        });
+        if let Err(reason) = told {
+            abort(&reason);
+        }
+    });
+    Ok(Started {
+        receive,
+        link,
+        schema,
+        sent,
+        noted: Mutex::new(false),
+        _control: AbortOnDropHandle::new(control),
+    })
+}
+
+/// Follows a producer until it ends.
+async fn follow(
+    url: &Url,
+    mut answers: Streaming<Answer>,
+    tell: &watch::Sender<Told>,
+) -> Result<(), ExchangeError> {
+    let peer = format!("worker {url}");
+    loop {
+        let reason = match answers.message().await {
+            Ok(None) => return Ok(()),
+            Ok(Some(Answer {
+                kind: Some(AnswerKind::Sent(sent)),
+            })) => {
+                // Nobody listening means that the streams are gone.
+                let _ = tell.send(Told::Sent(sent));
+                continue;
+            }
+            Ok(Some(Answer {
+                kind: Some(AnswerKind::Failed(told)),
+            })) => told.message,
+            Ok(Some(_)) => "it answered out of turn".to_owned(),
+            Err(status) => status_error(url, &status).to_string(),
+        };
+        return Err(ExchangeError::PeerFailed { peer, reason });
+    }
+}
+
+fn decode_schema(url: &Url, accepted: &Accepted) -> Result<SchemaRef, DataFusionError> {
+    arrow::ipc::reader::StreamReader::try_new(accepted.schema.as_slice(), None)
+        .map(|reader| reader.schema())
+        .map_err(|error| protocol_error(url, &format!("schema: {error}")))
+}
+
+fn protocol_error(url: &Url, what: &str) -> DataFusionError {
+    EngineError::Query(format!("worker {url} broke the protocol: {what}")).into()
+}
+
+fn task_error(told: &Failed) -> DataFusionError {
+    match told.resources {
+        true => DataFusionError::ResourcesExhausted(told.message.clone()),
+        false => EngineError::Query(told.message.clone()).into(),
+    }
+}
+
+/// What an error of the exchange means for the cluster.
+fn exchange_error(url: &Url, error: ExchangeError) -> DataFusionError {
+    match error {
+        ExchangeError::PeerLost { .. } => EngineError::WorkerLost {
+            url: url.to_string(),
+            reason: error.to_string(),
+        }
+        .into(),
+        ExchangeError::PeerFailed { reason, .. } => EngineError::Query(reason).into(),
+        ExchangeError::OutOfMemory(_) => DataFusionError::ResourcesExhausted(error.to_string()),
+        other => EngineError::Query(other.to_string()).into(),
+    }
+}

@@ -1,0 +1,23 @@
+//! Rows over Roundel's exchange: control over gRPC, data through registered buffers.
+//!
+//! ```text
+//!   consumer task                                   producer task
+//!     RoundelChannel::execute_task                    ExchangeServer
+//!       Receive::offer ──Execute(task, offers)──────►   Worker::execute_task → streams
+//!                                                       Shuffle::accept
+//!       Receive::connect ◄──Accepted(answers, schema)─  one sender per partition
+//!       PartitionStream ◄══════ exchange ═════════════  Shuffle::send
+//!       errors, cancellation ◄──── stream's end ─────►
+//! ```
+//!
+//! This module knows nothing of queue pairs or messages.
+
+mod budget;
+mod client;
+mod node;
+mod protocol;
+mod server;
+
+pub(crate) use client::RoundelChannels;
+pub(crate) use node::ExchangeNode;
+pub(crate) use server::ExchangeServer;

@@ -1,0 +1,137 @@
+//! The exchange of one process: its device and registered memory, and the endpoints that the
+//! links of one task share.
+
+use super::protocol::{CountersAnswer, OpcodeCount};
+use crate::{EngineError, Result};
+use datafusion_distributed::TaskKey;
+use parking_lot::Mutex;
+use roundel_exchange::{Design, ExchangeOptions, Fabric, MemoryBudget, Receive, Shuffle};
+use roundel_verbs::{ArenaOptions, Opcode, TokioContext, shm};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use tokio_util::task::AbortOnDropHandle;
+
+/// The exchange of one process.
+pub(crate) struct ExchangeNode {
+    fabric: Fabric,
+    options: ExchangeOptions,
+    /// Sending sides, one for each task that is asked for rows.
+    shuffles: Mutex<HashMap<TaskKey, Weak<Shuffle>>>,
+    /// Receiving sides, one for each task's view of an input stage.
+    receives: Mutex<HashMap<InputKey, Weak<Receive>>>,
+    queue_pairs_max: AtomicUsize,
+    _driver: AbortOnDropHandle<()>,
+}
+
+/// The consumer of an input stage: who asks for which partitions of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct InputKey {
+    pub query: uuid::Uuid,
+    pub stage: usize,
+    pub partition_start: usize,
+}
+
+impl ExchangeNode {
+    /// Opens the device of this process. Needs a tokio runtime.
+    pub(crate) fn open(
+        design: Design,
+        threads: usize,
+        registered_memory_bytes: u64,
+    ) -> Result<Arc<Self>> {
+        let registered_bytes_max = usize::try_from(registered_memory_bytes)
+            .map_err(|_| EngineError::Usage("more registered memory than addresses".to_owned()))?;
+        let failed = |error| EngineError::io("open the exchange's device", error);
+        let device = shm::open(shm::ShmOptions {
+            registered_bytes_max,
+        })
+        .map_err(failed)?;
+        let channel = device.create_channel().map_err(failed)?;
+        let driver = tokio::spawn(channel.drive().map_err(failed)?);
+        let mut options = ExchangeOptions::new(design, threads, device.capabilities());
+        // Whether a stage's rows have an order is not known here; keeping it costs nothing while
+        // nothing is overtaken.
+        options.ordered = true;
+        let arena = device.arena(ArenaOptions {
+            registered_bytes_max,
+            ..ArenaOptions::default()
+        });
+        Ok(Arc::new(Self {
+            fabric: Fabric {
+                device,
+                arena,
+                channel,
+                context: Arc::new(TokioContext::current()),
+            },
+            options,
+            shuffles: Mutex::default(),
+            receives: Mutex::default(),
+            queue_pairs_max: AtomicUsize::new(0),
+            _driver: AbortOnDropHandle::new(driver),
+        }))
+    }
+
+    pub(super) fn design(&self) -> Design {
+        self.options.design
+    }
+
+    /// The sending side of a task: all its consumers share it.
+    pub(super) fn shuffle(
+        &self,
+        task: TaskKey,
+    ) -> Result<Arc<Shuffle>, roundel_exchange::ExchangeError> {
+        let mut shuffles = self.shuffles.lock();
+        if let Some(shuffle) = shuffles.get(&task).and_then(Weak::upgrade) {
+            return Ok(shuffle);
+        }
+        shuffles.retain(|_, shuffle| shuffle.strong_count() > 0);
+        let exchange = self.fabric.context.random();
+        let source = task.task_number as u32;
+        let shuffle = Arc::new(Shuffle::open(
+            &self.fabric,
+            &self.options,
+            exchange,
+            source,
+        )?);
+        shuffles.insert(task, Arc::downgrade(&shuffle));
+        Ok(shuffle)
+    }
+
+    /// The receiving side of a task's input: all its sources share it.
+    pub(super) fn receive(
+        &self,
+        key: InputKey,
+        budget: impl FnOnce() -> Arc<dyn MemoryBudget>,
+    ) -> Result<Arc<Receive>, roundel_exchange::ExchangeError> {
+        let mut receives = self.receives.lock();
+        if let Some(receive) = receives.get(&key).and_then(Weak::upgrade) {
+            return Ok(receive);
+        }
+        receives.retain(|_, receive| receive.strong_count() > 0);
+        let receive = Arc::new(Receive::open(&self.fabric, &self.options, &budget())?);
+        receives.insert(key, Arc::downgrade(&receive));
+        Ok(receive)
+    }
+
+    /// Notes how many queue pairs one side of an exchange had.
+    pub(super) fn note_queue_pairs(&self, count: usize) {
+        self.queue_pairs_max.fetch_max(count, Ordering::Relaxed);
+    }
+
+    /// What the device has counted so far.
+    pub(super) fn counters(&self) -> CountersAnswer {
+        let counters = self.fabric.device.counters();
+        CountersAnswer {
+            counts: Opcode::ALL
+                .into_iter()
+                .map(|opcode| OpcodeCount {
+                    opcode: opcode.name().to_owned(),
+                    messages: counters.messages(opcode),
+                    bytes: counters.bytes(opcode),
+                })
+                .collect(),
+            registered_bytes_max: self.fabric.arena.usage().registered_max as u64,
+            queue_pairs_max: self.queue_pairs_max.load(Ordering::Relaxed) as u64,
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What the two ends of an exchange say to each other over gRPC.
+
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::TaskContext;
+use datafusion_distributed::{ExecuteTaskRequest, MaybeEncoded, ProducerHead, TaskKey};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Path prefix of the service, its gRPC name.
+pub(super) const SERVICE_NAME: &str = "roundel.Exchange";
+pub(super) const EXECUTE_PATH: &str = "/roundel.Exchange/Execute";
+pub(super) const COUNTERS_PATH: &str = "/roundel.Exchange/Counters";
+
+/// Asks a worker to run partitions of a task and to send their rows to the offered endpoints.
+/// The producer stops when the response stream is dropped.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Execute {
+    /// The query, 16 bytes.
+    #[prost(bytes = "vec", tag = "1")]
+    pub query: Vec<u8>,
+    #[prost(uint64, tag = "2")]
+    pub stage: u64,
+    #[prost(uint64, tag = "3")]
+    pub task: u64,
+    #[prost(uint64, tag = "4")]
+    pub partition_start: u64,
+    #[prost(uint64, tag = "5")]
+    pub partition_end: u64,
+    #[prost(message, optional, tag = "6")]
+    pub head: Option<Head>,
+    /// The consumer's ends of the links, one per endpoint.
+    #[prost(bytes = "vec", repeated, tag = "7")]
+    pub offers: Vec<Vec<u8>>,
+    /// The design's name: both sides must run the same.
+    #[prost(string, tag = "8")]
+    pub design: String,
+    /// Who asks, for messages to people.
+    #[prost(string, tag = "9")]
+    pub consumer: String,
+}
+
+/// The node that the producer's plan ends in.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Head {
+    /// Set for a repartitioning: DataFusion's encoding of it.
+    #[prost(bytes = "vec", optional, tag = "1")]
+    pub repartition: Option<Vec<u8>>,
+    /// Set for a broadcast: its output partitions.
+    #[prost(uint64, optional, tag = "2")]
+    pub broadcast: Option<u64>,
+}
+
+/// What the producer answers, in this order.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Answer {
+    #[prost(oneof = "AnswerKind", tags = "1, 2, 3")]
+    pub kind: Option<AnswerKind>,
+}
+
+/// See [`Answer`].
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub(super) enum AnswerKind {
+    /// The links are there; rows flow.
+    #[prost(message, tag = "1")]
+    Accepted(Accepted),
+    /// All rows have been sent.
+    #[prost(message, tag = "2")]
+    Sent(Sent),
+    /// The task failed: its message.
+    #[prost(message, tag = "3")]
+    Failed(Failed),
+}
+
+/// The producer's ends of the links.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Accepted {
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    pub answers: Vec<Vec<u8>>,
+    /// The schema of the rows, as Arrow IPC.
+    #[prost(bytes = "vec", tag = "2")]
+    pub schema: Vec<u8>,
+}
+
+/// What the producer's endpoints did for this consumer's exchange.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub(super) struct Sent {
+    #[prost(uint64, tag = "1")]
+    pub messages: u64,
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+    #[prost(uint64, tag = "3")]
+    pub blocked_ns: u64,
+    #[prost(uint64, tag = "4")]
+    pub registered_bytes: u64,
+    #[prost(uint64, tag = "5")]
+    pub queue_pairs: u64,
+}
+
+/// Why a task failed.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Failed {
+    #[prost(string, tag = "1")]
+    pub message: String,
+    /// Memory ran out.
+    #[prost(bool, tag = "2")]
+    pub resources: bool,
+    /// Nothing is wrong with the query: running it again may help.
+    #[prost(bool, tag = "3")]
+    pub transient: bool,
+}
+
+/// Asks for the counters of a worker's device.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub(super) struct CountersRequest {}
+
+/// Counters of one process, since it started.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct CountersAnswer {
+    #[prost(message, repeated, tag = "1")]
+    pub counts: Vec<OpcodeCount>,
+    #[prost(uint64, tag = "2")]
+    pub registered_bytes_max: u64,
+    #[prost(uint64, tag = "3")]
+    pub queue_pairs_max: u64,
+}
+
+/// Messages and bytes of one opcode.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct OpcodeCount {
+    #[prost(string, tag = "1")]
+    pub opcode: String,
+    #[prost(uint64, tag = "2")]
+    pub messages: u64,
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+}
+
+impl Head {
+    pub(super) fn encode(head: ProducerHead, context: &Arc<TaskContext>) -> Result<Self> {
+        Ok(match head {
+            ProducerHead::None => Self::default(),
+            ProducerHead::BroadcastExec { output_partitions } => Self {
+                repartition: None,
+                broadcast: Some(output_partitions as u64),
+            },
+            ProducerHead::RepartitionExec { partitioning } => Self {
+                repartition: Some(partitioning.encode(context)?),
+                broadcast: None,
+            },
+        })
+    }
+
+    fn decode(self) -> ProducerHead {
+        match (self.repartition, self.broadcast) {
+            (Some(partitioning), _) => ProducerHead::RepartitionExec {
+                partitioning: MaybeEncoded::Encoded(partitioning),
+            },
+            (None, Some(output_partitions)) => ProducerHead::BroadcastExec {
+                output_partitions: output_partitions as usize,
+            },
+            (None, None) => ProducerHead::None,
+        }
+    }
+}
+
+impl Execute {
+    /// The task and the partitions that are asked for.
+    pub(super) fn request(&self) -> Result<ExecuteTaskRequest> {
+        let query_id = Uuid::from_slice(&self.query)
+            .map_err(|error| DataFusionError::Execution(format!("a query's id: {error}")))?;
+        if self.partition_end < self.partition_start {
+            return Err(DataFusionError::Execution(
+                "a task was asked for a range of partitions that ends before it begins".into(),
+            ));
+        }
+        Ok(ExecuteTaskRequest {
+            task_key: TaskKey {
+                query_id,
+                stage_id: self.stage as usize,
+                task_number: self.task as usize,
+            },
+            target_partition_start: self.partition_start as usize,
+            target_partition_end: self.partition_end as usize,
+            producer_head: self.head.clone().unwrap_or_default().decode(),
+        })
+    }
+}

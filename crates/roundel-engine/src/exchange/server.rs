@@ -1,0 +1,282 @@
+//! The producer's side: runs partitions of a task and sends their rows.
+
+use super::node::ExchangeNode;
+use super::protocol::{
+    Accepted, Answer, AnswerKind, COUNTERS_PATH, CountersAnswer, CountersRequest, EXECUTE_PATH,
+    Execute, Failed, SERVICE_NAME, Sent,
+};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::error::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion_distributed::Worker;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{StreamExt as _, TryStreamExt as _};
+use roundel_exchange::operator::Group;
+use roundel_exchange::{Destination, ExchangeError, LinkAddress, Shuffle};
+use roundel_verbs::Opcode;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio_util::task::AbortOnDropHandle;
+use tonic::body::Body;
+use tonic::server::{NamedService, ServerStreamingService, UnaryService};
+use tonic::{Request, Response, Status};
+use tonic_prost::ProstCodec;
+
+/// The exchange service of one worker process.
+#[derive(Clone)]
+pub(crate) struct ExchangeServer {
+    node: Arc<ExchangeNode>,
+    worker: Worker,
+}
+
+impl ExchangeServer {
+    pub(crate) fn new(node: Arc<ExchangeNode>, worker: Worker) -> Self {
+        Self { node, worker }
+    }
+
+    /// Starts a producer; its first answer has the links.
+    async fn execute(self, request: Execute) -> Result<BoxStream<'static, Answer>, Status> {
+        let started = self.start(&request).await;
+        let producer = match started {
+            Ok(producer) => producer,
+            Err(failed) => {
+                let failed = Answer {
+                    kind: Some(AnswerKind::Failed(failed)),
+                };
+                return Ok(futures::stream::once(async { failed }).boxed());
+            }
+        };
+        let accepted = Answer {
+            kind: Some(AnswerKind::Accepted(producer.accepted.clone())),
+        };
+        let run = futures::stream::unfold(Some(producer), async |producer| {
+            let mut producer = producer?;
+            match producer.step().await {
+                Ok(Some(sent)) => Some((AnswerKind::Sent(sent), Some(producer))),
+                Ok(None) => None,
+                Err(failed) => Some((AnswerKind::Failed(failed), None)),
+            }
+        });
+        let answers = run.map(|kind| Answer { kind: Some(kind) });
+        Ok(futures::stream::once(async { accepted })
+            .chain(answers)
+            .boxed())
+    }
+
+    async fn start(&self, request: &Execute) -> Result<Producer, Failed> {
+        let ours = self.node.design().name();
+        if request.design != ours {
+            return Err(failed_with(format!(
+                "the consumer runs {}, this worker {ours}; start all with the same --design",
+                request.design
+            )));
+        }
+        let task = request.request().map_err(failed)?;
+        let (key, first) = (task.task_key, task.target_partition_start);
+        let (streams, _context) = self.worker.execute_task(task).await.map_err(failed)?;
+        let schema = match streams.first() {
+            Some(stream) => stream.schema(),
+            None => return Err(failed_with("no partition was asked for".to_owned())),
+        };
+        let offers = request
+            .offers
+            .iter()
+            .map(|offer| LinkAddress::from_bytes(offer, &request.consumer))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(exchange_failed)?;
+        let shuffle = self.node.shuffle(key).map_err(exchange_failed)?;
+        let (destination, answers) = shuffle
+            .accept(&offers, &request.consumer)
+            .map_err(exchange_failed)?;
+        // Closes the destination however this ends.
+        let link = Link {
+            shuffle,
+            destination,
+        };
+        let group = link
+            .shuffle
+            .group(std::slice::from_ref(&link.destination))
+            .map_err(exchange_failed)?;
+        self.node
+            .note_queue_pairs(link.shuffle.report().queue_pairs);
+        let senders = streams
+            .into_iter()
+            .enumerate()
+            .map(|(index, stream)| {
+                let partition = (first + index) as u32;
+                let send = send_partition(link.shuffle.clone(), group.clone(), partition, stream);
+                AbortOnDropHandle::new(tokio::spawn(send))
+            })
+            .collect();
+        Ok(Producer {
+            accepted: Accepted {
+                answers: answers.iter().map(LinkAddress::to_bytes).collect(),
+                schema: encode_schema(&schema).map_err(failed)?,
+            },
+            senders,
+            link,
+            reported: false,
+        })
+    }
+}
+
+/// A link to one consumer; dropped, nothing more is sent over it.
+struct Link {
+    shuffle: Arc<Shuffle>,
+    destination: Destination,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.shuffle.close(&self.destination, None);
+    }
+}
+
+/// A task's partitions on their way to one consumer. Dropped, they stop.
+struct Producer {
+    accepted: Accepted,
+    senders: Vec<AbortOnDropHandle<Result<(), Failed>>>,
+    link: Link,
+    reported: bool,
+}
+
+impl Producer {
+    /// Sends everything and reports, then waits until the consumer has it.
+    async fn step(&mut self) -> Result<Option<Sent>, Failed> {
+        if !self.reported {
+            let mut senders: futures::stream::FuturesUnordered<_> =
+                self.senders.drain(..).collect();
+            while let Some(sender) = senders.next().await {
+                sender.map_err(|error| failed_with(format!("a sender ended early: {error}")))??;
+            }
+            self.reported = true;
+            let report = self.link.shuffle.report();
+            return Ok(Some(Sent {
+                messages: report.counters.messages(Opcode::Send),
+                bytes: report.counters.bytes(Opcode::Send),
+                blocked_ns: report.blocked_for_credit.as_nanos() as u64,
+                registered_bytes: report.registered_bytes as u64,
+                queue_pairs: report.queue_pairs as u64,
+            }));
+        }
+        self.link
+            .shuffle
+            .finish(&self.link.destination)
+            .await
+            .map_err(exchange_failed)?;
+        Ok(None)
+    }
+}
+
+async fn send_partition(
+    shuffle: Arc<Shuffle>,
+    group: Group,
+    partition: u32,
+    mut rows: SendableRecordBatchStream,
+) -> Result<(), Failed> {
+    while let Some(batch) = rows.try_next().await.map_err(failed)? {
+        if batch.num_rows() > 0 {
+            shuffle
+                .send(&group, partition, &batch)
+                .await
+                .map_err(exchange_failed)?;
+        }
+    }
+    Ok(())
+}
+
+fn encode_schema(schema: &SchemaRef) -> Result<Vec<u8>, DataFusionError> {
+    let mut bytes = Vec::new();
+    let writer = arrow::ipc::writer::StreamWriter::try_new(&mut bytes, schema)?;
+    drop(writer);
+    Ok(bytes)
+}
+
+fn failed(error: DataFusionError) -> Failed {
+    Failed {
+        resources: matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)),
+        message: crate::EngineError::from(error).to_string(),
+        transient: false,
+    }
+}
+
+fn failed_with(message: String) -> Failed {
+    Failed {
+        message,
+        resources: false,
+        transient: false,
+    }
+}
+
+fn exchange_failed(error: ExchangeError) -> Failed {
+    Failed {
+        resources: matches!(error, ExchangeError::OutOfMemory(_)),
+        transient: error.is_transient(),
+        message: error.to_string(),
+    }
+}
+
+impl NamedService for ExchangeServer {
+    const NAME: &'static str = SERVICE_NAME;
+}
+
+impl tower::Service<http::Request<Body>> for ExchangeServer {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let this = self.clone();
+        Box::pin(async move {
+            Ok(match request.uri().path() {
+                EXECUTE_PATH => {
+                    tonic::server::Grpc::new(ProstCodec::<Answer, Execute>::default())
+                        .server_streaming(ExecuteCall(this), request)
+                        .await
+                }
+                COUNTERS_PATH => {
+                    tonic::server::Grpc::new(
+                        ProstCodec::<CountersAnswer, CountersRequest>::default(),
+                    )
+                    .unary(CountersCall(this.node), request)
+                    .await
+                }
+                _ => Status::unimplemented("no such call").into_http(),
+            })
+        })
+    }
+}
+
+struct ExecuteCall(ExchangeServer);
+
+impl ServerStreamingService<Execute> for ExecuteCall {
+    type Response = Answer;
+    type ResponseStream = BoxStream<'static, Result<Answer, Status>>;
+    type Future = BoxFuture<'static, Result<Response<Self::ResponseStream>, Status>>;
+
+    fn call(&mut self, request: Request<Execute>) -> Self::Future {
+        let server = self.0.clone();
+        Box::pin(async move {
+            let answers = server.execute(request.into_inner()).await?;
+            Ok(Response::new(answers.map(Ok).boxed()))
+        })
+    }
+}
+
+struct CountersCall(Arc<ExchangeNode>);
+
+impl UnaryService<CountersRequest> for CountersCall {
+    type Response = CountersAnswer;
+    type Future = BoxFuture<'static, Result<Response<CountersAnswer>, Status>>;
+
+    fn call(&mut self, _: Request<CountersRequest>) -> Self::Future {
+        let counters = self.0.counters();
+        Box::pin(async move { Ok(Response::new(counters)) })
+    }
+}
