@@ -30,7 +30,7 @@ use http::uri::PathAndQuery;
 use parking_lot::Mutex;
 use roundel_exchange::{ExchangeError, LinkAddress, MemoryBudget, Receive, ReceiveLink};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{IntoRequest as _, Streaming};
@@ -141,7 +141,6 @@ struct Input {
     start: Start,
     begun: AtomicBool,
     url: Url,
-    metrics: ExecutionPlanMetricsSet,
 }
 
 /// A producer at work.
@@ -151,7 +150,9 @@ struct Started {
     schema: SchemaRef,
     /// What the producer reported, once it has sent everything, or that it never will.
     sent: watch::Receiver<Told>,
-    noted: Mutex<bool>,
+    /// Partitions that have not been read to their end.
+    unread: AtomicUsize,
+    metrics: Mutex<Option<ExecutionPlanMetricsSet>>,
     _control: AbortOnDropHandle<()>,
 }
 
@@ -192,7 +193,7 @@ impl Input {
         );
         let context = context.clone();
         let start = async move {
-            start(node, channels, url, key, execute, context)
+            start(node, channels, url, key, execute, metrics, context)
                 .await
                 .map(Arc::new)
                 .map_err(Arc::new)
@@ -201,7 +202,6 @@ impl Input {
             start: start.boxed().shared(),
             begun: AtomicBool::new(false),
             url: channel.url.clone(),
-            metrics,
         })
     }
 
@@ -219,9 +219,8 @@ impl Input {
                 .stream(&started.link, partition, &started.schema)
                 .map_err(|error| exchange_error(&url, error))?;
             let rows = rows.map(move |batch| batch.map_err(|error| exchange_error(&url, error)));
-            // Ends with the producer's report, which comes before the end of its rows.
             let end = futures::stream::once(async move {
-                started.note(&self.metrics).await;
+                started.partition_ended().await;
                 None
             })
             .filter_map(futures::future::ready);
@@ -248,16 +247,24 @@ impl Drop for Input {
 }
 
 impl Started {
-    /// Adds both sides' measures to the plan's metrics, once per producer.
-    async fn note(&self, metrics: &ExecutionPlanMetricsSet) {
-        let mut sent = self.sent.clone();
-        let told = sent
-            .wait_for(|told| !matches!(told, Told::Nothing))
-            .await
-            .map_or(Told::Gone, |told| *told);
-        if std::mem::replace(&mut *self.noted.lock(), true) {
-            return;
+    /// A partition has been read to its end. The last one waits for the producer's report, which
+    /// was under way before its last row.
+    async fn partition_ended(&self) {
+        if self.unread.fetch_sub(1, Ordering::Relaxed) == 1 {
+            let mut sent = self.sent.clone();
+            // A producer that is gone reports nothing more.
+            let _ = sent.wait_for(|told| !matches!(told, Told::Nothing)).await;
+            self.note();
         }
+    }
+
+    /// Adds both sides' measures to the plan's metrics, once per producer.
+    fn note(&self) {
+        let Some(metrics) = self.metrics.lock().take() else {
+            return;
+        };
+        let metrics = &metrics;
+        let told = *self.sent.borrow();
         let count = |name: &'static str, value: u64| {
             MetricBuilder::new(metrics)
                 .global_counter(name)
@@ -287,18 +294,27 @@ impl Started {
     }
 }
 
+impl Drop for Started {
+    fn drop(&mut self) {
+        // Partitions that were not read to their end.
+        self.note();
+    }
+}
+
 async fn start(
     node: Arc<ExchangeNode>,
     channels: Channels,
     url: Url,
     key: InputKey,
     mut execute: Execute,
+    metrics: ExecutionPlanMetricsSet,
     context: Arc<TaskContext>,
 ) -> Result<Started, DataFusionError> {
     let failed = |error| exchange_error(&url, error);
     let budget = || Arc::new(QueryBudget::new(&context)) as Arc<dyn MemoryBudget>;
     let receive = node.receive(key, budget).map_err(failed)?;
     let partitions = execute.partition_start as u32..execute.partition_end as u32;
+    let partitions_count = partitions.len();
     let (link, offers) = receive
         .offer(&format!("worker {url}"), partitions)
         .map_err(failed)?;
@@ -357,7 +373,8 @@ async fn start(
         link,
         schema,
         sent,
-        noted: Mutex::new(false),
+        unread: AtomicUsize::new(partitions_count),
+        metrics: Mutex::new(Some(metrics)),
         _control: AbortOnDropHandle::new(control),
     })
 }

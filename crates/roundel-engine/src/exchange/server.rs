@@ -9,9 +9,9 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion_distributed::Worker;
-use futures::future::BoxFuture;
-use futures::stream::BoxStream;
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::future::{BoxFuture, try_join_all};
+use futures::stream::{BoxStream, FuturesUnordered};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use roundel_exchange::operator::Group;
 use roundel_exchange::{Destination, ExchangeError, LinkAddress, Shuffle};
 use roundel_verbs::Opcode;
@@ -91,31 +91,35 @@ impl ExchangeServer {
             .accept(&offers, &request.consumer)
             .map_err(exchange_failed)?;
         // Closes the destination however this ends.
-        let link = Link {
+        let link = Arc::new(Link {
             shuffle,
             destination,
-        };
+        });
         let group = link
             .shuffle
             .group(std::slice::from_ref(&link.destination))
             .map_err(exchange_failed)?;
         self.node
             .note_queue_pairs(link.shuffle.report().queue_pairs);
-        let senders = streams
-            .into_iter()
-            .enumerate()
-            .map(|(index, stream)| {
-                let partition = (first + index) as u32;
-                let send = send_partition(link.shuffle.clone(), group.clone(), partition, stream);
-                AbortOnDropHandle::new(tokio::spawn(send))
-            })
-            .collect();
+        // Each lane ends by itself: its consumer may read it to its end before it reads another.
+        let mut lanes: Vec<Vec<_>> = (0..link.destination.lanes()).map(|_| Vec::new()).collect();
+        for (index, stream) in streams.into_iter().enumerate() {
+            let partition = (first + index) as u32;
+            let send = send_partition(link.shuffle.clone(), group.clone(), partition, stream);
+            lanes[link.destination.lane_of(partition)]
+                .push(AbortOnDropHandle::new(tokio::spawn(send)));
+        }
         Ok(Producer {
             accepted: Accepted {
                 answers: answers.iter().map(LinkAddress::to_bytes).collect(),
                 schema: encode_schema(&schema).map_err(failed)?,
             },
-            senders,
+            sending: lanes
+                .into_iter()
+                .enumerate()
+                .map(|(lane, senders)| sent(lane, senders).boxed())
+                .collect(),
+            finishing: FuturesUnordered::new(),
             link,
             reported: false,
         })
@@ -128,6 +132,13 @@ struct Link {
     destination: Destination,
 }
 
+impl Link {
+    async fn finish(&self, lane: usize) -> Result<(), Failed> {
+        let finished = self.shuffle.finish_lane(&self.destination, lane).await;
+        finished.map_err(exchange_failed)
+    }
+}
+
 impl Drop for Link {
     fn drop(&mut self) {
         self.shuffle.close(&self.destination, None);
@@ -137,37 +148,55 @@ impl Drop for Link {
 /// A task's partitions on their way to one consumer. Dropped, they stop.
 struct Producer {
     accepted: Accepted,
-    senders: Vec<AbortOnDropHandle<Result<(), Failed>>>,
-    link: Link,
+    /// Lanes whose partitions are being sent.
+    sending: FuturesUnordered<BoxFuture<'static, Result<usize, Failed>>>,
+    /// Lanes whose consumer is being told that no more comes.
+    finishing: FuturesUnordered<BoxFuture<'static, Result<(), Failed>>>,
+    link: Arc<Link>,
     reported: bool,
 }
 
 impl Producer {
     /// Sends everything and reports, then waits until the consumer has it.
     async fn step(&mut self) -> Result<Option<Sent>, Failed> {
-        if !self.reported {
-            let mut senders: futures::stream::FuturesUnordered<_> =
-                self.senders.drain(..).collect();
-            while let Some(sender) = senders.next().await {
-                sender.map_err(|error| failed_with(format!("a sender ended early: {error}")))??;
+        loop {
+            if self.sending.is_empty() && !std::mem::replace(&mut self.reported, true) {
+                return Ok(Some(self.report()));
             }
-            self.reported = true;
-            let report = self.link.shuffle.report();
-            return Ok(Some(Sent {
-                messages: report.counters.messages(Opcode::Send),
-                bytes: report.counters.bytes(Opcode::Send),
-                blocked_ns: report.blocked_for_credit.as_nanos() as u64,
-                registered_bytes: report.registered_bytes as u64,
-                queue_pairs: report.queue_pairs as u64,
-            }));
+            tokio::select! {
+                Some(lane) = self.sending.next() => {
+                    let (lane, link) = (lane?, Arc::clone(&self.link));
+                    self.finishing.push(async move { link.finish(lane).await }.boxed());
+                }
+                Some(finished) = self.finishing.next() => finished?,
+                else => return Ok(None),
+            }
         }
-        self.link
-            .shuffle
-            .finish(&self.link.destination)
-            .await
-            .map_err(exchange_failed)?;
-        Ok(None)
     }
+
+    fn report(&self) -> Sent {
+        let report = self.link.shuffle.report();
+        Sent {
+            messages: report.counters.messages(Opcode::Send),
+            bytes: report.counters.bytes(Opcode::Send),
+            blocked_ns: report.blocked_for_credit.as_nanos() as u64,
+            registered_bytes: report.registered_bytes as u64,
+            queue_pairs: report.queue_pairs as u64,
+        }
+    }
+}
+
+/// Waits until a lane's partitions have been sent.
+async fn sent(
+    lane: usize,
+    senders: Vec<AbortOnDropHandle<Result<(), Failed>>>,
+) -> Result<usize, Failed> {
+    let ended = async |sender: AbortOnDropHandle<_>| match sender.await {
+        Ok(sent) => sent,
+        Err(error) => Err(failed_with(format!("a sender ended early: {error}"))),
+    };
+    try_join_all(senders.into_iter().map(ended)).await?;
+    Ok(lane)
 }
 
 async fn send_partition(

@@ -9,6 +9,7 @@ use crate::report::EndpointReport;
 use crate::wire::Data;
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
+use futures::future::try_join_all;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 
@@ -44,6 +45,18 @@ pub struct Group {
     lanes: Vec<GroupId>,
     endpoints: Vec<usize>,
     peers: String,
+}
+
+impl Destination {
+    /// How many lanes lead there: the receiver's endpoints.
+    pub fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// The lane that carries a partition.
+    pub fn lane_of(&self, partition: u32) -> usize {
+        partition as usize % self.lanes.len()
+    }
 }
 
 impl Shuffle {
@@ -206,10 +219,16 @@ impl Shuffle {
 
     /// Tells a destination that no more rows come, and waits until it has everything.
     pub async fn finish(&self, destination: &Destination) -> Result<()> {
-        for (id, endpoint) in destination.lanes.iter().zip(&destination.endpoints) {
-            self.endpoints[*endpoint].finish(*id).await?;
-        }
-        Ok(())
+        // All at once: the consumer may read its partitions in any order.
+        let lanes = (0..destination.lanes()).map(|lane| self.finish_lane(destination, lane));
+        try_join_all(lanes).await.map(|_| ())
+    }
+
+    /// The same for the partitions of one lane, those whose
+    /// [`lane_of`](Destination::lane_of) it is.
+    pub async fn finish_lane(&self, destination: &Destination, lane: usize) -> Result<()> {
+        let endpoint = &self.endpoints[destination.endpoints[lane]];
+        endpoint.finish(destination.lanes[lane]).await
     }
 
     /// Forgets a destination; what waits to be sent to it fails with `error`.
