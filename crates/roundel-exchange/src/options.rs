@@ -7,9 +7,15 @@ use std::time::Duration;
 
 /// Bytes of a message over Reliable Connection, header included.
 pub const RC_MESSAGE_BYTES: usize = 64 << 10;
-/// Bytes that a link may have in flight: two messages of Reliable Connection, so that one is
-/// filled while the other travels. Datagrams are smaller, and as many more.
+/// Bytes that a link may have in flight at first: two messages of Reliable Connection, so that one
+/// is filled while the other travels. Datagrams are smaller, and as many more.
 pub const WINDOW_BYTES: usize = 2 * RC_MESSAGE_BYTES;
+/// Bytes that a link may have in flight once its source has run out of credit again and again: a
+/// receiver that computes for some milliseconds between two looks at the network shall not hold
+/// its sources up.
+pub const WINDOW_BYTES_MAX: usize = 16 * RC_MESSAGE_BYTES;
+/// Of a link that has grown, the receiver writes its credit back so many times per window.
+const CREDITS_PER_WINDOW: usize = 16;
 /// A receiver writes its credit back every so many receives.
 pub const CREDIT_FREQUENCY: u32 = 2;
 
@@ -22,9 +28,14 @@ pub struct ExchangeOptions {
     pub threads: usize,
     /// Bytes of a message, header included; clamped to what the device can carry.
     pub message_bytes: usize,
-    /// Messages that a source may have in flight on a link, and buffers on each side; at least 2.
+    /// Messages that a source may have in flight on a link at first, and buffers on each side; at
+    /// least 2.
     pub buffers_per_link: usize,
-    /// The receiver writes its credit back every so many receives, at most `buffers_per_link`.
+    /// What they may grow to, doubling whenever the source has used up its credit, while the
+    /// arena is at most half full. The same as `buffers_per_link` for none of that.
+    pub buffers_per_link_max: usize,
+    /// The receiver writes its credit back every so many receives, at most `buffers_per_link`; a
+    /// link that has grown, 16 times per window.
     pub credit_frequency: u32,
     /// Over datagrams: how long to wait for what the other side should have said, before saying
     /// it again.
@@ -50,6 +61,7 @@ impl ExchangeOptions {
             threads: threads.max(1),
             message_bytes,
             buffers_per_link: (WINDOW_BYTES / message_bytes).max(2),
+            buffers_per_link_max: (WINDOW_BYTES_MAX / message_bytes).max(2),
             credit_frequency: CREDIT_FREQUENCY,
             repeat_interval: Duration::from_millis(20),
             missing_deadline: Duration::from_secs(2),
@@ -57,15 +69,32 @@ impl ExchangeOptions {
         }
     }
 
-    /// The credit frequency that can work: a sender that has used up its buffers must hear of more.
-    pub(crate) fn credit_every(&self) -> u32 {
-        self.credit_frequency.clamp(1, self.buffers_per_link as u32)
+    /// Most messages that a source may ever have in flight on a link.
+    pub(crate) fn window_max(&self) -> usize {
+        self.buffers_per_link.max(self.buffers_per_link_max)
+    }
+
+    /// The credit frequency that can work on a link of so many buffers: a sender that has used
+    /// them up must hear of more.
+    pub(crate) fn credit_every(&self, buffers: usize) -> u32 {
+        let rare = (buffers / CREDITS_PER_WINDOW) as u32;
+        self.credit_frequency.max(rare).clamp(1, buffers as u32)
     }
 
     /// Most credits that a receiver writes back before the sender has taken one: every one but
-    /// the first is paid for by messages that used up a credit.
+    /// the first, and those of a link that grows, is paid for by messages that used up a credit.
     pub(crate) fn credits_in_flight(&self) -> usize {
-        self.buffers_per_link / self.credit_every() as usize + 2
+        let mut buffers = self.buffers_per_link;
+        let mut most = 0;
+        let mut growths = 0;
+        loop {
+            most = most.max(buffers / self.credit_every(buffers) as usize);
+            if buffers >= self.window_max() {
+                return most + growths + 2;
+            }
+            buffers = (2 * buffers).min(self.window_max());
+            growths += 1;
+        }
     }
 
     /// Bytes of payload in a message.

@@ -90,6 +90,7 @@ async fn tiny_buffers_and_credit_frequencies() {
             let mut options = options(design, 2);
             options.message_bytes = 512;
             options.buffers_per_link = buffers;
+            options.buffers_per_link_max = buffers;
             options.credit_frequency = frequency;
             options.ordered = true;
             repartition(&options, 2, 3, 50).await;

@@ -25,7 +25,7 @@ pub use address::LinkAddress;
 pub use receive::{LinkId, Message, ReceiveEndpoint};
 pub use send::{DestinationId, GroupId, SendBuffer, SendEndpoint};
 
-use roundel_verbs::{Arena, CompletionChannel, Context, Device};
+use roundel_verbs::{Arena, Buffer, CompletionChannel, Context, Device};
 use std::sync::Arc;
 
 /// What endpoints are made of: a device, its memory, a channel that a driver serves, and the
@@ -41,4 +41,16 @@ pub struct Fabric {
     pub channel: CompletionChannel,
     /// Time, tasks, randomness.
     pub context: Arc<dyn Context>,
+}
+
+impl Fabric {
+    /// A buffer that nobody needs in order to get on: none when the arena is more than half full,
+    /// the rest of which is for new links.
+    fn spare_buffer(&self, bytes: usize) -> Option<Buffer> {
+        let after = self.arena.usage().allocated.checked_add(bytes)?;
+        if after > self.arena.quota() / 2 {
+            return None;
+        }
+        self.arena.allocate(bytes).ok()
+    }
 }

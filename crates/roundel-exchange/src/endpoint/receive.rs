@@ -44,10 +44,9 @@ pub struct Message {
 }
 
 impl Message {
-    /// Copies the payload to the end of `target`.
-    pub fn copy_payload(&self, target: &mut Vec<u8>) {
-        let length = self.data.payload_length as usize;
-        self.buffer.read_append(self.payload_at, length, target);
+    /// Copies the payload, which has `target`'s length.
+    pub fn copy_payload(&self, target: &mut [u8]) {
+        self.buffer.read(self.payload_at, target);
     }
 }
 
@@ -57,6 +56,8 @@ pub struct ReceiveEndpoint {
     options: ExchangeOptions,
     queue: CompletionQueue,
     datagrams: Option<QueuePair>,
+    /// Receives of the datagram queue pair, those in hand included.
+    datagram_receives: usize,
     links: Vec<Link>,
     by_queue_pair: HashMap<u32, usize>,
     by_source: HashMap<(u64, u32), usize>,
@@ -71,13 +72,20 @@ struct Link {
     source: u32,
     /// Index of this link among the sender's destinations.
     destination: u32,
-    /// Absolute credit granted, modulo 2^32.
+    /// Receives of this link: its window.
+    buffers: usize,
+    /// Absolute credit granted, and messages heard that were paid for with it, modulo 2^32.
     credit: u32,
+    heard: u32,
+    /// A source used up its credit since the link last grew.
+    starved: bool,
     /// Receives posted since credit was last written back.
     unsaid: u32,
     arrived: SequenceDigest,
     end: Option<SequenceDigest>,
     state: LinkState,
+    /// How the connection broke; what had arrived before may still be waiting.
+    broken: Option<CompletionStatus>,
     heard_at: Duration,
     /// When the link was complete.
     complete_at: Duration,
@@ -117,6 +125,7 @@ impl ReceiveEndpoint {
                 ..EndpointReport::default()
             },
             datagrams,
+            datagram_receives: 0,
             links: Vec::new(),
             by_queue_pair: HashMap::new(),
             by_source: HashMap::new(),
@@ -136,12 +145,16 @@ impl ReceiveEndpoint {
         let (queue_pair, address) = match &self.datagrams {
             Some(datagrams) => {
                 let receives = buffers + UD_SPARE_RECEIVES;
+                if self.datagram_receives + receives > UD_DEPTH {
+                    return Err(too_many_links());
+                }
                 post_datagram_receives(
                     &self.fabric,
                     datagrams,
                     receives,
                     self.options.message_bytes,
                 )?;
+                self.datagram_receives += receives;
                 self.report.registered_bytes += receives * self.options.message_bytes;
                 (None, datagrams.address().clone())
             }
@@ -149,8 +162,8 @@ impl ReceiveEndpoint {
                 let queue_pair = self.fabric.device.create_queue_pair(
                     &QueuePairOptions {
                         transport: Transport::ReliableConnection,
-                        send_depth: buffers + 4,
-                        receive_depth: buffers,
+                        send_depth: self.options.credits_in_flight() + 4,
+                        receive_depth: self.options.window_max(),
                         rnr_retry: 7,
                         queue_key: 0,
                     },
@@ -178,11 +191,15 @@ impl ReceiveEndpoint {
             exchange: 0,
             source: 0,
             destination: 0,
+            buffers,
             credit: 0,
+            heard: 0,
+            starved: false,
             unsaid: 0,
             arrived: SequenceDigest::default(),
             end: None,
             state: LinkState::Open,
+            broken: None,
             heard_at: self.fabric.context.now(),
             complete_at: Duration::ZERO,
         });
@@ -225,8 +242,12 @@ impl ReceiveEndpoint {
     /// repetitions are dealt with here.
     pub fn poll(&mut self, messages: &mut Vec<Message>, limit: usize) {
         let mut completions = std::mem::take(&mut self.completions);
-        self.queue
+        let found = self
+            .queue
             .poll(&mut completions, limit.clamp(1, POLL_BATCH));
+        if found == 0 {
+            self.lose_broken();
+        }
         for completion in completions.drain(..) {
             if completion.opcode != Opcode::Receive {
                 self.take_send(&completion);
@@ -240,11 +261,11 @@ impl ReceiveEndpoint {
     }
 
     fn take_send(&mut self, completion: &Completion) {
-        // Credit that cannot be written back: the sender is gone. What it had sent counts.
+        // Credit that cannot be written back: the sender is gone. What it had sent counts first.
         if completion.status != CompletionStatus::Success
             && let Some(&index) = self.by_queue_pair.get(&completion.queue_pair)
         {
-            self.lose(index, completion.status);
+            self.links[index].broken.get_or_insert(completion.status);
         }
     }
 
@@ -253,7 +274,7 @@ impl ReceiveEndpoint {
             return;
         };
         if completion.status != CompletionStatus::Success {
-            self.lose(index, completion.status);
+            self.links[index].broken.get_or_insert(completion.status);
             return;
         }
         let Some(buffer) = completion.buffer else {
@@ -312,14 +333,18 @@ impl ReceiveEndpoint {
         let link = &mut self.links[index];
         link.heard_at = now;
         match header.body {
-            Body::Data(data) => messages.push(Message {
-                link: LinkId(index),
-                partition: header.partition,
-                sequence: header.sequence,
-                data,
-                buffer,
-                payload_at: at + HEADER_LENGTH,
-            }),
+            Body::Data(data) => {
+                link.heard = link.heard.wrapping_add(1);
+                link.starved |= header.credit_seen == link.heard;
+                messages.push(Message {
+                    link: LinkId(index),
+                    partition: header.partition,
+                    sequence: header.sequence,
+                    data,
+                    buffer,
+                    payload_at: at + HEADER_LENGTH,
+                });
+            }
             Body::EndOfStream(end) => {
                 let again = header.is_repeated();
                 let first = link.end.is_none();
@@ -365,13 +390,55 @@ impl ReceiveEndpoint {
             }
             _ => self.post_datagram(message.buffer),
         }
+        if self.links[index].starved {
+            self.grow(index);
+        }
         self.count_receive(index);
         self.check_end(index);
     }
 
+    /// Doubles a link's window, as far as there is memory to spare.
+    fn grow(&mut self, index: usize) {
+        let link = &mut self.links[index];
+        link.starved = false;
+        let wanted = link.buffers.min(self.options.window_max() - link.buffers);
+        if wanted == 0 || link.end.is_some() {
+            return;
+        }
+        let mut receives = Vec::with_capacity(wanted);
+        for _ in 0..wanted {
+            let Some(buffer) = self.fabric.spare_buffer(self.options.message_bytes + GRH_BYTES)
+            else {
+                break;
+            };
+            receives.push(ReceiveRequest {
+                id: index as u64,
+                buffer: Some(buffer),
+            });
+        }
+        // A queue pair that has no room for all leaves the rest, and they go back to the arena.
+        let posted = match (&link.carrier, &self.datagrams) {
+            (Carrier::Connected(queue_pair), _) => queue_pair.post_receive(&mut receives),
+            (Carrier::Datagram(_), Some(datagrams)) => {
+                // One that was taken and not posted again has its place reserved.
+                receives.truncate(UD_DEPTH.saturating_sub(self.datagram_receives));
+                datagrams.post_receive(&mut receives)
+            }
+            _ => return,
+        };
+        let posted = posted.unwrap_or(0);
+        if self.datagrams.is_some() {
+            self.datagram_receives += posted;
+        }
+        link.buffers += posted;
+        link.credit = link.credit.wrapping_add(posted as u32);
+        link.unsaid += posted as u32;
+        self.report.registered_bytes += posted * self.options.message_bytes;
+    }
+
     /// Counts a receive posted again for a link, and writes credit back when enough have been.
     fn count_receive(&mut self, index: usize) {
-        let frequency = self.options.credit_every();
+        let frequency = self.options.credit_every(self.links[index].buffers);
         let link = &mut self.links[index];
         link.credit = link.credit.wrapping_add(1);
         link.unsaid += 1;
@@ -575,13 +642,15 @@ impl ReceiveEndpoint {
         report
     }
 
-    fn lose(&mut self, index: usize, status: CompletionStatus) {
-        let link = &mut self.links[index];
-        if matches!(link.state, LinkState::Open) {
-            link.state = LinkState::Failed(ExchangeError::PeerLost {
-                peer: link.peer.clone(),
-                status,
-            });
+    /// Gives up the links whose connection broke, now that everything that had arrived was taken.
+    fn lose_broken(&mut self) {
+        for link in &mut self.links {
+            if let (Some(status), LinkState::Open) = (link.broken, &link.state) {
+                link.state = LinkState::Failed(ExchangeError::PeerLost {
+                    peer: link.peer.clone(),
+                    status,
+                });
+            }
         }
     }
 
@@ -630,14 +699,16 @@ pub(super) fn post_datagram_receives(
         });
     }
     if queue_pair.post_receive(&mut receives)? < count {
-        return Err(ExchangeError::Protocol {
-            peer: "this process".into(),
-            reason: format!(
-                "more links than a datagram queue pair of {UD_DEPTH} receives can serve"
-            ),
-        });
+        return Err(too_many_links());
     }
     Ok(())
+}
+
+fn too_many_links() -> ExchangeError {
+    ExchangeError::Protocol {
+        peer: "this process".into(),
+        reason: format!("more links than a datagram queue pair of {UD_DEPTH} receives can serve"),
+    }
 }
 
 /// The header of a datagram; `None` for what is none.

@@ -23,6 +23,8 @@ const UD_SEND_DEPTH: usize = 1024;
 /// Receives that a datagram endpoint posts for acknowledgements and repetitions, per destination
 /// and beyond those for credit.
 const UD_CONTROL_RECEIVES: usize = 4;
+/// Buffers that a group begins with at most; it gets more when all of them are in use.
+const BUFFERS_FIRST: usize = 8;
 /// Completions taken from the queue at a time.
 const POLL_BATCH: usize = 64;
 /// Mark of a send whose buffer is shared or absent, above group numbers.
@@ -60,8 +62,6 @@ struct State {
     shared_next: u64,
     /// Messages posted so far: the sequence numbers of this source.
     sequence: u64,
-    /// Sends posted and not completed.
-    in_flight: usize,
     completions: Vec<Completion>,
     report: EndpointReport,
 }
@@ -73,6 +73,9 @@ struct Destination {
     credit: u32,
     sent: u32,
     digest: SequenceDigest,
+    /// Reliable Connection: sends posted and not completed, and whether one of them failed.
+    in_flight: usize,
+    undelivered: bool,
     end: Option<End>,
     failed: Option<ExchangeError>,
 }
@@ -93,6 +96,8 @@ struct End {
 struct Group {
     members: Vec<usize>,
     free: Vec<Buffer>,
+    /// All its buffers, those in use included.
+    buffers: usize,
 }
 
 struct SharedSend {
@@ -166,7 +171,6 @@ impl SendEndpoint {
                 shared: HashMap::new(),
                 shared_next: 0,
                 sequence: 0,
-                in_flight: 0,
                 completions: Vec::new(),
             }),
         })))
@@ -184,7 +188,7 @@ impl SendEndpoint {
                 let queue_pair = inner.fabric.device.create_queue_pair(
                     &QueuePairOptions {
                         transport: Transport::ReliableConnection,
-                        send_depth: inner.options.buffers_per_link + 4,
+                        send_depth: inner.options.window_max() + 4,
                         receive_depth: control,
                         rnr_retry: 7,
                         queue_key: 0,
@@ -229,6 +233,8 @@ impl SendEndpoint {
             credit: 0,
             sent: 0,
             digest: SequenceDigest::default(),
+            in_flight: 0,
+            undelivered: false,
             end: None,
             failed: None,
         });
@@ -245,15 +251,16 @@ impl SendEndpoint {
     /// multicast, all for broadcast. A destination may be in any number of groups.
     pub fn group(&self, members: &[DestinationId]) -> Result<GroupId> {
         let inner = &*self.0;
-        let mut free = Vec::with_capacity(inner.options.buffers_per_link);
-        for _ in 0..inner.options.buffers_per_link {
+        let count = inner.options.buffers_per_link.min(BUFFERS_FIRST);
+        let mut free = Vec::with_capacity(count);
+        for _ in 0..count {
             free.push(inner.fabric.arena.allocate(inner.options.message_bytes)?);
         }
         let mut state = inner.state.lock();
-        state.report.registered_bytes +=
-            inner.options.buffers_per_link * inner.options.message_bytes;
+        state.report.registered_bytes += count * inner.options.message_bytes;
         state.groups.push(Group {
             members: members.iter().map(|member| member.0).collect(),
+            buffers: free.len(),
             free,
         });
         Ok(GroupId(state.groups.len() - 1))
@@ -272,7 +279,8 @@ impl SendEndpoint {
         if let Some(error) = state.failure_of(group) {
             return Poll::Ready(Err(error));
         }
-        match state.groups[group.0].free.pop() {
+        let buffer = state.groups[group.0].free.pop();
+        match buffer.or_else(|| self.grow(&mut state, group)) {
             Some(buffer) => Poll::Ready(Ok(SendBuffer {
                 buffer: Some(buffer),
                 group,
@@ -280,6 +288,18 @@ impl SendEndpoint {
             })),
             None => Poll::Pending,
         }
+    }
+
+    /// One more buffer for a group all of whose buffers are in use, if there is memory to spare.
+    fn grow(&self, state: &mut State, group: GroupId) -> Option<Buffer> {
+        let (options, fabric) = (&self.0.options, &self.0.fabric);
+        if state.groups[group.0].buffers >= options.window_max() {
+            return None;
+        }
+        let buffer = fabric.spare_buffer(options.message_bytes)?;
+        state.groups[group.0].buffers += 1;
+        state.report.registered_bytes += options.message_bytes;
+        Some(buffer)
     }
 
     /// Sends the first `data.payload_length` bytes of the buffer's payload to every member of its
@@ -320,7 +340,10 @@ impl SendEndpoint {
             .take()
             .expect("a buffer is there until it is put");
         let sequence = state.next_sequence();
-        let header = self.header(sequence, 0, partition, Body::Data(data));
+        let mut header = self.header(sequence, 0, partition, Body::Data(data));
+        if let [only] = state.groups[group.0].members[..] {
+            header.credit_seen = state.destinations[only].credit;
+        }
         memory.write(0, &header.emit());
         let length = HEADER_LENGTH + data.payload_length as usize;
         Poll::Ready(self.post(&mut state, group, memory, length, sequence))
@@ -439,18 +462,16 @@ impl SendEndpoint {
         let mut state = self.0.state.lock();
         self.progress(&mut state);
         let target = &state.destinations[destination.0];
-        if let Some(error) = &target.failed {
-            return Poll::Ready(Err(error.clone()));
-        }
         let done = match target.carrier {
-            Carrier::Connected(_) => state.in_flight == 0,
+            Carrier::Connected(_) => target.in_flight == 0 && !target.undelivered,
             Carrier::Datagram { .. } => target.end.as_ref().is_some_and(|end| end.acknowledged),
-            Carrier::Closed => true,
+            Carrier::Closed => false,
         };
-        if done {
-            Poll::Ready(Ok(()))
-        } else {
-            Poll::Pending
+        // A receiver that has everything may close the connection first.
+        match &target.failed {
+            _ if done => Poll::Ready(Ok(())),
+            Some(error) => Poll::Ready(Err(error.clone())),
+            None => Poll::Pending,
         }
     }
 
@@ -533,7 +554,11 @@ impl SendEndpoint {
             }
             return;
         }
-        state.in_flight -= 1;
+        if let Some(&index) = state.by_queue_pair.get(&completion.queue_pair) {
+            let destination = &mut state.destinations[index];
+            destination.in_flight -= 1;
+            destination.undelivered |= completion.status != CompletionStatus::Success;
+        }
         if completion.status != CompletionStatus::Success {
             state.fail_queue_pair(&completion);
         }
@@ -674,7 +699,7 @@ impl State {
                 reason: "it grants more credit than it said it would".into(),
             });
         }
-        self.in_flight += 1;
+        target.in_flight += 1;
         target.sent = target.sent.wrapping_add(1);
         if let Some(sequence) = data_sequence {
             target.digest.add(sequence);

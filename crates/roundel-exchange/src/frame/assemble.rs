@@ -57,7 +57,21 @@ impl FrameAssembler {
     /// When the fragment reaches beyond the frame, overlaps one that arrived before, or leaves more
     /// than [`HOLES_MAX`] holes; the frame is as it was.
     pub fn insert(&mut self, offset: usize, fragment: &[u8]) -> Result<bool, FrameError> {
-        let length = fragment.len();
+        self.insert_with(offset, fragment.len(), |target| {
+            target.copy_from_slice(fragment);
+        })
+    }
+
+    /// The same for a fragment of `length` bytes that `fill` copies to its place.
+    ///
+    /// # Errors
+    /// Those of [`insert`](Self::insert); `fill` is not called then.
+    pub fn insert_with(
+        &mut self,
+        offset: usize,
+        length: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<bool, FrameError> {
         let Some(end) = offset.checked_add(length).filter(|&end| end <= self.length) else {
             let frame_length = self.length;
             return Err(FrameError::FragmentBounds {
@@ -72,7 +86,8 @@ impl FrameAssembler {
                 self.holes.push(self.bytes.len()..offset);
                 self.bytes.resize(offset, 0);
             }
-            self.bytes.extend_from_slice(fragment);
+            self.bytes.resize(end, 0);
+            fill(&mut self.bytes[offset..end]);
         } else if length > 0 {
             let hole = self.holes.partition_point(|hole| hole.end <= offset);
             match self.holes.get(hole).cloned() {
@@ -84,7 +99,7 @@ impl FrameAssembler {
                 }
                 _ => return Err(FrameError::FragmentOverlap { offset, length }),
             }
-            self.bytes[offset..end].copy_from_slice(fragment);
+            fill(&mut self.bytes[offset..end]);
         }
         self.missing -= length;
         Ok(self.missing == 0)

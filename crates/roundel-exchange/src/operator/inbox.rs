@@ -148,12 +148,12 @@ impl Inbox {
         !self.ready.is_empty()
     }
 
-    /// Takes a fragment in. `reading` says that the partition's reader is waiting right now.
+    /// Takes a fragment in, whose bytes `payload` copies to where they belong. `reading` says that the partition's reader is waiting right now.
     pub(super) fn insert(
         &mut self,
         peer: &str,
         data: &Data,
-        payload: &[u8],
+        payload: impl FnOnce(&mut [u8]),
         reading: bool,
         store: &mut Store,
     ) -> Result<Arrival> {
@@ -180,7 +180,11 @@ impl Inbox {
                 reason: format!("fragments of frame {} disagree", data.frame_sequence),
             });
         }
-        let complete = match assembler.insert(data.offset as usize, payload) {
+        let complete = match assembler.insert_with(
+            data.offset as usize,
+            data.payload_length as usize,
+            payload,
+        ) {
             Ok(complete) => complete,
             Err(FrameError::FragmentOverlap { .. }) => return Ok(Arrival::Duplicate),
             Err(error) => return Err(ExchangeError::frame(peer, error)),

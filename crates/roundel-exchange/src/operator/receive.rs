@@ -50,7 +50,6 @@ struct LaneState {
     inboxes: HashMap<(LinkId, u32), Inbox>,
     store: Store,
     messages: Vec<Message>,
-    scratch: Vec<u8>,
     waiting_for_data: Duration,
 }
 
@@ -82,7 +81,6 @@ impl Receive {
                     inboxes: HashMap::new(),
                     store: Store::new(budget.clone()),
                     messages: Vec::new(),
-                    scratch: Vec::new(),
                     waiting_for_data: Duration::ZERO,
                 }),
             }));
@@ -278,12 +276,10 @@ impl LaneState {
         let mut fresh = true;
         match self.inboxes.get_mut(&key) {
             Some(inbox) => {
-                self.scratch.clear();
-                message.copy_payload(&mut self.scratch);
                 let arrival = inbox.insert(
                     self.endpoint.peer(message.link),
                     &message.data,
-                    &self.scratch,
+                    |target| message.copy_payload(target),
                     Some(key) == wanted,
                     &mut self.store,
                 );

@@ -110,6 +110,11 @@ impl Arena {
         }
     }
 
+    /// Most bytes that may be registered at a time.
+    pub fn quota(&self) -> usize {
+        self.0.options.registered_bytes_max
+    }
+
     fn allocation(&self, length: usize, exposed: bool) -> Result<Allocation> {
         if length == 0 {
             return Err(VerbsError::InvalidRequest("a buffer of 0 bytes".into()));
