@@ -52,11 +52,6 @@ impl ExchangeNode {
         // Whether a stage's rows have an order is not known here; keeping it costs nothing while
         // nothing is overtaken.
         options.ordered = true;
-        let env = |n: &str| std::env::var(n).ok().and_then(|v| v.parse::<usize>().ok());
-        if let Some(n) = env("RX_BUFFERS") { options.buffers_per_link = n; options.buffers_per_link_max = n; }
-        if let Some(n) = env("RX_MAX") { options.buffers_per_link_max = n; }
-        if let Some(n) = env("RX_CREDIT") { options.credit_frequency = n as u32; }
-        if let Some(n) = env("RX_MSG") { options.message_bytes = n; }
         let arena = device.arena(ArenaOptions {
             registered_bytes_max,
             ..ArenaOptions::default()
