@@ -88,6 +88,9 @@ pub enum EngineError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The network lost datagrams of the query: nothing is wrong with it, and it may be run again.
+    #[error("{0}; datagrams were lost, run the query again or use --design MEMQ/SR")]
+    DatagramsLost(String),
     /// A query failed: bad SQL, an unknown table, a corrupt file, memory that ran out.
     #[error("{0}")]
     Query(String),

@@ -39,6 +39,7 @@ mod yielding;
 
 pub use cluster::{Cluster, WorkerStatus};
 pub use error::{EngineError, Result};
+pub use exchange::FabricCounters;
 pub use options::{
     ClusterOptions, Fabric, PARTITIONS_PER_TASK_MIN, WorkerOptions, partitions_per_task,
 };

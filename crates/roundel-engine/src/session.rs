@@ -3,15 +3,18 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execute_stream;
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use datafusion_distributed::{DistributedExt as _, SessionStateBuilderExt as _};
+use futures::FutureExt as _;
 
 use crate::channel::ExchangeConfig;
 use crate::cluster::Core;
 use crate::cluster::membership::LiveWorkers;
-use crate::query::watched;
+use crate::query::{restarting, watched};
 use crate::tables::codec::MemoryShardCodec;
 use crate::tables::load::TableSet;
 use crate::tables::{files, placement};
@@ -106,9 +109,29 @@ impl Session {
     pub async fn sql(&self, sql: &str) -> Result<SendableRecordBatchStream> {
         let workers = self.core.membership.live();
         let frame = self.context.sql(sql).await?;
-        let tasks = Arc::new(frame.task_ctx());
-        let plan = frame.create_physical_plan().await?;
-        let batches = execute_stream(plan, tasks)?;
+        let reads = reads_only(frame.logical_plan());
+        let batches = start(frame.clone()).await?;
+        let batches = match reads {
+            true => restarting(batches, move || start(frame.clone()).boxed()),
+            false => batches,
+        };
         Ok(watched(batches, Arc::clone(&self.core.membership), workers))
     }
+}
+
+async fn start(frame: DataFrame) -> DataFusionResult<SendableRecordBatchStream> {
+    let tasks = Arc::new(frame.task_ctx());
+    let plan = frame.create_physical_plan().await?;
+    execute_stream(plan, tasks)
+}
+
+/// Whether a statement may be run twice without anybody noticing.
+fn reads_only(plan: &LogicalPlan) -> bool {
+    !matches!(
+        plan,
+        LogicalPlan::Dml(_)
+            | LogicalPlan::Ddl(_)
+            | LogicalPlan::Copy(_)
+            | LogicalPlan::Statement(_)
+    )
 }

@@ -12,7 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use crate::channel::Channels;
-use crate::exchange::ExchangeNode;
+use crate::exchange::{ExchangeNode, FabricCounters, counters};
 use crate::runtime::runtime_env;
 use crate::spill_dir::SpillDir;
 use crate::tables::catalog::ShardCatalog;
@@ -155,6 +155,13 @@ impl Cluster {
             .into_iter()
             .map(status)
             .collect()
+    }
+
+    /// What the verbs layers of this process and of the workers that answer have counted.
+    pub async fn fabric_counters(&self) -> Result<FabricCounters> {
+        let live = self.core.membership.live().into_iter();
+        let urls: Vec<Url> = live.map(|(url, _)| url).collect();
+        counters::collect(&self.core.node, &self.core.channels, &urls).await
     }
 
     /// Ends the workers that were started here, and waits until they are gone. Workers that were

@@ -6,10 +6,7 @@
 
 use super::budget::QueryBudget;
 use super::node::{ExchangeNode, InputKey};
-use super::protocol::{
-    Accepted, Answer, AnswerKind, COUNTERS_PATH, CountersAnswer, CountersRequest, EXECUTE_PATH,
-    Execute, Failed, Head, Sent,
-};
+use super::protocol::{Accepted, Answer, AnswerKind, EXECUTE_PATH, Execute, Failed, Head, Sent};
 use crate::channel::{Channels, GrpcChannels, status_error};
 use crate::{EngineError, Result};
 use async_trait::async_trait;
@@ -29,8 +26,8 @@ use http::HeaderMap;
 use http::uri::PathAndQuery;
 use parking_lot::Mutex;
 use roundel_exchange::{ExchangeError, LinkAddress, MemoryBudget, Receive, ReceiveLink};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{IntoRequest as _, Streaming};
@@ -51,25 +48,6 @@ impl RoundelChannels {
             control,
             node,
         }
-    }
-
-    /// What the device of a worker has counted so far.
-    pub(crate) async fn counters(channels: &Channels, url: &Url) -> Result<CountersAnswer> {
-        let mut grpc = tonic::client::Grpc::new(channels.get(url)?);
-        let lost = |status: tonic::Status| status_error(url, &status);
-        grpc.ready()
-            .await
-            .map_err(|error| lost(tonic::Status::from_error(Box::new(error))))?;
-        let codec = tonic_prost::ProstCodec::<CountersRequest, CountersAnswer>::default();
-        let answer = grpc
-            .unary(
-                CountersRequest {}.into_request(),
-                PathAndQuery::from_static(COUNTERS_PATH),
-                codec,
-            )
-            .await
-            .map_err(lost)?;
-        Ok(answer.into_inner())
     }
 }
 
@@ -150,6 +128,8 @@ struct Started {
     schema: SchemaRef,
     /// What the producer reported, once it has sent everything, or that it never will.
     sent: watch::Receiver<Told>,
+    /// What it failed of.
+    failure: Arc<OnceLock<Failed>>,
     /// Partitions that have not been read to their end.
     unread: AtomicUsize,
     metrics: Mutex<Option<ExecutionPlanMetricsSet>>,
@@ -218,7 +198,13 @@ impl Input {
                 .receive
                 .stream(&started.link, partition, &started.schema)
                 .map_err(|error| exchange_error(&url, error))?;
-            let rows = rows.map(move |batch| batch.map_err(|error| exchange_error(&url, error)));
+            let failure = started.failure.clone();
+            let rows = rows.map(move |batch| {
+                batch.map_err(|error| match (failure.get(), error) {
+                    (Some(told), ExchangeError::PeerFailed { .. }) => task_error(told),
+                    (_, error) => exchange_error(&url, error),
+                })
+            });
             let end = futures::stream::once(async move {
                 started.partition_ended().await;
                 None
@@ -355,8 +341,10 @@ async fn start(
     receive.connect(&link, &answers_of_links).map_err(failed)?;
     let (tell, sent) = watch::channel(Told::Nothing);
     let abort = link.aborter();
+    let failure = Arc::new(OnceLock::new());
+    let failed = failure.clone();
     let control = tokio::spawn(async move {
-        let told = follow(&url, answers, &tell).await;
+        let told = follow(&url, answers, &tell, &failed).await;
         tell.send_if_modified(|told| {
             let nothing = matches!(told, Told::Nothing);
             if nothing {
@@ -373,6 +361,7 @@ async fn start(
         link,
         schema,
         sent,
+        failure,
         unread: AtomicUsize::new(partitions_count),
         metrics: Mutex::new(Some(metrics)),
         _control: AbortOnDropHandle::new(control),
@@ -384,6 +373,7 @@ async fn follow(
     url: &Url,
     mut answers: Streaming<Answer>,
     tell: &watch::Sender<Told>,
+    failure: &OnceLock<Failed>,
 ) -> Result<(), ExchangeError> {
     let peer = format!("worker {url}");
     loop {
@@ -398,7 +388,12 @@ async fn follow(
             }
             Ok(Some(Answer {
                 kind: Some(AnswerKind::Failed(told)),
-            })) => told.message,
+            })) => {
+                let reason = told.message.clone();
+                // It fails once.
+                let _ = failure.set(told);
+                reason
+            }
             Ok(Some(_)) => "it answered out of turn".to_owned(),
             Err(status) => status_error(url, &status).to_string(),
         };
@@ -417,9 +412,13 @@ fn protocol_error(url: &Url, what: &str) -> DataFusionError {
 }
 
 fn task_error(told: &Failed) -> DataFusionError {
-    match told.resources {
-        true => DataFusionError::ResourcesExhausted(told.message.clone()),
-        false => EngineError::Query(told.message.clone()).into(),
+    let message = told.message.clone();
+    if told.resources {
+        DataFusionError::ResourcesExhausted(message)
+    } else if told.transient {
+        EngineError::DatagramsLost(message).into()
+    } else {
+        EngineError::Query(message).into()
     }
 }
 
@@ -432,6 +431,7 @@ fn exchange_error(url: &Url, error: ExchangeError) -> DataFusionError {
         }
         .into(),
         ExchangeError::PeerFailed { reason, .. } => EngineError::Query(reason).into(),
+        error if error.is_transient() => EngineError::DatagramsLost(error.to_string()).into(),
         ExchangeError::OutOfMemory(_) => DataFusionError::ResourcesExhausted(error.to_string()),
         other => EngineError::Query(other.to_string()).into(),
     }

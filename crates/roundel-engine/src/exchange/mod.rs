@@ -14,10 +14,12 @@
 
 mod budget;
 mod client;
+pub(crate) mod counters;
 mod node;
 mod protocol;
 mod server;
 
 pub(crate) use client::RoundelChannels;
+pub use counters::FabricCounters;
 pub(crate) use node::ExchangeNode;
 pub(crate) use server::ExchangeServer;

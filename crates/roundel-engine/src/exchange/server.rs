@@ -5,6 +5,7 @@ use super::protocol::{
     Accepted, Answer, AnswerKind, COUNTERS_PATH, CountersAnswer, CountersRequest, EXECUTE_PATH,
     Execute, Failed, SERVICE_NAME, Sent,
 };
+use crate::EngineError;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
@@ -224,10 +225,15 @@ fn encode_schema(schema: &SchemaRef) -> Result<Vec<u8>, DataFusionError> {
 }
 
 fn failed(error: DataFusionError) -> Failed {
+    let resources = matches!(error.find_root(), DataFusionError::ResourcesExhausted(_));
+    let (message, transient) = match EngineError::from(error) {
+        EngineError::DatagramsLost(message) => (message, true),
+        other => (other.to_string(), false),
+    };
     Failed {
-        resources: matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)),
-        message: crate::EngineError::from(error).to_string(),
-        transient: false,
+        message,
+        resources,
+        transient,
     }
 }
 

@@ -47,6 +47,7 @@ async fn run_on(cluster: &Cluster, args: &TpchArgs) -> Result<(), Failure> {
         false => None,
     };
     let bench = Bench {
+        cluster,
         args,
         session,
         baseline,
@@ -141,6 +142,7 @@ impl Drop for SingleProcess {
 
 /// One run of the command, its tables loaded.
 struct Bench<'a> {
+    cluster: &'a Cluster,
     args: &'a TpchArgs,
     session: Session,
     baseline: Option<(Fabric, Session)>,
@@ -171,7 +173,12 @@ impl Bench<'_> {
             }
         }
         bar.finish_and_clear();
-        let mut report = Report::new(queries, self.settings(), None);
+        // After a failure a worker may be gone, and with it its counts.
+        let fabric = match self.args.cluster.node.fabric {
+            Fabric::Shm if failed.is_ok() => Some(self.cluster.fabric_counters().await?.into()),
+            _ => None,
+        };
+        let mut report = Report::new(queries, self.settings(), fabric);
         match &failed {
             Ok(()) => table.totals(&report)?,
             Err(failure) => report.error = Some(failure.to_string()),

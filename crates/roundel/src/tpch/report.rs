@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
+use bytesize::ByteSize;
+use roundel_engine::FabricCounters;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -81,17 +83,28 @@ pub struct Settings {
     pub memory_limit_bytes: Option<u64>,
 }
 
-/// What the verbs layer counted, over all workers.
+/// What the verbs layer counted, over all processes.
 #[derive(Debug, Serialize)]
 pub struct FabricReport {
-    /// Queue pairs of one worker.
+    /// Queue pairs of one SHUFFLE or RECEIVE in one process, at most.
     pub queue_pairs: u64,
     /// Messages by opcode, such as `send`.
     pub messages: BTreeMap<String, u64>,
-    /// Payload bytes by opcode.
+    /// Bytes of these messages by opcode.
     pub bytes: BTreeMap<String, u64>,
-    /// Most bytes that were registered at one time by one worker.
+    /// Most bytes that were registered at one time by one process.
     pub registered_bytes_max: u64,
+}
+
+impl From<FabricCounters> for FabricReport {
+    fn from(counters: FabricCounters) -> Self {
+        Self {
+            queue_pairs: counters.queue_pairs,
+            messages: counters.messages,
+            bytes: counters.bytes,
+            registered_bytes_max: counters.registered_bytes_max,
+        }
+    }
 }
 
 impl Report {
@@ -205,6 +218,16 @@ impl Table {
             let plural = if threads == 1 { "" } else { "s" };
             self.line(&format!(
                 "single-process DataFusion, {threads} thread{plural}: {seconds:.3} s"
+            ))?;
+        }
+        if let Some(fabric) = &report.fabric {
+            let of = |counts: &BTreeMap<String, u64>| counts.get("send").copied().unwrap_or(0);
+            self.line(&format!(
+                "exchange: {} in {} messages by SEND, {} queue pairs per operator, {} registered",
+                ByteSize(of(&fabric.bytes)),
+                of(&fabric.messages),
+                fabric.queue_pairs,
+                ByteSize(fabric.registered_bytes_max),
             ))?;
         }
         Ok(())

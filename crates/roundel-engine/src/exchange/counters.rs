@@ -1,0 +1,61 @@
+//! What the verbs layer of a whole cluster has counted.
+
+use super::node::ExchangeNode;
+use super::protocol::{COUNTERS_PATH, CountersAnswer, CountersRequest};
+use crate::Result;
+use crate::channel::{Channels, status_error};
+use http::uri::PathAndQuery;
+use std::collections::BTreeMap;
+use tonic::IntoRequest as _;
+use url::Url;
+
+/// Counters of the verbs layer, over all processes of a cluster since they started.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FabricCounters {
+    /// Most queue pairs that one operator, a SHUFFLE or a RECEIVE, had in one process. A worker
+    /// exchanges rows with the other workers, the coordinator with all of them.
+    pub queue_pairs: u64,
+    /// Messages by opcode, such as `send`.
+    pub messages: BTreeMap<String, u64>,
+    /// Bytes of these messages, their headers included.
+    pub bytes: BTreeMap<String, u64>,
+    /// Most bytes that were registered at one time in one process.
+    pub registered_bytes_max: u64,
+}
+
+impl FabricCounters {
+    fn add(&mut self, process: CountersAnswer) {
+        self.queue_pairs = self.queue_pairs.max(process.queue_pairs_max);
+        self.registered_bytes_max = self.registered_bytes_max.max(process.registered_bytes_max);
+        for count in process.counts {
+            *self.messages.entry(count.opcode.clone()).or_default() += count.messages;
+            *self.bytes.entry(count.opcode).or_default() += count.bytes;
+        }
+    }
+}
+
+/// Adds up what this process and the workers at `urls` have counted.
+pub(crate) async fn collect(
+    node: &ExchangeNode,
+    channels: &Channels,
+    urls: &[Url],
+) -> Result<FabricCounters> {
+    let mut sum = FabricCounters::default();
+    sum.add(node.counters());
+    for url in urls {
+        sum.add(ask(channels, url).await?);
+    }
+    Ok(sum)
+}
+
+async fn ask(channels: &Channels, url: &Url) -> Result<CountersAnswer> {
+    let mut grpc = tonic::client::Grpc::new(channels.get(url)?);
+    let lost = |status: tonic::Status| status_error(url, &status);
+    grpc.ready()
+        .await
+        .map_err(|error| lost(tonic::Status::from_error(Box::new(error))))?;
+    let codec = tonic_prost::ProstCodec::<CountersRequest, CountersAnswer>::default();
+    let path = PathAndQuery::from_static(COUNTERS_PATH);
+    let answer = grpc.unary(CountersRequest {}.into_request(), path, codec);
+    Ok(answer.await.map_err(lost)?.into_inner())
+}
