@@ -20,6 +20,11 @@ impl Device {
         Self(provider)
     }
 
+    /// The provider's device, for a provider that wraps it.
+    pub fn provider(&self) -> &Arc<dyn ProviderDevice> {
+        &self.0
+    }
+
     /// Limits and properties.
     pub fn capabilities(&self) -> &Capabilities {
         self.0.capabilities()

@@ -15,6 +15,7 @@
 //! * [`device`] is what users call; [`provider`] is what a provider implements.
 //! * [`memory`] has the arena and the three ownerships of a buffer.
 //! * [`shm`] is the software NIC in shared memory, for the processes of one host.
+//! * [`rendezvous`] is how peers exchange addresses and learn of each other's death.
 //! * [`conformance`] is the suite that every provider passes.
 
 // Model checking leaves all but the shared rings out.
@@ -44,4 +45,5 @@ pub use device::Device;
 pub use error::VerbsError;
 pub use memory::{Arena, ArenaOptions, Buffer, ExposedBuffer, RemoteAddress, SharedBuffer};
 pub use queue_pair::{AddressHandle, QueuePair, QueuePairOptions, QueuePairState, Transport};
+pub use rendezvous::{Rendezvous, SocketListener, SocketOptions, SocketRendezvous};
 pub use work::{Completion, CompletionStatus, Payload, ReceiveRequest, SendOperation, SendRequest};

@@ -40,12 +40,13 @@ pub trait ProviderDevice: Send + Sync {
 }
 
 /// Registered memory; dropped, it is deregistered.
+#[expect(clippy::len_without_is_empty, reason = "a segment is never empty")]
 pub trait ProviderSegment: Send + Sync {
     /// First byte, in this process.
     fn base(&self) -> *mut u8;
     /// First byte, as peers address it.
     fn remote_base(&self) -> u64;
-    /// Size in bytes.
+    /// Size in bytes, never 0.
     fn len(&self) -> usize;
     /// Local key.
     fn local_key(&self) -> u32;

@@ -39,7 +39,7 @@ fn word(incarnation: u32, phase: u64, sequence: u64, token: u32) -> u64 {
 }
 
 fn cursor(incarnation: u32, sequence: u64) -> u64 {
-    u64::from(incarnation % INCARNATIONS) << CURSOR_BITS | sequence % (1 << CURSOR_BITS)
+    (u64::from(incarnation % INCARNATIONS) << CURSOR_BITS) | (sequence % (1 << CURSOR_BITS))
 }
 
 /// Owner: makes an empty ring.

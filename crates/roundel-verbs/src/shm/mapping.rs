@@ -211,7 +211,7 @@ pub(super) unsafe fn copy_last_byte_last(source: *const u8, target: *mut u8, len
 /// `source` is readable and `target` writable for `length` bytes.
 pub(super) unsafe fn copy_words_whole(source: *const u8, target: *mut u8, length: usize) {
     use std::sync::atomic::Ordering::Relaxed;
-    if length > WORDS_BYTES_MAX || (source as usize | target as usize | length) % 8 != 0 {
+    if length > WORDS_BYTES_MAX || !(source as usize | target as usize | length).is_multiple_of(8) {
         // SAFETY: the caller's ranges; `copy` allows them to overlap.
         unsafe { std::ptr::copy(source, target, length) };
         return;

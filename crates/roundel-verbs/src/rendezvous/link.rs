@@ -1,0 +1,218 @@
+//! A connection between two peers of a group: a task that reads, a task that writes, and the one
+//! word that ends everything: who was lost.
+
+use super::LostPeer;
+use super::wire::{Frame, Kind, append_frame, read_frame};
+use crate::error::{Result, VerbsError};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+/// How long the peers of a broken group are given to hear who was lost.
+pub(super) const FAREWELL: Duration = Duration::from_secs(1);
+/// A host that does not answer is lost after about 5 + 3 × 2 seconds.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
+const KEEPALIVE_PROBES: u32 = 3;
+
+/// The first peer of a group that was lost. Later losses follow from it.
+#[derive(Clone)]
+pub(super) struct Loss(watch::Sender<Option<LostPeer>>);
+
+impl Loss {
+    pub(super) fn none() -> Self {
+        Self(watch::Sender::new(None))
+    }
+
+    pub(super) fn declare(&self, rank: usize, reason: String) {
+        self.0.send_if_modified(|lost| {
+            let first = lost.is_none();
+            if first {
+                *lost = Some(LostPeer { rank, reason });
+            }
+            first
+        });
+    }
+
+    /// The peer that was lost, if one was.
+    pub(super) fn get(&self) -> Option<LostPeer> {
+        self.0.borrow().clone()
+    }
+
+    /// Ready when a peer is lost, now or later.
+    pub(super) fn watch(&self) -> impl Future<Output = LostPeer> + Send + use<> {
+        // The sender is not kept: the future ends up waiting for good when the group is dropped.
+        let mut lost = self.0.subscribe();
+        async move {
+            let lost = lost.wait_for(Option::is_some).await;
+            let lost = lost.ok().and_then(|lost| lost.clone());
+            match lost {
+                Some(lost) => lost,
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+/// What to write, and whom to tell when it has been handed to the operating system.
+type Outgoing = (Arc<Vec<u8>>, oneshot::Sender<()>);
+
+/// One connection.
+pub(super) struct Link {
+    /// Who is at the other end.
+    pub rank: usize,
+    loss: Loss,
+    inbox: mpsc::Receiver<Frame>,
+    outbox: mpsc::Sender<Outgoing>,
+    /// Aborted when the link is dropped, which closes the connection.
+    _reader: JoinSet<()>,
+    writer: JoinSet<()>,
+}
+
+impl Link {
+    /// Serves a connection on which hello and answer have been exchanged, to one of a group of
+    /// `peers`. A peer that takes no data for as long as `stall` is lost.
+    pub(super) fn serve(
+        stream: TcpStream,
+        rank: usize,
+        peers: usize,
+        stall: Duration,
+        loss: &Loss,
+    ) -> Result<Self> {
+        notice_dead_hosts(&stream)?;
+        let (read_half, write_half) = stream.into_split();
+        // What one exchange brings: peer 0 sends the bytes of all, the others their own.
+        let frames_ahead = if rank == 0 { peers } else { 1 };
+        let (arrived, inbox) = mpsc::channel(frames_ahead);
+        // One exchange at a time writes.
+        let (outbox, outgoing) = mpsc::channel(1);
+        let mut reader = JoinSet::new();
+        reader.spawn({
+            let loss = loss.clone();
+            async move {
+                let reason = read_all(read_half, &arrived, rank, peers, &loss).await;
+                loss.declare(rank, reason);
+            }
+        });
+        let mut writer = JoinSet::new();
+        writer.spawn(write_all(write_half, outgoing, rank, stall, loss.clone()));
+        Ok(Self {
+            rank,
+            loss: loss.clone(),
+            inbox,
+            outbox,
+            _reader: reader,
+            writer,
+        })
+    }
+
+    /// Writes, and returns when the operating system has all of it.
+    pub(super) async fn send(&self, bytes: Arc<Vec<u8>>) -> Result<(), LostPeer> {
+        let (written, done) = oneshot::channel();
+        if self.outbox.send((bytes, written)).await.is_ok() && done.await.is_ok() {
+            return Ok(());
+        }
+        Err(self.loss.watch().await)
+    }
+
+    /// The peer's next frame. What came before a peer was lost still counts.
+    pub(super) async fn receive(&mut self, until: Instant) -> Result<Frame, LostPeer> {
+        tokio::select! {
+            biased;
+            Some(frame) = self.inbox.recv() => Ok(frame),
+            lost = self.loss.watch() => Err(lost),
+            () = sleep_until(until) => {
+                self.loss.declare(self.rank, "it was too late for an exchange".into());
+                Err(self.loss.watch().await)
+            }
+        }
+    }
+
+    /// After a loss: ready when the peer has been told.
+    pub(super) async fn farewell(&mut self) {
+        self.writer.join_next().await;
+    }
+}
+
+/// Passes on what comes until the connection ends; returns why it did.
+async fn read_all(
+    mut stream: OwnedReadHalf,
+    arrived: &mpsc::Sender<Frame>,
+    rank: usize,
+    peers: usize,
+    loss: &Loss,
+) -> String {
+    loop {
+        match read_frame(&mut stream).await {
+            Ok(frame) if frame.kind == Kind::Gone => {
+                let reason = String::from_utf8_lossy(&frame.payload).into_owned();
+                let lost = frame.rank as usize;
+                // Only peer 0 knows of others; what another peer says of them is why it left.
+                if rank == 0 && lost < peers {
+                    loss.declare(lost, reason.clone());
+                }
+                return format!("it gave up: peer {lost} is gone: {reason}");
+            }
+            Ok(frame) => {
+                if arrived.try_send(frame).is_err() {
+                    return "it sent more than one exchange has".into();
+                }
+            }
+            Err(reason) => return reason,
+        }
+    }
+}
+
+/// Writes what is to be written, then, when a peer is lost, who that was.
+async fn write_all(
+    mut stream: OwnedWriteHalf,
+    mut outgoing: mpsc::Receiver<Outgoing>,
+    rank: usize,
+    stall: Duration,
+    loss: Loss,
+) {
+    let lost = loss.watch();
+    tokio::pin!(lost);
+    loop {
+        tokio::select! {
+            biased;
+            next = outgoing.recv() => {
+                let Some((bytes, written)) = next else { return };
+                match timeout(stall, stream.write_all(&bytes)).await {
+                    Ok(Ok(())) => {
+                        // Whoever asked may have gone meanwhile.
+                        let _ = written.send(());
+                    }
+                    Ok(Err(error)) => {
+                        return loss.declare(rank, format!("its connection broke: {error}"));
+                    }
+                    Err(_) => return loss.declare(rank, "it takes no data".into()),
+                }
+            }
+            lost = &mut lost => {
+                let mut bytes = Vec::new();
+                append_frame(&mut bytes, Kind::Gone, lost.rank, lost.reason.as_bytes());
+                // If it cannot be told, the end of the connection tells it.
+                let _ = timeout(FAREWELL, stream.write_all(&bytes)).await;
+                return;
+            }
+        }
+    }
+}
+
+fn notice_dead_hosts(stream: &TcpStream) -> Result<()> {
+    use rustix::net::sockopt;
+    let set = || {
+        sockopt::set_tcp_nodelay(stream, true)?;
+        sockopt::set_socket_keepalive(stream, true)?;
+        sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
+        sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
+        sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)
+    };
+    set().map_err(VerbsError::system("setting up a rendezvous connection"))
+}
