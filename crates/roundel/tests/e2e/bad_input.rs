@@ -105,7 +105,7 @@ fn bad_sql_and_bad_tables_are_told_in_one_line() {
             "--workers",
             "1",
             "--fabric",
-            "grpc",
+            "shm",
             "--format",
             "csv",
         ];
@@ -158,7 +158,7 @@ fn a_worker_says_when_its_port_is_taken_or_its_token_is_none() {
     let worker = [
         "worker",
         "--fabric",
-        "grpc",
+        "shm",
         "--listen",
         &address,
         "--token-file",
@@ -183,14 +183,14 @@ fn a_worker_says_when_its_port_is_taken_or_its_token_is_none() {
 #[test]
 fn a_cluster_refuses_another_token_and_says_when_nobody_is_there() {
     let roundel = Roundel::new();
-    let cluster = HandCluster::start(&roundel, 1, "grpc");
+    let cluster = HandCluster::start(&roundel, 1, "shm");
     let other = roundel.temp().join("other");
     write_token(&other, 'b');
     let sql = |address: &str, token: &str, told: &str| {
         let join = [
             "sql",
             "--fabric",
-            "grpc",
+            "shm",
             "--cluster",
             address,
             "--token-file",

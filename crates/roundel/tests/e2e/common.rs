@@ -14,7 +14,13 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What carries the rows in the tests that do not look at one transport alone.
-pub const TRANSPORTS: [&[&str]; 1] = [&["--fabric", "grpc"]];
+pub const TRANSPORTS: [&[&str]; 5] = [
+    &["--design", "MESQ/SR"],
+    &["--design", "SESQ/SR"],
+    &["--design", "MEMQ/SR"],
+    &["--design", "SEMQ/SR"],
+    &["--fabric", "grpc"],
+];
 
 /// The binary with a temporary directory of its own, so that what it leaves there can be told.
 pub struct Roundel {
@@ -208,6 +214,7 @@ pub fn workers_of(coordinator: u32, count: usize) -> Vec<u32> {
 pub struct HandCluster {
     pub workers: Vec<HandWorker>,
     pub token_file: PathBuf,
+    pub fabric: &'static str,
 }
 
 pub struct HandWorker {
@@ -216,7 +223,7 @@ pub struct HandWorker {
 }
 
 impl HandCluster {
-    pub fn start(roundel: &Roundel, count: usize, fabric: &str) -> Self {
+    pub fn start(roundel: &Roundel, count: usize, fabric: &'static str) -> Self {
         let token_file = roundel.temp().join("token");
         write_token(&token_file, 'a');
         let workers = (0..count)
@@ -225,6 +232,7 @@ impl HandCluster {
         Self {
             workers,
             token_file,
+            fabric,
         }
     }
 

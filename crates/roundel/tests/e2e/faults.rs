@@ -14,6 +14,7 @@ use rustix::process::Signal;
 
 /// Longest that a client may take to notice a dead worker, and a worker a dead coordinator.
 const NOTICE_MAX: Duration = Duration::from_secs(5);
+const FABRICS: [&str; 2] = ["shm", "grpc"];
 
 /// A CSV file of rows `k,v` in which ten keys repeat, so that joining it with itself takes long.
 fn table(roundel: &Roundel) -> String {
@@ -33,7 +34,7 @@ fn on_cluster(roundel: &Roundel, cluster: &HandCluster, table: &str, sql: &str) 
     let arguments = [
         "sql",
         "--fabric",
-        "grpc",
+        cluster.fabric,
         "--cluster",
         &addresses,
         "--token-file",
@@ -74,7 +75,7 @@ fn run_once_more(roundel: &Roundel) {
         "--queries",
         "6",
         "--fabric",
-        "grpc",
+        "shm",
     ];
     let output = roundel.run(&arguments);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -84,42 +85,46 @@ fn run_once_more(roundel: &Roundel) {
 fn a_worker_killed_in_mid_query_is_named() {
     let roundel = Roundel::new();
     let table = table(&roundel);
-    let cluster = HandCluster::start(&roundel, 2, "grpc");
-    let client = on_cluster(&roundel, &cluster, &table, LONG_QUERY);
-    let victim = &cluster.workers[1];
-    until_busy(victim.child.id());
-    signal(victim.child.id(), Signal::KILL);
-    let killed = Instant::now();
-    let output = finish(client);
-    assert!(
-        killed.elapsed() < NOTICE_MAX,
-        "it took {:?}",
-        killed.elapsed()
-    );
-    let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains(&victim.address), "{said}");
+    for fabric in FABRICS {
+        let cluster = HandCluster::start(&roundel, 2, fabric);
+        let client = on_cluster(&roundel, &cluster, &table, LONG_QUERY);
+        let victim = &cluster.workers[1];
+        until_busy(victim.child.id());
+        signal(victim.child.id(), Signal::KILL);
+        let killed = Instant::now();
+        let output = finish(client);
+        assert!(
+            killed.elapsed() < NOTICE_MAX,
+            "it took {:?}",
+            killed.elapsed()
+        );
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains(&victim.address), "{said}");
+    }
 }
 
 #[test]
 fn the_other_workers_serve_on_and_one_that_comes_back_is_used() {
     let roundel = Roundel::new();
     let table = table(&roundel);
-    let mut cluster = HandCluster::start(&roundel, 2, "grpc");
-    let answer = |cluster: &HandCluster| {
-        let output = finish(on_cluster(&roundel, cluster, &table, SHORT_QUERY));
-        assert_eq!(stdout(&output), SHORT_ANSWER, "{}", stderr(&output));
-    };
-    answer(&cluster);
-    let victim = cluster.workers.remove(1);
-    let address = victim.address.clone();
-    signal(victim.child.id(), Signal::KILL);
-    drop(victim);
-    answer(&cluster);
-    let again = HandWorker::start(&roundel, &cluster.token_file, &address, "grpc");
-    cluster.workers.push(again);
-    answer(&cluster);
+    for fabric in FABRICS {
+        let mut cluster = HandCluster::start(&roundel, 2, fabric);
+        let answer = |cluster: &HandCluster| {
+            let output = finish(on_cluster(&roundel, cluster, &table, SHORT_QUERY));
+            assert_eq!(stdout(&output), SHORT_ANSWER, "{}", stderr(&output));
+        };
+        answer(&cluster);
+        let victim = cluster.workers.remove(1);
+        let address = victim.address.clone();
+        signal(victim.child.id(), Signal::KILL);
+        drop(victim);
+        answer(&cluster);
+        let again = HandWorker::start(&roundel, &cluster.token_file, &address, fabric);
+        cluster.workers.push(again);
+        answer(&cluster);
+    }
 }
 
 #[test]
@@ -226,7 +231,7 @@ fn interrupted_commands_leave_nothing() {
 fn garbage_at_the_door_changes_nothing() {
     let roundel = Roundel::new();
     let table = table(&roundel);
-    let mut cluster = HandCluster::start(&roundel, 2, "grpc");
+    let mut cluster = HandCluster::start(&roundel, 2, "shm");
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let noise: Vec<u8> = (0..64 << 10_u32)
         .map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
@@ -259,7 +264,7 @@ fn garbage_at_the_door_changes_nothing() {
 fn a_worker_ends_on_request() {
     let roundel = Roundel::new();
     for kind in [Signal::INT, Signal::TERM] {
-        let mut cluster = HandCluster::start(&roundel, 1, "grpc");
+        let mut cluster = HandCluster::start(&roundel, 1, "shm");
         let worker = &mut cluster.workers[0];
         signal(worker.child.id(), kind);
         assert!(eventually(NOTICE_MAX, || worker
@@ -268,7 +273,7 @@ fn a_worker_ends_on_request() {
             .unwrap()
             .is_some()));
     }
-    let lifeline = ["worker", "--lifeline", "--fabric", "grpc"];
+    let lifeline = ["worker", "--lifeline", "--fabric", "shm"];
     let mut command = roundel.command(lifeline);
     let mut child = command
         .stdin(Stdio::piped())

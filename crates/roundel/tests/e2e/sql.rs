@@ -7,7 +7,7 @@ use std::process::Stdio;
 use crate::common::{HandCluster, Roundel, stderr, stdout, wait};
 
 fn sql(roundel: &Roundel, arguments: &[&str]) -> String {
-    let output = roundel.run(&[&["sql", "--fabric", "grpc"], arguments].concat());
+    let output = roundel.run(&[&["sql", "--fabric", "shm"], arguments].concat());
     assert!(
         output.status.success(),
         "{arguments:?}: {}",
@@ -45,7 +45,7 @@ fn statements_come_from_the_command_line_a_file_or_standard_input() {
         want.repeat(2)
     );
 
-    let mut command = roundel.command([&["sql", "--fabric", "grpc"], &csv[..]].concat());
+    let mut command = roundel.command([&["sql", "--fabric", "shm"], &csv[..]].concat());
     let output = command
         .stdin(fs::File::open(file).unwrap())
         .output()
@@ -91,7 +91,7 @@ fn a_reader_that_leaves_early_is_no_error() {
     // A billion rows, if anyone read them.
     let many = "SELECT a.k, b.k AS l, c.k AS m FROM t a CROSS JOIN t b CROSS JOIN t c";
     let csv = [
-        "sql", "--fabric", "grpc", "--table", &table, "--format", "csv", "-c", many,
+        "sql", "--fabric", "shm", "--table", &table, "--format", "csv", "-c", many,
     ];
     let mut child = roundel.spawn(&csv);
     let mut header = String::new();
@@ -107,9 +107,9 @@ fn a_reader_that_leaves_early_is_no_error() {
 fn a_cluster_that_was_started_by_hand_serves_several_clients() {
     let roundel = Roundel::new();
     let table = table(&roundel, 20_000);
-    let cluster = HandCluster::start(&roundel, 2, "grpc");
+    let cluster = HandCluster::start(&roundel, 2, "shm");
     let addresses = cluster.addresses();
-    let join = ["sql", "--fabric", "grpc", "--cluster", &addresses];
+    let join = ["sql", "--fabric", "shm", "--cluster", &addresses];
     let query = [
         "--token-file",
         cluster.token_file(),

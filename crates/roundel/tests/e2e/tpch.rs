@@ -36,6 +36,29 @@ fn every_query_is_right_on_memory_tables() {
     }
 }
 
+/// Liu, Yin, Blanas 2019, Table 1: queue pairs per node; and all data goes by SEND.
+#[test]
+fn every_design_uses_the_queue_pairs_of_its_name() {
+    let roundel = Roundel::new();
+    for (design, queue_pairs) in [
+        ("MESQ/SR", 2),
+        ("SESQ/SR", 1),
+        ("MEMQ/SR", 3 * 2),
+        ("SEMQ/SR", 3),
+    ] {
+        let arguments = ["--workers", "3", "--threads", "2", "--design", design];
+        let report = tpch(&roundel, &[&arguments[..], &["--json"]].concat());
+        assert_all_verified(&report, 22);
+        let fabric = &report["fabric"];
+        assert_eq!(fabric["queue_pairs"], queue_pairs, "{design}: {fabric}");
+        assert!(fabric["messages"]["send"].as_u64() > Some(0), "{fabric}");
+        for (opcode, bytes) in fabric["bytes"].as_object().unwrap() {
+            let carries = matches!(opcode.as_str(), "send" | "receive");
+            assert_eq!(bytes.as_u64() > Some(0), carries, "{design}: {fabric}");
+        }
+    }
+}
+
 #[test]
 fn every_query_is_right_on_files_that_are_made_once() {
     let roundel = Roundel::new();
