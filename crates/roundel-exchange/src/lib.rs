@@ -11,6 +11,7 @@
 //! * [`frame`]: a batch as one run of bytes and back; knows no messages.
 //! * [`wire`]: the header of a message.
 //! * [`operator`]: puts the three together.
+//! * [`mesh`]: joins nodes all with all, for programs without an engine.
 //!
 //! This crate knows nothing of DataFusion, nor which provider runs below. What it needs from an
 //! engine is injected: [`Partitioner`] and [`MemoryBudget`].
@@ -20,6 +21,7 @@ pub mod design;
 pub mod endpoint;
 pub mod error;
 pub mod frame;
+pub mod mesh;
 pub mod operator;
 pub mod options;
 pub mod report;
@@ -29,6 +31,7 @@ pub use budget::{MemoryBudget, SpillFile, Unlimited};
 pub use design::{Design, UnknownDesign};
 pub use endpoint::{Fabric, LinkAddress};
 pub use error::ExchangeError;
+pub use mesh::Mesh;
 pub use operator::{Destination, PartitionStream, Partitioner, Receive, ReceiveLink, Shuffle};
 pub use options::ExchangeOptions;
 pub use report::EndpointReport;

@@ -25,7 +25,10 @@ pub use address::LinkAddress;
 pub use receive::{LinkId, Message, ReceiveEndpoint};
 pub use send::{DestinationId, GroupId, SendBuffer, SendEndpoint};
 
-use roundel_verbs::{Arena, Buffer, CompletionChannel, Context, Device};
+use crate::error::Result;
+use roundel_verbs::{
+    Arena, ArenaOptions, Buffer, CompletionChannel, Context, Device, TokioContext,
+};
 use std::sync::Arc;
 
 /// What endpoints are made of: a device, its memory, a channel that a driver serves, and the
@@ -44,6 +47,26 @@ pub struct Fabric {
 }
 
 impl Fabric {
+    /// A device with memory, a channel and its driver, on the tokio runtime that this is called
+    /// in.
+    ///
+    /// # Errors
+    /// When the device has no channel left.
+    ///
+    /// # Panics
+    /// When called outside of a tokio runtime.
+    pub fn open(device: Device, memory: ArenaOptions) -> Result<Self> {
+        let channel = device.create_channel()?;
+        let context = Arc::new(TokioContext::current());
+        context.spawn(Box::pin(channel.drive()?));
+        Ok(Self {
+            arena: device.arena(memory),
+            device,
+            channel,
+            context,
+        })
+    }
+
     /// A buffer that nobody needs in order to get on: none when the arena is more than half full,
     /// the rest of which is for new links.
     fn spare_buffer(&self, bytes: usize) -> Option<Buffer> {

@@ -43,10 +43,53 @@ pub trait Rendezvous: Send {
     /// [`VerbsError::InvalidRequest`] for more than [`EXCHANGE_BYTES_MAX`] bytes.
     fn exchange(&mut self, bytes: Vec<u8>) -> BoxFuture<'_, Result<Vec<Vec<u8>>>>;
 
+    /// Hands each peer bytes of its own, `bytes[rank]`, and takes what each has for this one. An
+    /// [`exchange`](Self::exchange) in which peers see only what is for them.
+    ///
+    /// # Errors
+    /// Those of an exchange; [`VerbsError::PeerDied`] when a peer did not call this.
+    fn exchange_each(&mut self, bytes: Vec<Vec<u8>>) -> BoxFuture<'_, Result<Vec<Vec<u8>>>> {
+        Box::pin(async move {
+            let (rank, peers) = (self.rank(), self.peers());
+            let all = self.exchange(pack_list(&bytes)).await?;
+            let mine = |(peer, bytes): (usize, &Vec<u8>)| {
+                let mut list = unpack_list(bytes).filter(|list| list.len() == peers);
+                let mine = list.as_mut().map(|list| list.swap_remove(rank));
+                mine.ok_or_else(|| VerbsError::PeerDied {
+                    peer: peer.to_string(),
+                    reason: "it took part in the exchange with something else".into(),
+                })
+            };
+            all.iter().enumerate().map(mine).collect()
+        })
+    }
+
     /// Ready when a peer is lost: it died, it left, or its host cannot be reached any more. A peer
     /// that has done its work leaves too, so the last thing a group does is an exchange, after
     /// which nobody asks. Never ready once this end has been dropped.
     fn lost(&self) -> BoxFuture<'static, LostPeer>;
+}
+
+/// Makes one run of bytes of several, each with its length.
+pub fn pack_list<T: AsRef<[u8]>>(list: &[T]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for item in list {
+        bytes.extend_from_slice(&(item.as_ref().len() as u32).to_le_bytes());
+        bytes.extend_from_slice(item.as_ref());
+    }
+    bytes
+}
+
+/// The reverse of [`pack_list`]; none when the bytes are not such a list.
+pub fn unpack_list(mut bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut list = Vec::new();
+    while !bytes.is_empty() {
+        let (length, rest) = bytes.split_first_chunk::<4>()?;
+        let (item, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        list.push(item.to_vec());
+        bytes = rest;
+    }
+    Some(list)
 }
 
 /// A peer of a rendezvous that is gone.

@@ -36,13 +36,23 @@ pub struct SocketOptions {
     pub exchange_deadline: Duration,
 }
 
+impl Default for SocketOptions {
+    /// No token, 30 seconds to join, 60 seconds to come to an exchange.
+    fn default() -> Self {
+        Self {
+            token: Vec::new(),
+            join_deadline: Duration::from_secs(30),
+            exchange_deadline: Duration::from_secs(60),
+        }
+    }
+}
+
 impl SocketOptions {
     /// The defaults, with this token.
     pub fn new(token: impl Into<Vec<u8>>) -> Self {
         Self {
             token: token.into(),
-            join_deadline: Duration::from_secs(30),
-            exchange_deadline: Duration::from_secs(60),
+            ..Self::default()
         }
     }
 

@@ -2,7 +2,9 @@
 
 use super::wire::{Hello, emit_answer};
 use super::{EXCHANGE_BYTES_MAX, Rendezvous, SocketListener, SocketOptions, SocketRendezvous};
+use super::{pack_list, unpack_list};
 use crate::error::{Result, VerbsError};
+use proptest::prelude::*;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -112,6 +114,43 @@ async fn three_peers_exchange_again_and_again() {
     }
     let too_much = group[1].exchange(vec![0; EXCHANGE_BYTES_MAX + 1]).await;
     assert!(matches!(too_much, Err(VerbsError::InvalidRequest(_))));
+}
+
+#[tokio::test]
+async fn each_peer_gets_what_is_for_it() {
+    let group = group(3, &options()).await;
+    let tasks: Vec<_> = group
+        .into_iter()
+        .map(|mut peer| {
+            tokio::spawn(async move {
+                let from = peer.rank() as u8;
+                let each = peer.exchange_each((0..3).map(|to| vec![from, to]).collect());
+                let expected: Vec<_> = (0..3).map(|to| vec![to, from]).collect();
+                assert_eq!(each.await.unwrap(), expected);
+                // In its order, but not of its kind.
+                match from {
+                    0 => peer.exchange_each(vec![Vec::new(); 3]).await,
+                    _ => peer.exchange(vec![1, 2, 3]).await,
+                }
+            })
+        })
+        .collect();
+    let mut results = Vec::new();
+    for task in tasks {
+        results.push(soon(task).await.unwrap());
+    }
+    assert_lost(&results[0], 1);
+}
+
+proptest! {
+    #[test]
+    fn lists_round_trip_and_other_bytes_do_no_harm(
+        list in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..9),
+        other in prop::collection::vec(any::<u8>(), 0..40),
+    ) {
+        prop_assert_eq!(unpack_list(&pack_list(&list)), Some(list));
+        let _ = unpack_list(&other);
+    }
 }
 
 #[tokio::test]

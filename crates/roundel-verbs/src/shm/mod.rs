@@ -1,10 +1,10 @@
 //! The `shm` provider: a software NIC in shared memory, for the processes of one host.
 //!
 //! A device is a memfd that its peers map whole: memory regions, receive rings and the flags that
-//! wake sleepers lie in it ([`layout`]). A SEND copies straight into the receive that the peer
+//! wake sleepers lie in it (module `layout`). A SEND copies straight into the receive that the peer
 //! posted, WRITE and READ copy directly; the thread that posts does the copy, so there is no NIC
 //! thread and no system call on the data path unless a sleeper must be woken. One thread per
-//! device ([`monitor`]) accepts new peers on an abstract socket and notices when one dies.
+//! device (module `monitor`) accepts new peers on an abstract socket and notices when one dies.
 //!
 //! What a peer process can write is never believed: offsets and lengths are read once and checked
 //! against the mapping; the owner keeps its own copy of what it posted.
