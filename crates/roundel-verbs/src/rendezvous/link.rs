@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -22,15 +22,28 @@ const KEEPALIVE_PROBES: u32 = 3;
 
 /// The first peer of a group that was lost. Later losses follow from it.
 #[derive(Clone)]
-pub(super) struct Loss(watch::Sender<Option<LostPeer>>);
+pub(super) struct Loss {
+    lost: watch::Sender<Option<LostPeer>>,
+    /// Held while a complete exchange is handed to the writers. Whom it has reached may leave at
+    /// once; the others are told of that after they have the exchange too.
+    spreading: Arc<Mutex<()>>,
+}
 
 impl Loss {
     pub(super) fn none() -> Self {
-        Self(watch::Sender::new(None))
+        Self {
+            lost: watch::Sender::new(None),
+            spreading: Arc::default(),
+        }
+    }
+
+    /// While this is held, nobody is told of a loss.
+    pub(super) async fn hold_back(&self) -> impl Drop + use<'_> {
+        self.spreading.lock().await
     }
 
     pub(super) fn declare(&self, rank: usize, reason: String) {
-        self.0.send_if_modified(|lost| {
+        self.lost.send_if_modified(|lost| {
             let first = lost.is_none();
             if first {
                 *lost = Some(LostPeer { rank, reason });
@@ -41,13 +54,13 @@ impl Loss {
 
     /// The peer that was lost, if one was.
     pub(super) fn get(&self) -> Option<LostPeer> {
-        self.0.borrow().clone()
+        self.lost.borrow().clone()
     }
 
     /// Ready when a peer is lost, now or later.
     pub(super) fn watch(&self) -> impl Future<Output = LostPeer> + Send + use<> {
         // The sender is not kept: the future ends up waiting for good when the group is dropped.
-        let mut lost = self.0.subscribe();
+        let mut lost = self.lost.subscribe();
         async move {
             let lost = lost.wait_for(Option::is_some).await;
             let lost = lost.ok().and_then(|lost| lost.clone());
@@ -60,7 +73,10 @@ impl Loss {
 }
 
 /// What to write, and whom to tell when it has been handed to the operating system.
-type Outgoing = (Arc<Vec<u8>>, oneshot::Sender<()>);
+struct Outgoing {
+    bytes: Arc<Vec<u8>>,
+    written: oneshot::Sender<()>,
+}
 
 /// One connection.
 pub(super) struct Link {
@@ -111,13 +127,20 @@ impl Link {
         })
     }
 
-    /// Writes, and returns when the operating system has all of it.
-    pub(super) async fn send(&self, bytes: Arc<Vec<u8>>) -> Result<(), LostPeer> {
+    /// Hands bytes to the writer; the future that comes back is ready when the operating system
+    /// has all of them.
+    pub(super) async fn send(
+        &self,
+        bytes: Arc<Vec<u8>>,
+    ) -> impl Future<Output = Result<(), LostPeer>> + Send + use<'_> {
         let (written, done) = oneshot::channel();
-        if self.outbox.send((bytes, written)).await.is_ok() && done.await.is_ok() {
-            return Ok(());
+        let handed = self.outbox.send(Outgoing { bytes, written }).await;
+        async move {
+            if handed.is_ok() && done.await.is_ok() {
+                return Ok(());
+            }
+            Err(self.loss.watch().await)
         }
-        Err(self.loss.watch().await)
     }
 
     /// The peer's next frame. What came before a peer was lost still counts.
@@ -179,29 +202,48 @@ async fn write_all(
     let lost = loss.watch();
     tokio::pin!(lost);
     loop {
-        tokio::select! {
+        let next = tokio::select! {
             biased;
-            next = outgoing.recv() => {
-                let Some((bytes, written)) = next else { return };
-                match timeout(stall, stream.write_all(&bytes)).await {
-                    Ok(Ok(())) => {
-                        // Whoever asked may have gone meanwhile.
-                        let _ = written.send(());
-                    }
-                    Ok(Err(error)) => {
-                        return loss.declare(rank, format!("its connection broke: {error}"));
-                    }
-                    Err(_) => return loss.declare(rank, "it takes no data".into()),
-                }
-            }
+            next = outgoing.recv() => match next {
+                Some(next) => next,
+                // The link was dropped.
+                None => return,
+            },
             lost = &mut lost => {
+                let spread = loss.hold_back().await;
+                let last = outgoing.try_recv();
+                drop(spread);
+                if let Ok(last) = last
+                    && let Err(reason) = write(&mut stream, last, stall).await
+                {
+                    return loss.declare(rank, reason);
+                }
                 let mut bytes = Vec::new();
                 append_frame(&mut bytes, Kind::Gone, lost.rank, lost.reason.as_bytes());
                 // If it cannot be told, the end of the connection tells it.
                 let _ = timeout(FAREWELL, stream.write_all(&bytes)).await;
                 return;
             }
+        };
+        if let Err(reason) = write(&mut stream, next, stall).await {
+            return loss.declare(rank, reason);
         }
+    }
+}
+
+async fn write(
+    stream: &mut OwnedWriteHalf,
+    outgoing: Outgoing,
+    stall: Duration,
+) -> Result<(), String> {
+    match timeout(stall, stream.write_all(&outgoing.bytes)).await {
+        Ok(Ok(())) => {
+            // Whoever asked may have gone meanwhile.
+            let _ = outgoing.written.send(());
+            Ok(())
+        }
+        Ok(Err(error)) => Err(format!("its connection broke: {error}")),
+        Err(_) => Err("it takes no data".into()),
     }
 }
 

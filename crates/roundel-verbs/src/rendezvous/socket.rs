@@ -321,8 +321,14 @@ impl SocketRendezvous {
             append_frame(&mut spread, Kind::Bytes, rank, bytes);
         }
         let spread = Arc::new(spread);
+        let mut writes = Vec::with_capacity(self.links.len());
+        let together = self.loss.hold_back().await;
         for link in &self.links {
-            link.send(spread.clone()).await?;
+            writes.push(link.send(spread.clone()).await);
+        }
+        drop(together);
+        for written in writes {
+            written.await?;
         }
         Ok(all)
     }
@@ -332,7 +338,7 @@ impl SocketRendezvous {
         let mut bytes = Vec::new();
         append_frame(&mut bytes, Kind::Bytes, self.rank, &own);
         let link = &mut self.links[0];
-        link.send(Arc::new(bytes)).await?;
+        link.send(Arc::new(bytes)).await.await?;
         let mut all = Vec::with_capacity(self.peers);
         for rank in 0..self.peers {
             let frame = link.receive(until).await?;
