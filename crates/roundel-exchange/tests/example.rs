@@ -8,7 +8,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn three_processes_receive_all_rows() {
-    // Cargo builds examples with the tests: `examples` is beside the directory of this binary.
+    // `cargo test` builds examples too, beside the directory of this binary; `--test` alone does
+    // not.
     let mut program = std::env::current_exe().unwrap();
     program.pop();
     program.pop();
@@ -16,7 +17,10 @@ fn three_processes_receive_all_rows() {
     let mut child = Command::new(&program)
         .stdout(Stdio::piped())
         .spawn()
-        .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+        .unwrap_or_else(|error| {
+            let program = program.display();
+            panic!("{program}: {error}; build it with: cargo build --release --examples")
+        });
     let start = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if start.elapsed() > PATIENCE {
