@@ -18,6 +18,8 @@
 //! accepts and answers, the receiver completes the link and grants its first credit.
 
 mod address;
+mod credit;
+mod datagram;
 mod receive;
 mod send;
 

@@ -5,12 +5,13 @@ use roundel_exchange::{
     Design, Destination, ExchangeOptions, Fabric, MemoryBudget, Receive, ReceiveLink, Shuffle,
     Unlimited,
 };
-use roundel_verbs::{ArenaOptions, TokioContext, shm};
+use roundel_verbs::{ArenaOptions, Device, TokioContext, shm};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// One node: a device, and an exchange's two sides on it.
 pub struct Node {
+    pub fabric: Fabric,
     pub shuffle: Arc<Shuffle>,
     pub receive: Receive,
 }
@@ -29,22 +30,39 @@ pub fn options(design: Design, threads: usize) -> ExchangeOptions {
     ExchangeOptions::new(design, threads, device.capabilities())
 }
 
+/// What an exchange needs of a device, whose channel is served.
+pub fn fabric(device: Device, arena: ArenaOptions) -> Fabric {
+    let channel = device.create_channel().unwrap();
+    tokio::spawn(channel.drive().unwrap());
+    Fabric {
+        arena: device.arena(arena),
+        device,
+        channel,
+        context: Arc::new(TokioContext::current()),
+    }
+}
+
 impl Node {
     pub fn open(options: &ExchangeOptions) -> Self {
         let device = shm::open(shm::ShmOptions::default()).unwrap();
-        let channel = device.create_channel().unwrap();
-        tokio::spawn(channel.drive().unwrap());
-        let fabric = Fabric {
-            arena: device.arena(ArenaOptions::default()),
-            device,
-            channel,
-            context: Arc::new(TokioContext::current()),
-        };
-        let budget: Arc<dyn MemoryBudget> = Arc::new(Unlimited);
+        Self::on(fabric(device, ArenaOptions::default()), options)
+    }
+
+    /// One more exchange on a fabric.
+    pub fn on(fabric: Fabric, options: &ExchangeOptions) -> Self {
+        Self::with_budget(fabric, options, Arc::new(Unlimited))
+    }
+
+    pub fn with_budget(
+        fabric: Fabric,
+        options: &ExchangeOptions,
+        budget: Arc<dyn MemoryBudget>,
+    ) -> Self {
         let exchange = fabric.context.random();
         Self {
             shuffle: Arc::new(Shuffle::open(&fabric, options, exchange, 7).unwrap()),
             receive: Receive::open(&fabric, options, &budget).unwrap(),
+            fabric,
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Every design moves every row, whatever the pattern, the order of consumption and the sizes.
 
-mod cluster;
-
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
-use cluster::{Node, connect, options, own};
+use crate::cluster::{Node, connect, options, own};
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::Int64Type;
 use futures::{StreamExt, TryStreamExt};
 use roundel_exchange::{Design, ExchangeOptions};
 use std::sync::Arc;
 
-fn batch(node: usize, partition: u32, number: i64, rows: usize) -> RecordBatch {
+/// A batch that tells where it is from.
+pub fn batch(node: usize, partition: u32, number: i64, rows: usize) -> RecordBatch {
     let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(
         (0..rows as i64).map(|row| number * 1_000_000 + row),
     ));
@@ -17,6 +17,11 @@ fn batch(node: usize, partition: u32, number: i64, rows: usize) -> RecordBatch {
             format!("node {node} partition {partition} row {row}")
         })));
     RecordBatch::try_from_iter([("key", keys), ("name", names)]).unwrap()
+}
+
+/// The number that a batch was made with.
+pub fn number(batch: &RecordBatch) -> i64 {
+    batch.column(0).as_primitive::<Int64Type>().value(0) / 1_000_000
 }
 
 async fn repartition(options: &ExchangeOptions, nodes: usize, batches: i64, rows: usize) {

@@ -1,0 +1,78 @@
+//! Absolute credit, as a source keeps it: messages that it may have sent so far, and those that it
+//! has sent, both modulo 2^32.
+
+/// What a source may send on a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Credit {
+    granted: u32,
+    spent: u32,
+}
+
+impl Credit {
+    /// The highest credit heard of.
+    pub(super) fn granted(&self) -> u32 {
+        self.granted
+    }
+
+    /// Messages that may be sent now.
+    pub(super) fn left(&self) -> u32 {
+        let left = self.granted.wrapping_sub(self.spent);
+        if left > i32::MAX as u32 { 0 } else { left }
+    }
+
+    /// Takes a credit; an older one does not take credit away.
+    pub(super) fn grant(&mut self, credit: u32) {
+        if credit.wrapping_sub(self.granted) <= i32::MAX as u32 {
+            self.granted = credit;
+        }
+    }
+
+    /// Counts a message sent.
+    pub(super) fn spend(&mut self) {
+        self.spent = self.spent.wrapping_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Credit;
+    use proptest::prelude::*;
+
+    #[test]
+    fn overtaken_and_repeated_credits_take_nothing_away() {
+        let mut credit = Credit::default();
+        for (heard, left) in [(2, 2), (6, 6), (4, 6), (6, 6), (0, 6)] {
+            credit.grant(heard);
+            assert_eq!(credit.left(), left);
+        }
+    }
+
+    #[test]
+    fn a_source_that_sent_more_than_it_was_granted_has_none_left() {
+        let mut credit = Credit::default();
+        credit.spend();
+        assert_eq!(credit.left(), 0);
+        credit.grant(3);
+        assert_eq!(credit.left(), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn it_wraps_around(start: u32, steps in prop::collection::vec((0u32..1000, 0u32..1000), 1..50)) {
+            let mut credit = Credit { granted: start, spent: start };
+            let (mut granted, mut spent) = (0u64, 0u64);
+            for (more, wanted) in steps {
+                granted += u64::from(more);
+                credit.grant(start.wrapping_add(granted as u32));
+                for _ in 0..wanted {
+                    if credit.left() > 0 {
+                        credit.spend();
+                        spent += 1;
+                    }
+                }
+                prop_assert!(spent <= granted);
+                prop_assert_eq!(u64::from(credit.left()), granted - spent);
+            }
+        }
+    }
+}

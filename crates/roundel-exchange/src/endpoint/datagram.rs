@@ -1,0 +1,106 @@
+//! What both sides need of datagrams: the queue pair, receives for it, and the header of what
+//! arrives.
+
+use super::Fabric;
+use crate::error::{ExchangeError, Result};
+use crate::wire::{HEADER_LENGTH, Header, WireError};
+use roundel_verbs::capabilities::GRH_BYTES;
+use roundel_verbs::{
+    Buffer, Completion, CompletionQueue, CompletionStatus, QueuePair, QueuePairOptions,
+    ReceiveRequest, Transport,
+};
+
+/// Most receives, and most sends, of a datagram queue pair.
+pub(super) const DEPTH: usize = 4096;
+
+/// How many of them a device allows.
+pub(super) fn depth(fabric: &Fabric) -> usize {
+    DEPTH.min(fabric.device.capabilities().work_requests_max)
+}
+
+/// A datagram queue pair, ready to send and receive, on one completion queue.
+pub(super) fn open(fabric: &Fabric, queue: &CompletionQueue) -> Result<QueuePair> {
+    let depth = depth(fabric);
+    let queue_pair = fabric.device.create_queue_pair(
+        &QueuePairOptions {
+            transport: Transport::UnreliableDatagram,
+            send_depth: depth,
+            receive_depth: depth,
+            rnr_retry: 7,
+            // At random: a fixed key would let any stranger's datagrams in.
+            queue_key: fabric.context.random() as u32,
+        },
+        queue,
+        queue,
+    )?;
+    queue_pair.activate()?;
+    Ok(queue_pair)
+}
+
+/// Posts receives for `count` messages of up to `bytes`.
+pub(super) fn post_receives(
+    fabric: &Fabric,
+    queue_pair: &QueuePair,
+    count: usize,
+    bytes: usize,
+) -> Result<()> {
+    let mut receives = Vec::with_capacity(count);
+    for _ in 0..count {
+        receives.push(ReceiveRequest {
+            id: 0,
+            buffer: Some(fabric.arena.allocate(GRH_BYTES + bytes)?),
+        });
+    }
+    if queue_pair.post_receive(&mut receives)? < count {
+        return Err(too_many_links());
+    }
+    Ok(())
+}
+
+/// Posts one receive again.
+pub(super) fn post_again(queue_pair: &QueuePair, buffer: Buffer) {
+    let mut again = vec![ReceiveRequest {
+        id: 0,
+        buffer: Some(buffer),
+    }];
+    // A queue pair that refuses its own buffer is in error: completions say so.
+    let _ = queue_pair.post_receive(&mut again);
+}
+
+pub(super) fn too_many_links() -> ExchangeError {
+    ExchangeError::Protocol {
+        peer: "this process".into(),
+        reason: format!("more links than a datagram queue pair of {DEPTH} receives can serve"),
+    }
+}
+
+/// The header of a datagram; `None` for what is none.
+pub(super) fn header(completion: &Completion) -> Option<Header> {
+    let buffer = completion.buffer.as_ref()?;
+    // A receive that failed, or that a stranger's WRITE used up, has old bytes in its buffer.
+    if completion.status != CompletionStatus::Success || completion.written {
+        return None;
+    }
+    header_at(buffer, GRH_BYTES, completion.bytes).ok()
+}
+
+/// Reads the header at `at` of the first `bytes` of a buffer into private memory and checks it
+/// there.
+pub(super) fn header_at(buffer: &Buffer, at: usize, bytes: usize) -> Result<Header, WireError> {
+    let bytes = bytes.min(buffer.len());
+    let message = bytes.saturating_sub(at);
+    if message < HEADER_LENGTH {
+        return Err(WireError::Truncated { length: message });
+    }
+    let mut header = [0; HEADER_LENGTH];
+    buffer.read(at, &mut header);
+    let header = Header::parse(&header)?;
+    let found = message - HEADER_LENGTH;
+    if header.payload_length() as usize != found {
+        return Err(WireError::PayloadLength {
+            announced: header.payload_length(),
+            found,
+        });
+    }
+    Ok(header)
+}

@@ -1,0 +1,206 @@
+//! What a RECEIVE endpoint's completion queue brings: messages, ends, and broken connections.
+
+use super::link::{Carrier, LinkState};
+use super::{LinkId, Message, ReceiveEndpoint, datagram};
+use crate::wire::{Body, EndOfStream, HEADER_LENGTH, Header, Kind};
+use roundel_verbs::capabilities::GRH_BYTES;
+use roundel_verbs::{Buffer, Completion, CompletionStatus, Opcode, ReceiveRequest};
+
+/// Completions taken from the queue at a time.
+const POLL_BATCH: usize = 64;
+
+impl ReceiveEndpoint {
+    /// Appends the data messages that have arrived, at most about `limit`. Ends, credits and
+    /// repetitions are dealt with here.
+    pub fn poll(&mut self, messages: &mut Vec<Message>, limit: usize) {
+        let mut completions = std::mem::take(&mut self.completions);
+        let found = self
+            .queue
+            .poll(&mut completions, limit.clamp(1, POLL_BATCH));
+        if found == 0 {
+            self.lose_broken();
+        }
+        for completion in completions.drain(..) {
+            if completion.opcode != Opcode::Receive {
+                self.take_send(&completion);
+            } else if self.datagrams.is_some() {
+                self.take_datagram(completion, messages);
+            } else {
+                self.take_connected(completion, messages);
+            }
+        }
+        self.completions = completions;
+    }
+
+    fn take_send(&mut self, completion: &Completion) {
+        // Credit that cannot be written back: the sender is gone. What it had sent counts first.
+        if completion.status != CompletionStatus::Success
+            && let Some(&index) = self.by_queue_pair.get(&completion.queue_pair)
+        {
+            self.links[index].broken.get_or_insert(completion.status);
+        }
+    }
+
+    /// Gives up the links whose connection broke, now that everything that had arrived was taken.
+    fn lose_broken(&mut self) {
+        for link in &mut self.links {
+            if let Some(status) = link.broken {
+                link.fail(link.lost(status));
+            }
+        }
+    }
+
+    fn take_connected(&mut self, completion: Completion, messages: &mut Vec<Message>) {
+        let Some(&index) = self.by_queue_pair.get(&completion.queue_pair) else {
+            return;
+        };
+        let link = &mut self.links[index];
+        if completion.status != CompletionStatus::Success {
+            link.broken.get_or_insert(completion.status);
+            return;
+        }
+        let Some(buffer) = completion.buffer else {
+            return;
+        };
+        if completion.written {
+            link.fail(link.broke_protocol("it writes where it should send"));
+            return;
+        }
+        match datagram::header_at(&buffer, 0, completion.bytes) {
+            Ok(header) if header.exchange == link.exchange && header.source == link.source => {
+                self.take_message(index, &header, buffer, 0, messages);
+            }
+            Ok(_) => link.fail(link.broke_protocol("a message of another exchange")),
+            Err(error) => link.fail(link.broke_protocol(error.to_string())),
+        }
+    }
+
+    fn take_datagram(&mut self, completion: Completion, messages: &mut Vec<Message>) {
+        let header = datagram::header(&completion);
+        let speaker = completion.source_queue_pair;
+        let Some(buffer) = completion.buffer else {
+            return;
+        };
+        if completion.status == CompletionStatus::Flushed {
+            return;
+        }
+        let from = header.and_then(|header| {
+            let index = *self.by_source.get(&(header.exchange, header.source))?;
+            (self.links[index].speaker == speaker).then_some((index, header))
+        });
+        match from {
+            Some((index, header)) if self.links[index].is_open() => {
+                self.take_message(index, &header, buffer, GRH_BYTES, messages);
+            }
+            Some((index, header)) => {
+                // A complete link whose sender has not heard so yet, or a failed one.
+                if header.kind() == Kind::EndOfStream {
+                    self.acknowledge(index, header.sequence);
+                }
+                self.post_datagram(buffer);
+            }
+            // Garbage, strangers and stale messages are dropped.
+            None => self.post_datagram(buffer),
+        }
+    }
+
+    fn take_message(
+        &mut self,
+        index: usize,
+        header: &Header,
+        buffer: Buffer,
+        at: usize,
+        messages: &mut Vec<Message>,
+    ) {
+        let now = self.fabric.context.now();
+        let link = &mut self.links[index];
+        match header.body {
+            Body::Data(data) => {
+                link.heard_at = now;
+                messages.push(Message {
+                    link: LinkId(index),
+                    partition: header.partition,
+                    sequence: header.sequence,
+                    data,
+                    credit_seen: header.credit_seen,
+                    buffer,
+                    payload_at: at + HEADER_LENGTH,
+                });
+            }
+            Body::EndOfStream(end) => {
+                self.acknowledge(index, header.sequence);
+                self.post_datagram(buffer);
+                self.take_end(index, &end);
+            }
+            Body::Acknowledge(acknowledge) if self.datagrams.is_some() => {
+                link.sent = link.sent.max(acknowledge.sequence);
+                self.post_datagram(buffer);
+            }
+            Body::Credit(_) if self.datagrams.is_some() => self.post_datagram(buffer),
+            Body::Credit(_) | Body::Acknowledge(_) => {
+                link.fail(link.broke_protocol("control messages from a sender"));
+            }
+        }
+    }
+
+    fn take_end(&mut self, index: usize, end: &EndOfStream) {
+        let link = &mut self.links[index];
+        if link.end.is_none() {
+            link.heard_at = self.fabric.context.now();
+        }
+        link.end = Some(end.sent);
+        self.check_end(index);
+    }
+
+    /// Gives a message's buffer back and counts the message as arrived. `fresh` is false for one
+    /// that had arrived before.
+    pub fn release(&mut self, message: Message, fresh: bool) {
+        let index = message.link.0;
+        let link = &mut self.links[index];
+        match &link.carrier {
+            Carrier::Connected(queue_pair) => {
+                let mut again = vec![ReceiveRequest {
+                    id: index as u64,
+                    buffer: Some(message.buffer),
+                }];
+                // A queue pair that refuses its own buffer is in error: completions say so.
+                let _ = queue_pair.post_receive(&mut again);
+            }
+            _ => self.post_datagram(message.buffer),
+        }
+        if !fresh {
+            // A repetition was not paid for: its receive is there again, and no more than that.
+            self.report.duplicates += 1;
+            return;
+        }
+        let link = &mut self.links[index];
+        link.arrived.add(message.sequence);
+        link.heard = link.heard.wrapping_add(1);
+        link.starved |= message.credit_seen == link.heard;
+        if link.starved {
+            self.grow(index);
+        }
+        self.count_receive(index);
+        self.check_end(index);
+    }
+
+    pub(super) fn post_datagram(&self, buffer: Buffer) {
+        if let Some(datagrams) = &self.datagrams {
+            datagram::post_again(datagrams, buffer);
+        }
+    }
+
+    fn check_end(&mut self, index: usize) {
+        let now = self.fabric.context.now();
+        let link = &mut self.links[index];
+        let (Some(end), true) = (link.end, link.is_open()) else {
+            return;
+        };
+        if link.arrived == end {
+            link.state = LinkState::Complete;
+            link.complete_at = now;
+        } else if matches!(link.carrier, Carrier::Connected(_)) && link.arrived.count >= end.count {
+            link.fail(link.broke_protocol("its end-of-stream does not match what it sent"));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! One link as its receiver sees it.
+
+use crate::error::ExchangeError;
+use crate::wire::SequenceDigest;
+use roundel_verbs::{AddressHandle, CompletionStatus, QueuePair};
+use std::time::Duration;
+
+pub(super) struct Link {
+    pub(super) peer: String,
+    pub(super) carrier: Carrier,
+    pub(super) exchange: u64,
+    pub(super) source: u32,
+    /// Index of this link among the sender's destinations.
+    pub(super) destination: u32,
+    /// The number of the sender's queue pair.
+    pub(super) speaker: u32,
+    /// Receives of this link: its window.
+    pub(super) buffers: usize,
+    /// Absolute credit granted, and messages heard that were paid for with it, modulo 2^32.
+    pub(super) credit: u32,
+    pub(super) heard: u32,
+    /// A source used up its credit since the link last grew.
+    pub(super) starved: bool,
+    /// Receives posted since credit was last written back.
+    pub(super) unsaid: u32,
+    /// The data messages that have arrived.
+    pub(super) arrived: SequenceDigest,
+    /// Those that the source says it has sent, once it has ended, and how many it had sent when
+    /// it last answered.
+    pub(super) end: Option<SequenceDigest>,
+    pub(super) sent: u64,
+    pub(super) state: LinkState,
+    /// How the connection broke; what had arrived before may still be waiting.
+    pub(super) broken: Option<CompletionStatus>,
+    /// When data or the end last came, and when the source was last asked for it.
+    pub(super) heard_at: Duration,
+    pub(super) asked_at: Duration,
+    /// When the link was complete.
+    pub(super) complete_at: Duration,
+}
+
+pub(super) enum Carrier {
+    /// Until the sender has answered.
+    Offered(Option<QueuePair>),
+    Connected(QueuePair),
+    Datagram(AddressHandle),
+    Closed,
+}
+
+pub(super) enum LinkState {
+    Open,
+    Complete,
+    Failed(ExchangeError),
+}
+
+impl Link {
+    pub(super) fn offered(
+        peer: &str,
+        queue_pair: Option<QueuePair>,
+        buffers: usize,
+        now: Duration,
+    ) -> Self {
+        Self {
+            peer: peer.into(),
+            carrier: Carrier::Offered(queue_pair),
+            exchange: 0,
+            source: 0,
+            destination: 0,
+            speaker: 0,
+            buffers,
+            credit: 0,
+            heard: 0,
+            starved: false,
+            unsaid: 0,
+            arrived: SequenceDigest::default(),
+            end: None,
+            sent: 0,
+            state: LinkState::Open,
+            broken: None,
+            heard_at: now,
+            asked_at: now,
+            complete_at: Duration::ZERO,
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, LinkState::Open)
+    }
+
+    /// Ends it, unless it has ended.
+    pub(super) fn fail(&mut self, error: ExchangeError) {
+        if self.is_open() {
+            self.state = LinkState::Failed(error);
+        }
+    }
+
+    pub(super) fn lost(&self, status: CompletionStatus) -> ExchangeError {
+        ExchangeError::PeerLost {
+            peer: self.peer.clone(),
+            status,
+        }
+    }
+
+    pub(super) fn broke_protocol(&self, reason: impl Into<String>) -> ExchangeError {
+        ExchangeError::Protocol {
+            peer: self.peer.clone(),
+            reason: reason.into(),
+        }
+    }
+
+    /// Messages that the source is known to have sent.
+    pub(super) fn known_sent(&self) -> u64 {
+        self.end.map_or(self.sent, |end| end.count)
+    }
+
+    /// Whether it is known that messages are missing: the end does not match what arrived, or
+    /// more were sent when the source last answered.
+    pub(super) fn is_short(&self) -> bool {
+        match self.end {
+            Some(end) => end != self.arrived,
+            None => self.sent > self.arrived.count,
+        }
+    }
+
+    /// The error of a link that misses messages.
+    pub(super) fn missing(&self, waited: Duration) -> ExchangeError {
+        let sent = self.known_sent().max(self.arrived.count);
+        ExchangeError::MessagesMissing {
+            peer: self.peer.clone(),
+            sent,
+            // With as many that should not have come, the count alone shows none.
+            missing: (sent - self.arrived.count).max(1),
+            waited_ms: waited.as_millis(),
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The RECEIVE endpoint: keeps receives posted, grants credit for them, and hands out what
+//! arrives. It checks that exactly the messages sent have arrived; it does not look into them.
+
+mod arrivals;
+mod link;
+mod silence;
+mod window;
+
+use super::{Fabric, LinkAddress, datagram};
+use crate::error::{ExchangeError, Result};
+use crate::options::ExchangeOptions;
+use crate::report::EndpointReport;
+use crate::wire::Data;
+use link::{Carrier, Link, LinkState};
+use roundel_verbs::{
+    Buffer, Completion, CompletionQueue, CompletionStatus, QueuePair, QueuePairOptions,
+    ReceiveRequest, Transport,
+};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// Receives per link beyond its credit: for what comes unpaid, which is answers to questions, and
+/// repetitions.
+const UD_SPARE_RECEIVES: usize = 4;
+/// Sends of a connected link beyond its credits.
+const SPARE_SENDS: usize = 4;
+
+/// A link of a receive endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LinkId(pub usize);
+
+/// A data message that arrived. Its buffer goes back with [`ReceiveEndpoint::release`].
+#[derive(Debug)]
+pub struct Message {
+    /// From where.
+    pub link: LinkId,
+    /// For which partition.
+    pub partition: u32,
+    /// Its sequence number at its source.
+    pub sequence: u64,
+    /// Which fragment of which frame it is.
+    pub data: Data,
+    credit_seen: u32,
+    buffer: Buffer,
+    payload_at: usize,
+}
+
+impl Message {
+    /// Copies the payload, which has `target`'s length.
+    pub fn copy_payload(&self, target: &mut [u8]) {
+        self.buffer.read(self.payload_at, target);
+    }
+}
+
+/// One receiving endpoint. Its owner serialises access.
+pub struct ReceiveEndpoint {
+    fabric: Fabric,
+    options: ExchangeOptions,
+    queue: CompletionQueue,
+    datagrams: Option<QueuePair>,
+    /// Receives of the datagram queue pair, those in hand included.
+    datagram_receives: usize,
+    links: Vec<Link>,
+    by_queue_pair: HashMap<u32, usize>,
+    by_source: HashMap<(u64, u32), usize>,
+    completions: Vec<Completion>,
+    report: EndpointReport,
+}
+
+impl ReceiveEndpoint {
+    /// Opens an endpoint without links.
+    pub fn open(fabric: &Fabric, options: &ExchangeOptions) -> Result<Self> {
+        let queue = fabric
+            .device
+            .create_completion_queue(datagram::DEPTH, Some(&fabric.channel))?;
+        let datagrams = match options.design.transport() {
+            Transport::ReliableConnection => None,
+            _ => Some(datagram::open(fabric, &queue)?),
+        };
+        Ok(Self {
+            fabric: fabric.clone(),
+            options: options.clone(),
+            queue,
+            report: EndpointReport {
+                queue_pairs: datagrams.iter().count(),
+                ..EndpointReport::default()
+            },
+            datagrams,
+            datagram_receives: 0,
+            links: Vec::new(),
+            by_queue_pair: HashMap::new(),
+            by_source: HashMap::new(),
+            completions: Vec::new(),
+        })
+    }
+
+    /// The completion queue to wait on.
+    pub fn queue(&self) -> &CompletionQueue {
+        &self.queue
+    }
+
+    /// Offers a link to the sender `peer`: the address for it. Its receives are posted already.
+    pub fn offer(&mut self, peer: &str) -> Result<(LinkId, LinkAddress)> {
+        let index = self.links.len();
+        let buffers = self.options.buffers_per_link;
+        let (queue_pair, address) = match &self.datagrams {
+            Some(datagrams) => {
+                let receives = buffers + UD_SPARE_RECEIVES;
+                if self.datagram_receives + receives > datagram::DEPTH {
+                    return Err(datagram::too_many_links());
+                }
+                datagram::post_receives(
+                    &self.fabric,
+                    datagrams,
+                    receives,
+                    self.options.message_bytes,
+                )?;
+                self.datagram_receives += receives;
+                self.report.registered_bytes += receives * self.options.message_bytes;
+                (None, datagrams.address().clone())
+            }
+            None => {
+                let queue_pair = self.fabric.device.create_queue_pair(
+                    &QueuePairOptions {
+                        transport: Transport::ReliableConnection,
+                        send_depth: self.options.credits_in_flight() + SPARE_SENDS,
+                        receive_depth: self.options.window_max(),
+                        rnr_retry: 7,
+                        queue_key: 0,
+                    },
+                    &self.queue,
+                    &self.queue,
+                )?;
+                let mut receives = Vec::with_capacity(buffers);
+                for _ in 0..buffers {
+                    receives.push(ReceiveRequest {
+                        id: index as u64,
+                        buffer: Some(self.fabric.arena.allocate(self.options.message_bytes)?),
+                    });
+                }
+                queue_pair.post_receive(&mut receives)?;
+                self.report.registered_bytes += buffers * self.options.message_bytes;
+                self.report.queue_pairs += 1;
+                let address = queue_pair.address().clone();
+                self.by_queue_pair.insert(address.number, index);
+                (Some(queue_pair), address)
+            }
+        };
+        let now = self.fabric.context.now();
+        self.links
+            .push(Link::offered(peer, queue_pair, buffers, now));
+        let address = LinkAddress {
+            exchange: 0,
+            source: 0,
+            destination: 0,
+            queue_pair: address,
+        };
+        Ok((LinkId(index), address))
+    }
+
+    /// Completes a link with the sender's answer and grants it the first credit.
+    ///
+    /// # Errors
+    /// When the sender cannot be reached, or is linked already.
+    pub fn connect(&mut self, link: LinkId, answer: &LinkAddress) -> Result<()> {
+        let target = &mut self.links[link.0];
+        target.exchange = answer.exchange;
+        target.source = answer.source;
+        target.destination = answer.destination;
+        target.speaker = answer.queue_pair.number;
+        let device = &self.fabric.device;
+        target.carrier = match std::mem::replace(&mut target.carrier, Carrier::Closed) {
+            Carrier::Offered(Some(queue_pair)) => {
+                queue_pair.connect(&answer.queue_pair)?;
+                Carrier::Connected(queue_pair)
+            }
+            Carrier::Offered(None) => {
+                let handle = device.create_address_handle(&answer.queue_pair)?;
+                match self.by_source.entry((answer.exchange, answer.source)) {
+                    Entry::Occupied(_) => {
+                        return Err(target.broke_protocol("it answers twice for one source"));
+                    }
+                    Entry::Vacant(entry) => entry.insert(link.0),
+                };
+                Carrier::Datagram(handle)
+            }
+            _ => return Err(target.broke_protocol("it answers an offer twice")),
+        };
+        let now = self.fabric.context.now();
+        (target.heard_at, target.asked_at) = (now, now);
+        target.credit = self.options.buffers_per_link as u32;
+        self.say_credit(link.0, 0)
+    }
+
+    /// How a link stands: `None` while more may come, then how it ended.
+    pub fn ended(&self, link: LinkId) -> Option<Result<()>> {
+        match &self.links[link.0].state {
+            LinkState::Open => None,
+            LinkState::Complete => Some(Ok(())),
+            LinkState::Failed(error) => Some(Err(error.clone())),
+        }
+    }
+
+    /// Ends a link with an error that was learnt elsewhere, unless it is complete.
+    pub fn abort(&mut self, link: LinkId, error: ExchangeError) {
+        self.links[link.0].fail(error);
+    }
+
+    /// Destroys the link's end: nobody wants its data any more.
+    pub fn close(&mut self, link: LinkId) {
+        let target = &mut self.links[link.0];
+        target.fail(target.lost(CompletionStatus::Flushed));
+        let carrier = std::mem::replace(&mut target.carrier, Carrier::Closed);
+        if let Carrier::Datagram(_) = &carrier {
+            self.by_source.remove(&(target.exchange, target.source));
+        }
+        if let Carrier::Connected(queue_pair) | Carrier::Offered(Some(queue_pair)) = &carrier {
+            self.by_queue_pair.remove(&queue_pair.number());
+            self.report.counters.merge(&queue_pair.counters());
+        }
+    }
+
+    /// The name of a link's peer.
+    pub fn peer(&self, link: LinkId) -> &str {
+        &self.links[link.0].peer
+    }
+
+    /// What it did so far.
+    pub fn report(&self) -> EndpointReport {
+        let mut report = self.report;
+        if let Some(datagrams) = &self.datagrams {
+            report.counters.merge(&datagrams.counters());
+        }
+        for link in &self.links {
+            if let Carrier::Connected(queue_pair) = &link.carrier {
+                report.counters.merge(&queue_pair.counters());
+            }
+        }
+        report
+    }
+}

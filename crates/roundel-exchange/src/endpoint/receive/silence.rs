@@ -1,0 +1,96 @@
+//! Over datagrams: what a receiver says, and what it does when it hears nothing.
+
+use super::link::{Carrier, LinkState};
+use super::{LinkId, ReceiveEndpoint};
+use crate::error::Result;
+use crate::wire::{Acknowledge, Body, FLAG_REPEATED, Header, Kind};
+use roundel_verbs::{Payload, SendOperation, SendRequest};
+use std::time::Duration;
+
+impl ReceiveEndpoint {
+    /// Over datagrams, when nothing was heard for a while: asks the senders, and gives up on
+    /// messages that are missing for too long. Call it when everything that had arrived was taken
+    /// and a wait has lasted [`repeat_interval`](crate::ExchangeOptions::repeat_interval).
+    pub fn on_silence(&mut self) {
+        if self.datagrams.is_none() {
+            return;
+        }
+        let now = self.fabric.context.now();
+        let interval = self.options.repeat_interval;
+        for index in 0..self.links.len() {
+            let link = &mut self.links[index];
+            let silent = now.saturating_sub(link.heard_at);
+            if !link.is_open() || !matches!(link.carrier, Carrier::Datagram(_)) || silent < interval
+            {
+                continue;
+            }
+            if silent >= self.options.missing_deadline && link.is_short() {
+                link.fail(link.missing(silent));
+            } else if link.end.is_none() && now.saturating_sub(link.asked_at) >= interval {
+                // Its credit may be lost, or its end, or data and with it the credit it used up.
+                link.asked_at = now;
+                if let Err(error) = self.say_credit(index, FLAG_REPEATED) {
+                    self.links[index].fail(error);
+                }
+            }
+        }
+    }
+
+    /// Gives a link up one of whose messages is missing while very many later ones have come.
+    pub fn give_up(&mut self, link: LinkId) {
+        let link = &mut self.links[link.0];
+        link.fail(link.missing(Duration::ZERO));
+    }
+
+    /// Whether messages of this endpoint can be lost.
+    pub fn may_lose(&self) -> bool {
+        self.datagrams.is_some()
+    }
+
+    /// Whether a sender may still have to be told that all has arrived: its link was complete less
+    /// than `linger` ago and is not closed.
+    pub fn owes_acknowledgement(&self, linger: Duration) -> bool {
+        let now = self.fabric.context.now();
+        self.links.iter().any(|link| {
+            matches!(link.state, LinkState::Complete)
+                && matches!(link.carrier, Carrier::Datagram(_))
+                && now.saturating_sub(link.complete_at) < linger
+        })
+    }
+
+    pub(super) fn acknowledge(&mut self, index: usize, sequence: u64) {
+        let body = Body::Acknowledge(Acknowledge {
+            kind: Kind::EndOfStream,
+            sequence,
+        });
+        // Failing to say so is no failure: the sender repeats its end.
+        let _ = self.say(index, 0, body);
+    }
+
+    pub(super) fn say(&self, index: usize, flags: u8, body: Body) -> Result<()> {
+        let link = &self.links[index];
+        let (Some(datagrams), Carrier::Datagram(handle)) = (&self.datagrams, &link.carrier) else {
+            return Ok(());
+        };
+        let header = Header {
+            flags,
+            exchange: link.exchange,
+            source: link.source,
+            partition: link.destination,
+            sequence: 0,
+            credit_seen: 0,
+            body,
+        };
+        let bytes = roundel_verbs::work::InlineBytes::new(&header.emit())
+            .expect("a header is smaller than an inline payload");
+        let mut requests = vec![SendRequest {
+            id: index as u64,
+            operation: SendOperation::Send,
+            payload: Payload::Inline(bytes),
+            destination: Some(handle.clone()),
+        }];
+        // Control over datagrams may be lost, here as on the way.
+        datagrams.post_send(&mut requests)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+//! The window of a link: how many receives it has, and the credit that its source hears of.
+
+use super::link::Carrier;
+use super::{ReceiveEndpoint, datagram};
+use crate::error::Result;
+use crate::wire::{Body, Credit};
+use roundel_verbs::capabilities::GRH_BYTES;
+use roundel_verbs::{Payload, ReceiveRequest, RemoteAddress, SendOperation, SendRequest};
+
+impl ReceiveEndpoint {
+    /// Doubles a link's window, as far as there is memory to spare.
+    pub(super) fn grow(&mut self, index: usize) {
+        let link = &mut self.links[index];
+        link.starved = false;
+        let mut wanted = link.buffers.min(self.options.window_max() - link.buffers);
+        if self.datagrams.is_some() {
+            // One that was taken and not posted again has its place reserved.
+            wanted = wanted.min(datagram::DEPTH.saturating_sub(self.datagram_receives));
+        }
+        if wanted == 0 || link.end.is_some() {
+            return;
+        }
+        let bytes = match self.datagrams {
+            Some(_) => GRH_BYTES + self.options.message_bytes,
+            None => self.options.message_bytes,
+        };
+        let mut receives = Vec::with_capacity(wanted);
+        for _ in 0..wanted {
+            let Some(buffer) = self.fabric.spare_buffer(bytes) else {
+                break;
+            };
+            receives.push(ReceiveRequest {
+                id: index as u64,
+                buffer: Some(buffer),
+            });
+        }
+        // A queue pair that has no room for all leaves the rest, and they go back to the arena.
+        let posted = match (&link.carrier, &self.datagrams) {
+            (Carrier::Connected(queue_pair), _) => queue_pair.post_receive(&mut receives),
+            (Carrier::Datagram(_), Some(datagrams)) => datagrams.post_receive(&mut receives),
+            _ => return,
+        };
+        let posted = posted.unwrap_or(0);
+        if self.datagrams.is_some() {
+            self.datagram_receives += posted;
+        }
+        link.buffers += posted;
+        link.credit = link.credit.wrapping_add(posted as u32);
+        link.unsaid += posted as u32;
+        self.report.registered_bytes += posted * self.options.message_bytes;
+    }
+
+    /// Counts a receive posted again for a link, and writes credit back when enough have been.
+    pub(super) fn count_receive(&mut self, index: usize) {
+        let frequency = self.options.credit_every(self.links[index].buffers);
+        let link = &mut self.links[index];
+        link.credit = link.credit.wrapping_add(1);
+        link.unsaid += 1;
+        // After the end nobody needs credit.
+        if link.unsaid >= frequency
+            && link.end.is_none()
+            && let Err(error) = self.say_credit(index, 0)
+        {
+            self.links[index].fail(error);
+        }
+    }
+
+    pub(super) fn say_credit(&mut self, index: usize, flags: u8) -> Result<()> {
+        let link = &mut self.links[index];
+        link.unsaid = 0;
+        let credit = link.credit;
+        match &link.carrier {
+            Carrier::Connected(queue_pair) => {
+                let nowhere = RemoteAddress {
+                    address: 0,
+                    remote_key: 0,
+                };
+                let mut requests = vec![SendRequest {
+                    id: index as u64,
+                    operation: SendOperation::WriteWithImmediate(nowhere, credit),
+                    payload: Payload::Empty,
+                    destination: None,
+                }];
+                // A full queue has newer credit to say than the sender has taken: it can wait.
+                queue_pair.post_send(&mut requests)?;
+                Ok(())
+            }
+            Carrier::Datagram(_) => {
+                let body = Body::Credit(Credit { credit });
+                self.say(index, flags, body)
+            }
+            Carrier::Offered(_) | Carrier::Closed => Ok(()),
+        }
+    }
+}

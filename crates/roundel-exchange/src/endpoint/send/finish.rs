@@ -1,0 +1,105 @@
+//! End-of-stream: said once over Reliable Connection, repeated until it is acknowledged over
+//! datagrams.
+
+use super::state::{Carrier, End, State};
+use super::{DestinationId, SendEndpoint};
+use crate::error::Result;
+use crate::wire::{Body, EndOfStream, FLAG_REPEATED};
+use roundel_verbs::completion_queue::until_ready;
+use std::task::Poll;
+
+impl SendEndpoint {
+    /// Tells a destination that no more data comes, and waits until all of it, and the news, has
+    /// been handed over: completed by the device over Reliable Connection, acknowledged by the
+    /// receiver over datagrams.
+    ///
+    /// # Errors
+    /// When the destination failed before.
+    pub async fn finish(&self, destination: DestinationId) -> Result<()> {
+        let queue = &self.0.queue;
+        until_ready(&[queue], |_| self.poll_say_end(destination)).await?;
+        loop {
+            // The sleep bounds the wait for an acknowledgement that was lost.
+            let mut repeat = self.0.fabric.context.sleep(self.0.options.repeat_interval);
+            let done = until_ready(&[queue], |cx| {
+                if let Poll::Ready(done) = self.poll_ended(destination) {
+                    return Poll::Ready(Some(done));
+                }
+                repeat.as_mut().poll(cx).map(|()| None)
+            })
+            .await;
+            match done {
+                Some(done) => return done,
+                None => self.repeat_end(destination)?,
+            }
+        }
+    }
+
+    fn poll_say_end(&self, destination: DestinationId) -> Poll<Result<()>> {
+        let mut state = self.0.state.lock();
+        self.progress(&mut state);
+        let target = &state.destinations[destination.0];
+        if let Some(error) = &target.failed {
+            return Poll::Ready(Err(error.clone()));
+        }
+        if target.credit.left() == 0 || !state.has_room(destination.0, 1) {
+            return Poll::Pending;
+        }
+        let sequence = state.next_sequence();
+        Poll::Ready(self.say_end(&mut state, destination.0, sequence, 0))
+    }
+
+    pub(super) fn say_end(
+        &self,
+        state: &mut State,
+        destination: usize,
+        sequence: u64,
+        flags: u8,
+    ) -> Result<()> {
+        let target = &mut state.destinations[destination];
+        target.credit.spend();
+        let body = Body::EndOfStream(EndOfStream {
+            sent: target.digest,
+        });
+        target.end = Some(End {
+            sequence,
+            acknowledged: false,
+            said_at: self.0.fabric.context.now(),
+        });
+        let header = self.header(sequence, flags, 0, body);
+        state.send_control(destination, &header)
+    }
+
+    fn repeat_end(&self, destination: DestinationId) -> Result<()> {
+        let mut state = self.0.state.lock();
+        let target = &state.destinations[destination.0];
+        // Without credit the receiver has no receive for it: it asks again when it wants to know.
+        if matches!(target.carrier, Carrier::Datagram { .. })
+            && target.credit.left() > 0
+            && state.has_room(destination.0, 1)
+            && let Some(end) = &target.end
+            && !end.acknowledged
+        {
+            let sequence = end.sequence;
+            return self.say_end(&mut state, destination.0, sequence, FLAG_REPEATED);
+        }
+        Ok(())
+    }
+
+    fn poll_ended(&self, destination: DestinationId) -> Poll<Result<()>> {
+        let mut state = self.0.state.lock();
+        self.progress(&mut state);
+        let target = &state.destinations[destination.0];
+        let done = match target.carrier {
+            Carrier::Connected(_) => target.in_flight == 0 && !target.undelivered,
+            Carrier::Datagram { .. } => target.end.as_ref().is_some_and(|end| end.acknowledged),
+            Carrier::Closed => false,
+        };
+        // A receiver that has everything may close the connection first.
+        match &target.failed {
+            _ if done => Poll::Ready(Ok(())),
+            Some(error) => Poll::Ready(Err(error.clone())),
+            None => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The SEND endpoint: Send/Receive with stateless absolute credit, over Reliable Connection (one
+//! queue pair per destination) or Unreliable Datagram (one queue pair for all).
+
+mod buffer;
+mod finish;
+mod progress;
+mod state;
+
+pub use buffer::SendBuffer;
+
+use super::{Fabric, LinkAddress, datagram};
+use crate::error::ExchangeError;
+use crate::error::Result;
+use crate::options::ExchangeOptions;
+use crate::report::EndpointReport;
+use crate::wire::{Body, Data, HEADER_LENGTH, Header};
+use parking_lot::Mutex;
+use roundel_verbs::completion_queue::until_ready;
+use roundel_verbs::{
+    Buffer, CompletionQueue, CompletionStatus, QueuePairOptions, ReceiveRequest, Transport,
+};
+use state::{CONTROL_SENDS, Carrier, Destination, Group, State};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// Completions that a send endpoint's queue is asked to hold.
+const COMPLETIONS: usize = 1024;
+/// Receives that a datagram endpoint posts for acknowledgements and repetitions, per destination
+/// and beyond those for credit.
+const UD_CONTROL_RECEIVES: usize = 4;
+/// Buffers that a group begins with at most; it gets more when all of them are in use.
+const BUFFERS_FIRST: usize = 8;
+
+/// A destination of a send endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DestinationId(usize);
+
+/// A transmission group: the destinations that get the same messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GroupId(usize);
+
+/// One sending endpoint. Clones share it; every method may be called by any thread.
+#[derive(Clone)]
+pub struct SendEndpoint(Arc<Inner>);
+
+struct Inner {
+    fabric: Fabric,
+    options: ExchangeOptions,
+    exchange: u64,
+    source: u32,
+    queue: CompletionQueue,
+    state: Mutex<State>,
+}
+
+impl SendEndpoint {
+    /// Opens an endpoint of source `source` of `exchange`.
+    pub fn open(
+        fabric: &Fabric,
+        options: &ExchangeOptions,
+        exchange: u64,
+        source: u32,
+    ) -> Result<Self> {
+        let queue = fabric
+            .device
+            .create_completion_queue(COMPLETIONS, Some(&fabric.channel))?;
+        let datagrams = match options.design.transport() {
+            Transport::ReliableConnection => None,
+            _ => Some(datagram::open(fabric, &queue)?),
+        };
+        Ok(Self(Arc::new(Inner {
+            fabric: fabric.clone(),
+            options: options.clone(),
+            exchange,
+            source,
+            queue,
+            state: Mutex::new(State {
+                depth: match datagrams {
+                    None => options.window_max() + CONTROL_SENDS,
+                    Some(_) => datagram::depth(fabric),
+                },
+                report: EndpointReport {
+                    queue_pairs: datagrams.iter().count(),
+                    ..EndpointReport::default()
+                },
+                datagrams,
+                datagrams_in_flight: 0,
+                destinations: Vec::new(),
+                by_queue_pair: HashMap::new(),
+                groups: Vec::new(),
+                shared: HashMap::new(),
+                shared_next: 0,
+                sequence: 0,
+                completions: Vec::new(),
+            }),
+        })))
+    }
+
+    /// Accepts the offer of a receiver named `peer`: a new destination, and the answer for it.
+    /// Nothing is sent before it grants its first credit.
+    pub fn accept(&self, offer: &LinkAddress, peer: &str) -> Result<(DestinationId, LinkAddress)> {
+        let inner = &*self.0;
+        let mut state = inner.state.lock();
+        let index = state.destinations.len();
+        let (carrier, queue_pair) = match &state.datagrams {
+            None => {
+                let control = inner.options.credits_in_flight() + 4;
+                let queue_pair = inner.fabric.device.create_queue_pair(
+                    &QueuePairOptions {
+                        transport: Transport::ReliableConnection,
+                        send_depth: state.depth,
+                        receive_depth: control,
+                        rnr_retry: 7,
+                        queue_key: 0,
+                    },
+                    &inner.queue,
+                    &inner.queue,
+                )?;
+                let mut receives = (0..control)
+                    .map(|_| ReceiveRequest {
+                        id: index as u64,
+                        buffer: None,
+                    })
+                    .collect();
+                queue_pair.post_receive(&mut receives)?;
+                queue_pair.connect(&offer.queue_pair)?;
+                let address = queue_pair.address().clone();
+                state.by_queue_pair.insert(address.number, index);
+                state.report.queue_pairs += 1;
+                (Carrier::Connected(queue_pair), address)
+            }
+            Some(datagrams) => {
+                let handle = inner
+                    .fabric
+                    .device
+                    .create_address_handle(&offer.queue_pair)?;
+                datagram::post_receives(
+                    &inner.fabric,
+                    datagrams,
+                    inner.options.credits_in_flight() + UD_CONTROL_RECEIVES,
+                    HEADER_LENGTH,
+                )?;
+                let carrier = Carrier::Datagram {
+                    handle,
+                    number: offer.queue_pair.number,
+                };
+                (carrier, datagrams.address().clone())
+            }
+        };
+        state.destinations.push(Destination::new(peer, carrier));
+        let address = LinkAddress {
+            exchange: inner.exchange,
+            source: inner.source,
+            destination: index as u32,
+            queue_pair,
+        };
+        Ok((DestinationId(index), address))
+    }
+
+    /// Makes a transmission group with its buffers: one member for repartitioning, several for
+    /// multicast, all for broadcast. A destination may be in any number of groups.
+    pub fn group(&self, members: &[DestinationId]) -> Result<GroupId> {
+        let inner = &*self.0;
+        let count = inner.options.buffers_per_link.min(BUFFERS_FIRST);
+        let mut free = Vec::with_capacity(count);
+        for _ in 0..count {
+            free.push(inner.fabric.arena.allocate(inner.options.message_bytes)?);
+        }
+        let mut state = inner.state.lock();
+        state.report.registered_bytes += count * inner.options.message_bytes;
+        state.groups.push(Group {
+            members: members.iter().map(|member| member.0).collect(),
+            buffers: free.len(),
+            free,
+            closed: false,
+        });
+        Ok(GroupId(state.groups.len() - 1))
+    }
+
+    /// Waits for a free buffer of the group.
+    pub async fn acquire(&self, group: GroupId) -> Result<SendBuffer> {
+        until_ready(&[&self.0.queue], |_| self.poll_acquire(group)).await
+    }
+
+    fn poll_acquire(&self, group: GroupId) -> Poll<Result<SendBuffer>> {
+        let mut state = self.0.state.lock();
+        if state.groups[group.0].free.is_empty() {
+            self.progress(&mut state);
+        }
+        if let Some(error) = state.failure_of(group) {
+            return Poll::Ready(Err(error));
+        }
+        let buffer = state.groups[group.0].free.pop();
+        match buffer.or_else(|| self.grow(&mut state, group)) {
+            Some(buffer) => Poll::Ready(Ok(SendBuffer::new(buffer, group, &self.0))),
+            None => Poll::Pending,
+        }
+    }
+
+    /// One more buffer for a group all of whose buffers are in use, if there is memory to spare.
+    fn grow(&self, state: &mut State, group: GroupId) -> Option<Buffer> {
+        let (options, fabric) = (&self.0.options, &self.0.fabric);
+        if state.groups[group.0].buffers >= options.window_max() {
+            return None;
+        }
+        let buffer = fabric.spare_buffer(options.message_bytes)?;
+        state.groups[group.0].buffers += 1;
+        state.report.registered_bytes += options.message_bytes;
+        Some(buffer)
+    }
+
+    /// Sends the first `data.payload_length` bytes of the buffer's payload to every member of its
+    /// group, as soon as each has granted credit for it.
+    pub async fn put(&self, mut buffer: SendBuffer, partition: u32, data: Data) -> Result<()> {
+        let mut since = None;
+        until_ready(&[&self.0.queue], |_| {
+            self.poll_put(&mut buffer, partition, data, &mut since)
+        })
+        .await
+    }
+
+    fn poll_put(
+        &self,
+        buffer: &mut SendBuffer,
+        partition: u32,
+        data: Data,
+        since: &mut Option<Duration>,
+    ) -> Poll<Result<()>> {
+        let inner = &*self.0;
+        let mut state = inner.state.lock();
+        let group = buffer.group();
+        if !state.may_send(group) {
+            self.progress(&mut state);
+        }
+        if let Some(error) = state.failure_of(group) {
+            return Poll::Ready(Err(error));
+        }
+        if !state.may_send(group) {
+            since.get_or_insert_with(|| inner.fabric.context.now());
+            return Poll::Pending;
+        }
+        if let Some(since) = since.take() {
+            state.report.blocked_for_credit += inner.fabric.context.now().saturating_sub(since);
+        }
+        let mut memory = buffer.take();
+        let sequence = state.next_sequence();
+        let mut header = self.header(sequence, 0, partition, Body::Data(data));
+        if let [only] = state.groups[group.0].members[..] {
+            header.credit_seen = state.destinations[only].credit.granted();
+        }
+        memory.write(0, &header.emit());
+        let length = HEADER_LENGTH + data.payload_length as usize;
+        let sent = state.send_data(group.0, memory, length, sequence);
+        if sent.is_err() {
+            // Others wait for the same destination.
+            inner.queue.wake();
+        }
+        Poll::Ready(sent)
+    }
+
+    /// Forgets a destination: it has all that it wanted, or it is gone. Its queue pair is
+    /// destroyed.
+    pub fn close(&self, destination: DestinationId, error: Option<ExchangeError>) {
+        let mut state = self.0.state.lock();
+        let carrier = std::mem::replace(
+            &mut state.destinations[destination.0].carrier,
+            Carrier::Closed,
+        );
+        if let Carrier::Connected(queue_pair) = &carrier {
+            state.by_queue_pair.remove(&queue_pair.number());
+            let counters = queue_pair.counters();
+            state.report.counters.merge(&counters);
+        }
+        let target = &mut state.destinations[destination.0];
+        target.failed = Some(error.unwrap_or_else(|| target.lost(CompletionStatus::Flushed)));
+        state.close_groups_of(destination.0);
+        drop(state);
+        drop(carrier);
+        self.0.queue.wake();
+    }
+
+    /// What it did so far.
+    pub fn report(&self) -> EndpointReport {
+        let state = self.0.state.lock();
+        let mut report = state.report;
+        if let Some(datagrams) = &state.datagrams {
+            report.counters.merge(&datagrams.counters());
+        }
+        for destination in &state.destinations {
+            if let Carrier::Connected(queue_pair) = &destination.carrier {
+                report.counters.merge(&queue_pair.counters());
+            }
+        }
+        report
+    }
+
+    fn header(&self, sequence: u64, flags: u8, partition: u32, body: Body) -> Header {
+        Header {
+            flags,
+            exchange: self.0.exchange,
+            source: self.0.source,
+            partition,
+            sequence,
+            credit_seen: 0,
+            body,
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What a SEND endpoint's completion queue brings: buffers back, credit, acknowledgements and
+//! questions.
+
+use super::state::{CONTROL, Carrier, SHARED, State};
+use super::{SendEndpoint, datagram};
+use crate::wire::{Acknowledge, Body, FLAG_REPEATED, Header, Kind};
+use roundel_verbs::{Completion, CompletionStatus, Opcode, ReceiveRequest};
+
+/// Completions taken from the queue at a time.
+const POLL_BATCH: usize = 64;
+
+impl SendEndpoint {
+    /// Takes the completions that are there.
+    pub(super) fn progress(&self, state: &mut State) {
+        loop {
+            let mut completions = std::mem::take(&mut state.completions);
+            let found = self.0.queue.poll(&mut completions, POLL_BATCH);
+            for completion in completions.drain(..) {
+                self.take(state, completion);
+            }
+            state.completions = completions;
+            if found < POLL_BATCH {
+                return;
+            }
+        }
+    }
+
+    fn take(&self, state: &mut State, completion: Completion) {
+        if completion.opcode != Opcode::Receive {
+            state.take_send(completion);
+        } else if state.datagrams.is_none() {
+            state.take_credit(&completion);
+        } else if let Some((index, header)) = state.take_datagram(completion)
+            && header.exchange == self.0.exchange
+            && header.source == self.0.source
+        {
+            self.take_control(state, index, &header);
+        }
+    }
+
+    /// A control message of a destination over datagrams.
+    fn take_control(&self, state: &mut State, index: usize, header: &Header) {
+        let destination = &mut state.destinations[index];
+        match (header.body, &mut destination.end) {
+            (Body::Credit(credit), _) => {
+                destination.credit.grant(credit.credit);
+                if header.is_repeated() {
+                    self.answer(state, index);
+                }
+            }
+            (Body::Acknowledge(acknowledge), Some(end)) => {
+                end.acknowledged |= acknowledge.kind == Kind::EndOfStream;
+            }
+            (Body::Acknowledge(_) | Body::Data(_) | Body::EndOfStream(_), _) => {}
+        }
+    }
+
+    /// A receiver that has heard nothing for a while has said its credit again. It may not have
+    /// heard of the end; or it has missed messages, and with them the credit that they used up,
+    /// which nobody else would ever notice.
+    fn answer(&self, state: &mut State, index: usize) {
+        if !state.has_room(index, 1) {
+            return;
+        }
+        let destination = &state.destinations[index];
+        // Failing to answer is no failure: the receiver asks again.
+        let _ = match &destination.end {
+            None => {
+                let body = Body::Acknowledge(Acknowledge {
+                    kind: Kind::Credit,
+                    sequence: destination.digest.count,
+                });
+                let header = self.header(state.sequence, 0, 0, body);
+                state.send_control(index, &header)
+            }
+            Some(end) => {
+                let recent = self.0.options.repeat_interval / 2;
+                let ago = self.0.fabric.context.now().saturating_sub(end.said_at);
+                if end.acknowledged || ago < recent {
+                    return;
+                }
+                let sequence = end.sequence;
+                self.say_end(state, index, sequence, FLAG_REPEATED)
+            }
+        };
+    }
+}
+
+impl State {
+    fn take_send(&mut self, completion: Completion) {
+        let failed = completion.status != CompletionStatus::Success;
+        match self.by_queue_pair.get(&completion.queue_pair) {
+            Some(&index) => {
+                let destination = &mut self.destinations[index];
+                destination.in_flight -= 1;
+                destination.undelivered |= failed;
+            }
+            None => self.datagrams_in_flight = self.datagrams_in_flight.saturating_sub(1),
+        }
+        if failed {
+            self.fail_queue_pair(&completion);
+        }
+        if completion.id & CONTROL != 0 {
+            return;
+        }
+        if completion.id & SHARED == 0 {
+            if let Some(buffer) = completion.buffer {
+                self.give_back(completion.id as usize, buffer);
+            }
+            return;
+        }
+        let key = completion.id & !SHARED;
+        let Some(mut send) = self.shared.remove(&key) else {
+            return;
+        };
+        match send.buffer.try_into_owned() {
+            Ok(buffer) => self.give_back(send.group, buffer),
+            // Others have not completed yet.
+            Err(buffer) => {
+                send.buffer = buffer;
+                self.shared.insert(key, send);
+            }
+        }
+    }
+
+    /// A credit over Reliable Connection: it is the immediate data of an empty WRITE.
+    fn take_credit(&mut self, completion: &Completion) {
+        let Some(&index) = self.by_queue_pair.get(&completion.queue_pair) else {
+            return;
+        };
+        if completion.status != CompletionStatus::Success {
+            self.fail(index, completion.status);
+            return;
+        }
+        let destination = &mut self.destinations[index];
+        if let Some(credit) = completion.immediate {
+            destination.credit.grant(credit);
+        }
+        if let Carrier::Connected(queue_pair) = &destination.carrier {
+            let mut again = vec![ReceiveRequest {
+                id: index as u64,
+                buffer: None,
+            }];
+            // A queue pair that refuses is in error: its completions say so.
+            let _ = queue_pair.post_receive(&mut again);
+        }
+    }
+
+    /// The header of a datagram and the destination that it is from. Garbage and strangers are
+    /// dropped; whoever spoke is told apart by its queue pair.
+    fn take_datagram(&mut self, completion: Completion) -> Option<(usize, Header)> {
+        let header = datagram::header(&completion);
+        let speaker = completion.source_queue_pair;
+        if let (Some(buffer), Some(datagrams)) = (completion.buffer, &self.datagrams)
+            && completion.status != CompletionStatus::Flushed
+        {
+            datagram::post_again(datagrams, buffer);
+        }
+        let header = header?;
+        let index = header.partition as usize;
+        let destination = self.destinations.get(index)?;
+        matches!(destination.carrier, Carrier::Datagram { number, .. } if number == speaker)
+            .then_some((index, header))
+    }
+}

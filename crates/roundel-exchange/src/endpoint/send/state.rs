@@ -1,0 +1,266 @@
+//! What a SEND endpoint knows of its destinations and groups, and how a message gets out.
+
+use super::super::credit::Credit;
+use super::GroupId;
+use crate::error::{ExchangeError, Result};
+use crate::report::EndpointReport;
+use crate::wire::{Header, SequenceDigest};
+use roundel_verbs::{
+    AddressHandle, Buffer, Completion, CompletionStatus, Payload, QueuePair, SendOperation,
+    SendRequest, SharedBuffer, VerbsError,
+};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Marks of sends: a group's number for an owned buffer, or one of these.
+pub(super) const SHARED: u64 = 1 << 62;
+pub(super) const CONTROL: u64 = 1 << 63;
+/// Places in a send queue that data leaves to control messages.
+pub(super) const CONTROL_SENDS: usize = 4;
+
+pub(super) struct State {
+    /// The one queue pair of a datagram endpoint, with its sends in flight.
+    pub(super) datagrams: Option<QueuePair>,
+    pub(super) datagrams_in_flight: usize,
+    /// Sends that a queue pair may have in flight.
+    pub(super) depth: usize,
+    pub(super) destinations: Vec<Destination>,
+    pub(super) by_queue_pair: HashMap<u32, usize>,
+    pub(super) groups: Vec<Group>,
+    pub(super) shared: HashMap<u64, SharedSend>,
+    pub(super) shared_next: u64,
+    /// Messages posted so far: the sequence numbers of this source.
+    pub(super) sequence: u64,
+    pub(super) completions: Vec<Completion>,
+    pub(super) report: EndpointReport,
+}
+
+pub(super) struct Destination {
+    pub(super) peer: String,
+    pub(super) carrier: Carrier,
+    pub(super) credit: Credit,
+    /// The data messages sent.
+    pub(super) digest: SequenceDigest,
+    /// Reliable Connection: sends posted and not completed, and whether one of them failed.
+    pub(super) in_flight: usize,
+    pub(super) undelivered: bool,
+    pub(super) end: Option<End>,
+    pub(super) failed: Option<ExchangeError>,
+}
+
+pub(super) enum Carrier {
+    Connected(QueuePair),
+    Datagram { handle: AddressHandle, number: u32 },
+    Closed,
+}
+
+/// An end-of-stream that was sent.
+pub(super) struct End {
+    pub(super) sequence: u64,
+    pub(super) acknowledged: bool,
+    pub(super) said_at: Duration,
+}
+
+pub(super) struct Group {
+    pub(super) members: Vec<usize>,
+    pub(super) free: Vec<Buffer>,
+    /// All its buffers, those in use included.
+    pub(super) buffers: usize,
+    /// A member is gone: nothing is sent any more.
+    pub(super) closed: bool,
+}
+
+/// A buffer posted to every member of a group.
+pub(super) struct SharedSend {
+    pub(super) buffer: SharedBuffer,
+    pub(super) group: usize,
+}
+
+impl Destination {
+    pub(super) fn new(peer: &str, carrier: Carrier) -> Self {
+        Self {
+            peer: peer.into(),
+            carrier,
+            credit: Credit::default(),
+            digest: SequenceDigest::default(),
+            in_flight: 0,
+            undelivered: false,
+            end: None,
+            failed: None,
+        }
+    }
+
+    /// Counts a data message that was sent.
+    fn count(&mut self, sequence: u64) {
+        self.credit.spend();
+        self.digest.add(sequence);
+    }
+
+    pub(super) fn lost(&self, status: CompletionStatus) -> ExchangeError {
+        ExchangeError::PeerLost {
+            peer: self.peer.clone(),
+            status,
+        }
+    }
+}
+
+impl State {
+    pub(super) fn next_sequence(&mut self) -> u64 {
+        let sequence = self.sequence;
+        self.sequence += 1;
+        sequence
+    }
+
+    /// Whether every member of a group has granted credit, and there is room in the send queues.
+    pub(super) fn may_send(&self, group: GroupId) -> bool {
+        let members = &self.groups[group.0].members;
+        // One queue pair carries all datagrams.
+        let sends = match self.datagrams {
+            Some(_) => members.len(),
+            None => 1,
+        };
+        members.iter().all(|member| {
+            self.destinations[*member].credit.left() > 0
+                && self.has_room(*member, sends + CONTROL_SENDS)
+        })
+    }
+
+    /// Whether `sends` more fit in the send queue that leads to a destination.
+    pub(super) fn has_room(&self, destination: usize, sends: usize) -> bool {
+        let destination = &self.destinations[destination];
+        let in_flight = match destination.carrier {
+            Carrier::Connected(_) => destination.in_flight,
+            _ => self.datagrams_in_flight,
+        };
+        in_flight + sends <= self.depth
+    }
+
+    pub(super) fn failure_of(&self, group: GroupId) -> Option<ExchangeError> {
+        self.groups[group.0]
+            .members
+            .iter()
+            .find_map(|member| self.destinations[*member].failed.clone())
+    }
+
+    /// Takes a buffer of a group back.
+    pub(super) fn give_back(&mut self, group: usize, buffer: Buffer) {
+        let group = &mut self.groups[group];
+        if !group.closed {
+            group.free.push(buffer);
+        }
+    }
+
+    /// Posts data to every member of a group.
+    pub(super) fn send_data(
+        &mut self,
+        group: usize,
+        memory: Buffer,
+        length: usize,
+        sequence: u64,
+    ) -> Result<()> {
+        let members = self.groups[group].members.clone();
+        if let [only] = members[..] {
+            let payload = Payload::Owned {
+                buffer: memory,
+                length,
+            };
+            self.send(only, group as u64, payload)?;
+            self.destinations[only].count(sequence);
+            return Ok(());
+        }
+        let key = self.shared_next;
+        self.shared_next += 1;
+        let buffer = memory.share();
+        let send = SharedSend {
+            buffer: buffer.clone(),
+            group,
+        };
+        self.shared.insert(key, send);
+        for member in members {
+            let payload = Payload::Shared {
+                buffer: buffer.clone(),
+                length,
+            };
+            self.send(member, SHARED | key, payload)?;
+            self.destinations[member].count(sequence);
+        }
+        Ok(())
+    }
+
+    pub(super) fn send_control(&mut self, destination: usize, header: &Header) -> Result<()> {
+        let bytes = roundel_verbs::work::InlineBytes::new(&header.emit())
+            .expect("a header is smaller than an inline payload");
+        self.send(destination, CONTROL, Payload::Inline(bytes))
+    }
+
+    /// Posts one message, for which there is room. A destination that cannot be sent to has
+    /// failed.
+    fn send(&mut self, destination: usize, id: u64, payload: Payload) -> Result<()> {
+        let sent = self.post(destination, id, payload);
+        if let Err(error) = &sent {
+            let failed = &mut self.destinations[destination].failed;
+            failed.get_or_insert_with(|| error.clone());
+        }
+        sent
+    }
+
+    fn post(&mut self, destination: usize, id: u64, payload: Payload) -> Result<()> {
+        let target = &mut self.destinations[destination];
+        let (queue_pair, handle, in_flight) = match (&target.carrier, &self.datagrams) {
+            (Carrier::Connected(queue_pair), _) => (queue_pair, None, &mut target.in_flight),
+            (Carrier::Datagram { handle, .. }, Some(datagrams)) => (
+                datagrams,
+                Some(handle.clone()),
+                &mut self.datagrams_in_flight,
+            ),
+            _ => return Err(target.lost(CompletionStatus::Flushed)),
+        };
+        let mut requests = vec![SendRequest {
+            id,
+            operation: SendOperation::Send,
+            payload,
+            destination: handle,
+        }];
+        if queue_pair.post_send(&mut requests)? == 0 {
+            return Err(ExchangeError::from(VerbsError::DeviceLimit {
+                what: "sends in flight",
+                requested: *in_flight + 1,
+                limit: *in_flight,
+            }));
+        }
+        *in_flight += 1;
+        Ok(())
+    }
+
+    /// The queue pair of a completion is broken.
+    pub(super) fn fail_queue_pair(&mut self, completion: &Completion) {
+        match self.by_queue_pair.get(&completion.queue_pair) {
+            Some(&index) => self.fail(index, completion.status),
+            None => {
+                for index in 0..self.destinations.len() {
+                    self.fail(index, completion.status);
+                }
+            }
+        }
+    }
+
+    pub(super) fn fail(&mut self, index: usize, status: CompletionStatus) {
+        let destination = &mut self.destinations[index];
+        if destination.failed.is_none() {
+            destination.failed = Some(destination.lost(status));
+        }
+    }
+
+    /// Groups with a destination that is gone send nothing any more: their buffers go back to the
+    /// arena, those in flight when they complete.
+    pub(super) fn close_groups_of(&mut self, destination: usize) {
+        for group in &mut self.groups {
+            if group.members.contains(&destination) {
+                group.closed = true;
+                group.free.clear();
+            }
+        }
+        let groups = &self.groups;
+        self.shared.retain(|_, send| !groups[send.group].closed);
+    }
+}

@@ -1,0 +1,225 @@
+//! Over datagrams that are lost, repeated and overtaken, every row arrives exactly once, or the
+//! receiver says that messages are missing.
+
+use crate::cluster::{Links, Node, connect, fabric, options, own};
+use crate::designs::batch;
+use crate::faulty::{self, Fate, Judge};
+use arrow::array::RecordBatch;
+use futures::{StreamExt, TryStreamExt};
+use proptest::prelude::*;
+use roundel_exchange::wire::Kind;
+use roundel_exchange::{Design, ExchangeError, ExchangeOptions};
+use roundel_verbs::ArenaOptions;
+use std::time::Duration;
+
+const DATAGRAMS: [Design; 2] = [Design::MesqSr, Design::SesqSr];
+const WINDOW: usize = 16;
+/// Longer than any of these exchanges takes.
+const HANG: Duration = Duration::from_secs(30);
+
+fn small(design: Design) -> ExchangeOptions {
+    let mut options = options(design, 2);
+    options.message_bytes = 512;
+    options.buffers_per_link = WINDOW;
+    options.buffers_per_link_max = WINDOW;
+    options.repeat_interval = Duration::from_millis(3);
+    options.missing_deadline = Duration::from_millis(200);
+    options
+}
+
+/// Numbers that depend on the seed alone.
+fn random(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed;
+    move |below| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % below
+    }
+}
+
+/// Overtakes data at random and repeats some of it, not so much at a time that a receiver has no
+/// receive left for it; loses, repeats and overtakes control messages.
+fn unruly(seed: u64) -> Judge {
+    let mut random = random(seed);
+    let mut repeated_at = 0;
+    Box::new(move |kind, number| {
+        let turns = 1 + random(8) as u32;
+        if kind == Kind::Data {
+            let repeat = number >= repeated_at + 2 * WINDOW as u64 && random(4) == 0;
+            if repeat {
+                repeated_at = number;
+            }
+            return match (repeat, random(4)) {
+                (true, 0 | 1) => Fate::Repeated,
+                (true, _) => Fate::RepeatedLater(turns),
+                (false, 0) => Fate::HeldBack(turns),
+                (false, _) => Fate::Delivered,
+            };
+        }
+        match random(6) {
+            0 | 1 => Fate::Lost,
+            2 => Fate::Repeated,
+            3 => Fate::HeldBack(turns),
+            _ => Fate::Delivered,
+        }
+    })
+}
+
+/// Two nodes, each with such a device.
+fn pair(options: &ExchangeOptions, mut judge: impl FnMut() -> Judge) -> ([Node; 2], Links) {
+    let mut node = || {
+        let device = faulty::open(judge());
+        Node::on(fabric(device, ArenaOptions::default()), options)
+    };
+    let cluster = [node(), node()];
+    let links = connect(&cluster, |node| own(node, 2));
+    (cluster, links)
+}
+
+/// Sends batches of both partitions from each node to each, and checks what arrives.
+async fn exchange(options: &ExchangeOptions, batches: i64, judge: impl FnMut() -> Judge) {
+    let (cluster, links) = pair(options, judge);
+    let mut tasks = Vec::new();
+    for (source, node) in cluster.iter().enumerate() {
+        for (target, (destination, group)) in links.destinations[source].iter().enumerate() {
+            let (shuffle, destination, group) =
+                (node.shuffle.clone(), destination.clone(), group.clone());
+            tasks.push(tokio::spawn(async move {
+                for number in 0..batches {
+                    for partition in own(target, 2) {
+                        let batch = batch(source, partition, number, 20);
+                        shuffle.send(&group, partition, &batch).await.unwrap();
+                    }
+                }
+                shuffle.finish(&destination).await.unwrap();
+            }));
+        }
+    }
+    let schema = batch(0, 0, 0, 1).schema();
+    for (target, node) in cluster.iter().enumerate() {
+        for (source, link) in links.links[target].iter().enumerate() {
+            for partition in own(target, 2) {
+                let stream = node.receive.stream(link, partition, &schema).unwrap();
+                let ordered = options.ordered;
+                tasks.push(tokio::spawn(async move {
+                    let mut got: Vec<RecordBatch> = stream.try_collect().await.unwrap();
+                    let expected: Vec<_> = (0..batches)
+                        .map(|number| batch(source, partition, number, 20))
+                        .collect();
+                    if !ordered {
+                        got.sort_by_key(crate::designs::number);
+                    }
+                    assert!(got == expected, "{source} to {target}, {partition}");
+                }));
+            }
+        }
+    }
+    for task in tasks {
+        tokio::time::timeout(HANG, task)
+            .await
+            .expect("no exchange hangs")
+            .unwrap();
+    }
+}
+
+fn on_runtime<F: Future<Output = ()>>(test: F) {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(test);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn every_row_arrives_once_whatever_the_network_does(seed: u64, ordered: bool, multi: bool) {
+        let mut options = small(DATAGRAMS[usize::from(multi)]);
+        options.ordered = ordered;
+        let mut seeds = seed..;
+        on_runtime(exchange(&options, 60, || unruly(seeds.next().unwrap())));
+    }
+}
+
+/// Of a kind, the first few are lost.
+fn first_lost(lost: Kind, count: u64) -> Judge {
+    Box::new(move |kind, number| match kind == lost && number < count {
+        true => Fate::Lost,
+        false => Fate::Delivered,
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_control_messages_are_repeated() {
+    for design in DATAGRAMS {
+        for lost in [Kind::Credit, Kind::EndOfStream, Kind::Acknowledge] {
+            exchange(&small(design), 30, || first_lost(lost, 10)).await;
+        }
+    }
+}
+
+/// Loses data messages from the `first`; one partition is read, by one reader.
+async fn lose(options: &ExchangeOptions, first: u64, count: u64, batches: i64) {
+    let lost =
+        move |kind, number| match kind == Kind::Data && (first..first + count).contains(&number) {
+            true => Fate::Lost,
+            false => Fate::Delivered,
+        };
+    let (cluster, links) = pair(options, || Box::new(lost));
+    let (destination, group) = links.destinations[0][1].clone();
+    let shuffle = cluster[0].shuffle.clone();
+    let target = destination.clone();
+    let sender = tokio::spawn(async move {
+        for number in 0..batches {
+            let batch = batch(0, 2, number, 20);
+            shuffle.send(&group, 2, &batch).await?;
+        }
+        shuffle.finish(&destination).await
+    });
+    let schema = batch(0, 0, 0, 1).schema();
+    let link = &links.links[1][0];
+    let mut stream = cluster[1].receive.stream(link, 2, &schema).unwrap();
+    let error = tokio::time::timeout(HANG, async {
+        loop {
+            match stream.next().await {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return error,
+                None => panic!("rows are missing and nobody says so"),
+            }
+        }
+    })
+    .await
+    .expect("no exchange hangs");
+    assert!(error.is_transient(), "{error}");
+    let told = error.to_string();
+    assert!(told.starts_with("node 0 sent "), "{told}");
+    let ExchangeError::MessagesMissing { missing, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(missing, count);
+    // Whoever reads tells the source by the control plane.
+    cluster[0].shuffle.close(&target, Some(error));
+    let _ = tokio::time::timeout(HANG, sender)
+        .await
+        .expect("the sender ends")
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_data_is_missed_at_the_end() {
+    for design in DATAGRAMS {
+        for count in [1, 5] {
+            lose(&small(design), 7, count, 10).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_whose_credit_was_lost_with_its_data_is_not_waited_for() {
+    for design in DATAGRAMS {
+        lose(&small(design), 0, WINDOW as u64, 100).await;
+        lose(&small(design), 20, WINDOW as u64, 100).await;
+    }
+}
