@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const NODES: usize = 3;
-const THREADS: usize = 2;
+/// One for each thread.
+const PER_NODE: u32 = 2;
+const PARTITIONS: usize = NODES * PER_NODE as usize;
 /// Nothing that these tests wait for takes longer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -18,22 +20,23 @@ struct ByKey;
 
 impl Partitioner for ByKey {
     fn partitions(&self) -> usize {
-        NODES
+        PARTITIONS
     }
 
     fn partition(&self, batch: &RecordBatch, targets: &mut Vec<u32>) {
         let keys = batch.column(0).as_primitive::<Int64Type>().values();
-        targets.extend(keys.iter().map(|key| (key % NODES as i64) as u32));
+        targets.extend(keys.iter().map(|key| (key % PARTITIONS as i64) as u32));
     }
 }
 
 fn batch() -> RecordBatch {
-    let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(0..3000));
+    let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(0..6000));
     RecordBatch::try_from_iter([("key", keys)]).unwrap()
 }
 
 struct Node {
-    rendezvous: SocketRendezvous,
+    /// Its end is this node's end, to the others.
+    _rendezvous: SocketRendezvous,
     shuffle: Arc<Shuffle>,
     receive: Receive,
     mesh: Mesh,
@@ -43,14 +46,14 @@ impl Node {
     async fn open(mut rendezvous: SocketRendezvous, design: Design) -> Self {
         let device = shm::open(shm::ShmOptions::default()).unwrap();
         let fabric = Fabric::open(device, Default::default()).unwrap();
-        let options = ExchangeOptions::new(design, THREADS, fabric.device.capabilities());
+        let options = ExchangeOptions::new(design, PER_NODE as usize, fabric.device.capabilities());
         let me = rendezvous.rank() as u32;
         let shuffle = Arc::new(Shuffle::open(&fabric, &options, 1, me).unwrap());
         let receive = Receive::open(&fabric, &options, &(Arc::new(Unlimited) as _)).unwrap();
-        let mesh = Mesh::join(&mut rendezvous, &fabric, &shuffle, &receive, me..me + 1);
+        let mesh = Mesh::join(&mut rendezvous, &fabric, &shuffle, &receive, PER_NODE);
         Self {
             mesh: mesh.await.unwrap(),
-            rendezvous,
+            _rendezvous: rendezvous,
             shuffle,
             receive,
         }
@@ -58,7 +61,6 @@ impl Node {
 
     /// Sends and receives; returns the rows received.
     async fn shuffle_all(&self) -> Result<usize, ExchangeError> {
-        let me = self.rendezvous.rank() as u32;
         let batch = batch();
         let send = async {
             for _ in 0..20 {
@@ -68,10 +70,19 @@ impl Node {
             }
             self.mesh.finish(&self.shuffle).await
         };
-        let streams = self.mesh.streams(&self.receive, me, &batch.schema())?;
-        let count = select_all(streams).try_fold(0, async |rows, batch| {
-            let keys = batch.column(0).as_primitive::<Int64Type>().values();
-            assert!(keys.iter().all(|key| key % NODES as i64 == i64::from(me)));
+        let mut streams = Vec::new();
+        for partition in self.mesh.partitions.clone() {
+            for stream in self
+                .mesh
+                .streams(&self.receive, partition, &batch.schema())?
+            {
+                streams.push(stream.map_ok(move |batch| (partition, batch)));
+            }
+        }
+        let count = select_all(streams).try_fold(0, async |rows, (partition, batch)| {
+            let mut targets = Vec::new();
+            ByKey.partition(&batch, &mut targets);
+            assert!(targets.iter().all(|target| *target == partition));
             Ok(rows + batch.num_rows())
         });
         let (rows, ()) = futures::future::try_join(count, send).await?;
@@ -107,7 +118,7 @@ async fn every_node_gets_its_rows() {
         let cluster = cluster(design).await;
         let all = futures::future::try_join_all(cluster.iter().map(Node::shuffle_all));
         let rows = tokio::time::timeout(PATIENCE, all).await.unwrap();
-        assert_eq!(rows.unwrap(), [60_000; NODES], "{design}");
+        assert_eq!(rows.unwrap(), [20 * 6000; NODES], "{design}");
     }
 }
 
