@@ -39,6 +39,8 @@ mod queue_pair;
 #[cfg(not(roundel_loom))]
 mod receive_side;
 #[cfg(not(roundel_loom))]
+mod segment;
+#[cfg(not(roundel_loom))]
 mod send_side;
 #[cfg(not(roundel_loom))]
 mod visitor;

@@ -1,0 +1,259 @@
+//! The `shm` provider between real processes: this binary starts itself again as the peers. They
+//! are killed and stopped at random moments under load; the survivor must never hang, and its
+//! memory must come back.
+//!
+//! `ROUNDEL_SEED` repeats a run, `ROUNDEL_KILLS` sets its length.
+
+mod load;
+
+use load::{Card, Datagrams, Link, PATIENCE, RC_BYTES, arena, device};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use roundel_verbs::{AddressHandle, Arena, Device, QueuePairState};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const CHILD: &str = "ROUNDEL_VERBS_CHILD";
+
+/// What the peers do until they are killed.
+fn peer(seed: u64) {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
+    let mut random = StdRng::seed_from_u64(seed);
+    let device = device();
+    let arena = arena(&device);
+    let mut link = Link::new(&device, &arena);
+    let mut datagrams = Datagrams::new(&device, &arena);
+    let card = Card {
+        connected: link.pair.address().clone(),
+        datagrams: datagrams.pair.address().clone(),
+        exposed: link.exposed.remote_address(),
+    };
+    println!("\n{}", card.to_text());
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    let theirs = Card::from_text(&line);
+    let to = device.create_address_handle(&theirs.datagrams).unwrap();
+    link.connect(&theirs);
+    loop {
+        link.turn(&mut random);
+        datagrams.turn(std::slice::from_ref(&to));
+        if link.failed.is_some() {
+            // The survivor has let go of us: go on with datagrams until we are killed.
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Not a test: what this binary does when it was started as a peer.
+#[test]
+fn started_as_a_peer() {
+    if let Ok(seed) = std::env::var(CHILD) {
+        peer(seed.parse().unwrap());
+    }
+}
+
+struct Process {
+    child: Child,
+    _stdin: ChildStdin,
+    card: Card,
+    link: Link,
+    to: AddressHandle,
+}
+
+impl Process {
+    fn start(device: &Device, arena: &Arena, datagrams: &Datagrams, seed: u64) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "started_as_a_peer", "--nocapture"])
+            .env(CHILD, seed.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let card = stdout
+            .lines()
+            .map_while(Result::ok)
+            .find(|line| line.starts_with('@'))
+            .map(|line| Card::from_text(&line))
+            .expect("a peer introduces itself");
+        let mut link = Link::new(device, arena);
+        let own = Card {
+            connected: link.pair.address().clone(),
+            datagrams: datagrams.pair.address().clone(),
+            exposed: link.exposed.remote_address(),
+        };
+        writeln!(stdin, "{}", own.to_text()).unwrap();
+        let to = device.create_address_handle(&card.datagrams).unwrap();
+        link.connect(&card);
+        Self {
+            child,
+            _stdin: stdin,
+            card,
+            link,
+            to,
+        }
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, signal).unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn seed() -> u64 {
+    let seed = std::env::var("ROUNDEL_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or_else(rand::random);
+    println!("ROUNDEL_SEED={seed}");
+    seed
+}
+
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+fn mappings() -> usize {
+    std::fs::read_to_string("/proc/self/maps")
+        .unwrap()
+        .lines()
+        .filter(|line| line.contains("memfd:roundel"))
+        .count()
+}
+
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn peers_killed_under_load_never_wedge_the_survivor() {
+    let kills: usize = std::env::var("ROUNDEL_KILLS")
+        .ok()
+        .and_then(|kills| kills.parse().ok())
+        .unwrap_or(200);
+    const PEERS: usize = 3;
+    let mut random = StdRng::seed_from_u64(seed());
+    let device = device();
+    let arena = arena(&device);
+    let mut datagrams = Datagrams::new(&device, &arena);
+    let idle = arena.usage().allocated;
+    let mut peers: Vec<Process> = Vec::new();
+    let (mut messages, mut baseline) = (0, None);
+    let start = Instant::now();
+    for kill in 0..kills {
+        while peers.len() < PEERS {
+            let seed = random.random();
+            peers.push(Process::start(&device, &arena, &datagrams, seed));
+        }
+        // Some are killed while they still connect, most in the middle of their work.
+        let moment = Instant::now() + Duration::from_micros(random.random_range(0..20_000));
+        while Instant::now() < moment {
+            for peer in &mut peers {
+                peer.link.turn(&mut random);
+            }
+            let to: Vec<_> = peers.iter().map(|peer| peer.to.clone()).collect();
+            datagrams.turn(&to);
+        }
+        let mut dead = peers.swap_remove(random.random_range(0..PEERS));
+        dead.kill();
+        let killed = Instant::now();
+        while dead.link.pair.state() != QueuePairState::Error || dead.link.posted > 0 {
+            dead.link.turn(&mut random);
+            let to = [dead.to.clone()];
+            datagrams.turn(&to);
+            for peer in &mut peers {
+                peer.link.turn(&mut random);
+                assert_eq!(peer.link.failed, None, "a living peer's queue pair broke");
+            }
+            assert!(
+                killed.elapsed() < PATIENCE,
+                "kill {kill}: in {:?} with {} posted",
+                dead.link.pair,
+                dead.link.posted
+            );
+        }
+        messages += dead.link.received;
+        if kill % 20 == 0 {
+            drop(dead);
+            drop(std::mem::take(&mut peers));
+            until("all receives are ours again", || {
+                datagrams.turn(&[]);
+                arena.usage().allocated == idle
+            });
+            datagrams.all_receives_work(&device);
+            arena.shrink();
+            let now = (open_descriptors(), mappings());
+            until("the peers' connections are closed", || {
+                baseline.is_none_or(|before| (open_descriptors(), mappings()) <= before)
+            });
+            baseline.get_or_insert(now);
+        }
+    }
+    println!(
+        "{kills} kills in {:?}, {messages} messages and {} datagrams received",
+        start.elapsed(),
+        datagrams.received
+    );
+}
+
+#[test]
+fn a_stopped_peer_does_not_hang_destruction() {
+    use rustix::process::Signal;
+    let mut random = StdRng::seed_from_u64(seed());
+    for round in 0..30 {
+        let device = device();
+        let arena = arena(&device);
+        let mut datagrams = Datagrams::new(&device, &arena);
+        let mut peer = Process::start(&device, &arena, &datagrams, random.random());
+        let moment = Instant::now() + Duration::from_micros(random.random_range(0..10_000));
+        while Instant::now() < moment {
+            peer.link.turn(&mut random);
+            datagrams.turn(&[peer.to.clone()]);
+        }
+        peer.signal(Signal::STOP);
+        for _ in 0..100 {
+            peer.link.turn(&mut random);
+            datagrams.turn(&[peer.to.clone()]);
+        }
+        let stopped = Instant::now();
+        let Process { card, .. } = &peer;
+        let late = device.create_address_handle(&card.datagrams).unwrap();
+        drop((datagrams, late));
+        peer.link = Link::new(&device, &arena);
+        arena.shrink();
+        assert!(
+            stopped.elapsed() < Duration::from_secs(1),
+            "destroying took {:?}",
+            stopped.elapsed()
+        );
+        // What it was inside of comes back when it leaves, or dies.
+        if round % 2 == 0 {
+            peer.signal(Signal::CONT);
+        } else {
+            peer.kill();
+        }
+        drop(device);
+        let left = peer.link.posted + peer.link.free.len();
+        until("the memory came back", || {
+            arena.usage().allocated <= (left + 1) * RC_BYTES
+        });
+    }
+}
