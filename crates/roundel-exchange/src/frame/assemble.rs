@@ -14,9 +14,12 @@ const _: () = assert!(arrow::alloc::ALIGNMENT.is_multiple_of(SECTION_ALIGNMENT))
 /// few enough to be cheap to keep.
 pub const HOLES_MAX: usize = 65_536;
 
+/// Bytes reserved for a frame at once: most frames as a whole.
+const RESERVED_BYTES_MAX: usize = 1 << 20;
+
 /// A frame that is arriving.
 ///
-/// The memory is reserved when the assembler is made, so the caller asks its memory budget before.
+/// Memory is taken as fragments arrive: what a sender announces and does not send costs little.
 /// Fragments that arrive in order are appended, at the cost of one copy; those that arrive early
 /// leave holes, which are remembered until they are filled.
 #[derive(Debug)]
@@ -26,18 +29,25 @@ pub struct FrameAssembler {
     /// Parts of `bytes` that have not arrived, in order, disjoint, none empty.
     holes: Vec<Range<usize>>,
     missing: usize,
+    gap: usize,
 }
 
 impl FrameAssembler {
-    /// Reserves memory for a frame of `length` bytes.
+    /// For a frame of `length` bytes, whose fragments may come in any order.
     pub fn new(length: u32) -> Self {
+        Self::with_gap(length, length as usize)
+    }
+
+    /// For a frame of `length` bytes, of which at most `gap` are missing before any fragment that
+    /// arrives.
+    pub fn with_gap(length: u32, gap: usize) -> Self {
         let length = length as usize;
-        let bytes = MutableBuffer::with_capacity(length);
         Self {
-            bytes,
+            bytes: MutableBuffer::with_capacity(length.min(RESERVED_BYTES_MAX)),
             length,
             holes: Vec::new(),
             missing: length,
+            gap,
         }
     }
 
@@ -55,7 +65,7 @@ impl FrameAssembler {
     ///
     /// # Errors
     /// When the fragment reaches beyond the frame, overlaps one that arrived before, or leaves more
-    /// than [`HOLES_MAX`] holes; the frame is as it was.
+    /// than [`HOLES_MAX`] holes or a larger gap than there may be; the frame is as it was.
     pub fn insert(&mut self, offset: usize, fragment: &[u8]) -> Result<bool, FrameError> {
         self.insert_with(offset, fragment.len(), |target| {
             target.copy_from_slice(fragment);
@@ -83,6 +93,10 @@ impl FrameAssembler {
         if offset >= self.bytes.len() {
             if offset > self.bytes.len() && length > 0 {
                 self.check_holes()?;
+                let arrived = self.length - self.missing;
+                if offset - arrived > self.gap {
+                    return Err(FrameError::Scattered);
+                }
                 self.holes.push(self.bytes.len()..offset);
                 self.bytes.resize(offset, 0);
             }

@@ -7,12 +7,15 @@ use crate::frame::{FrameAssembler, FrameError};
 use crate::wire::Data;
 use arrow::buffer::{Buffer, MutableBuffer};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Frames of one partition that may be in assembly at a time: what a source could have in flight
-/// over a link that reorders, many times over.
+/// How far ahead of the first frame that is not complete others may be.
 const FRAMES_AHEAD_MAX: u32 = 1 << 16;
+/// Frames of one partition that may be in assembly at a time: one for each task that sends to it
+/// and, over a link that reorders, what is in flight.
+const ARRIVING_MAX: usize = 1 << 10;
 
 /// The frames of one source and partition.
 pub(super) struct Inbox {
@@ -23,6 +26,9 @@ pub(super) struct Inbox {
     frames: BTreeMap<u32, Frame>,
     /// Completed frames, to be taken in this order.
     ready: std::collections::VecDeque<Stored>,
+    arriving: usize,
+    /// Its reader waits, and has not been given anything since.
+    pub(super) reading: bool,
     /// False once nobody reads the partition any more.
     pub(super) wanted: bool,
 }
@@ -46,6 +52,8 @@ pub(super) enum Arrival {
     Fresh,
     /// It had arrived before.
     Duplicate,
+    /// Of a frame far ahead of one that is missing; not taken.
+    TooEarly,
 }
 
 /// Where waiting frames go.
@@ -53,6 +61,8 @@ pub(super) struct Store {
     budget: Arc<dyn MemoryBudget>,
     spill: Option<SpillFile>,
     spill_end: u64,
+    /// Frames in the spill file.
+    on_disk: usize,
     buffered_bytes: usize,
     pub(super) buffered_bytes_max: usize,
     pub(super) spilled_bytes: u64,
@@ -64,6 +74,7 @@ impl Store {
             budget,
             spill: None,
             spill_end: 0,
+            on_disk: 0,
             buffered_bytes: 0,
             buffered_bytes_max: 0,
             spilled_bytes: 0,
@@ -93,6 +104,7 @@ impl Store {
             .write_all_at(&frame, at)
             .map_err(|error| ExchangeError::Spill(Arc::new(error)))?;
         self.spill_end += bytes as u64;
+        self.on_disk += 1;
         self.spilled_bytes += bytes as u64;
         Ok(Stored::Disk { at, length: bytes })
     }
@@ -113,14 +125,25 @@ impl Store {
                     .file
                     .read_exact_at(&mut frame, at)
                     .map_err(|error| ExchangeError::Spill(Arc::new(error)))?;
+                self.forget_on_disk();
                 Ok(frame.into())
             }
         }
     }
 
     fn drop_stored(&mut self, stored: Stored) {
-        if let Stored::Memory { frame, charged } = stored {
-            self.forget(frame.len(), charged);
+        match stored {
+            Stored::Memory { frame, charged } => self.forget(frame.len(), charged),
+            Stored::Disk { .. } => self.forget_on_disk(),
+        }
+    }
+
+    /// A spill file without frames goes, and its disk space with it.
+    fn forget_on_disk(&mut self) {
+        self.on_disk -= 1;
+        if self.on_disk == 0 {
+            self.spill = None;
+            self.spill_end = 0;
         }
     }
 
@@ -139,6 +162,8 @@ impl Inbox {
             next: 0,
             frames: BTreeMap::new(),
             ready: std::collections::VecDeque::new(),
+            arriving: 0,
+            reading: false,
             wanted: true,
         }
     }
@@ -148,13 +173,16 @@ impl Inbox {
         !self.ready.is_empty()
     }
 
-    /// Takes a fragment in, whose bytes `payload` copies to where they belong. `reading` says that the partition's reader is waiting right now.
+    /// Takes a fragment in, whose bytes `payload` copies to where they belong. `reading` says that
+    /// the partition's reader is asking right now; `gap` is how many bytes of a frame may be missing
+    /// before the fragment.
     pub(super) fn insert(
         &mut self,
         peer: &str,
         data: &Data,
         payload: impl FnOnce(&mut [u8]),
         reading: bool,
+        gap: usize,
         store: &mut Store,
     ) -> Result<Arrival> {
         let ahead = data.frame_sequence.wrapping_sub(self.next);
@@ -162,15 +190,19 @@ impl Inbox {
             return Ok(Arrival::Duplicate);
         }
         if ahead >= FRAMES_AHEAD_MAX {
-            return Err(ExchangeError::Protocol {
-                peer: peer.into(),
-                reason: format!("frame {} long before its turn", data.frame_sequence),
-            });
+            return Ok(Arrival::TooEarly);
         }
-        let frame = self
-            .frames
-            .entry(data.frame_sequence)
-            .or_insert_with(|| Frame::Arriving(FrameAssembler::new(data.frame_length)));
+        let frame = match self.frames.entry(data.frame_sequence) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(_) if self.arriving == ARRIVING_MAX => return Ok(Arrival::TooEarly),
+            Entry::Vacant(entry) => {
+                self.arriving += 1;
+                entry.insert(Frame::Arriving(FrameAssembler::with_gap(
+                    data.frame_length,
+                    gap,
+                )))
+            }
+        };
         let Frame::Arriving(assembler) = frame else {
             return Ok(Arrival::Duplicate);
         };
@@ -192,6 +224,7 @@ impl Inbox {
         if !complete {
             return Ok(Arrival::Fresh);
         }
+        self.arriving -= 1;
         let in_turn = ahead == 0;
         let Frame::Arriving(assembler) = std::mem::replace(frame, Frame::Complete(None)) else {
             return Ok(Arrival::Duplicate);
@@ -201,7 +234,7 @@ impl Inbox {
                 .finish()
                 .map_err(|error| ExchangeError::frame(peer, error))?;
             let deliver = in_turn || !self.ordered;
-            let read_at_once = reading && deliver && self.ready.is_empty();
+            let read_at_once = (reading || self.reading) && deliver && self.ready.is_empty();
             let stored = store.keep(bytes, read_at_once)?;
             if deliver {
                 self.ready.push_back(stored);
@@ -231,6 +264,7 @@ impl Inbox {
     /// The next frame, if one is ready.
     pub(super) fn take(&mut self, store: &mut Store) -> Option<Result<Buffer>> {
         let stored = self.ready.pop_front()?;
+        self.reading = false;
         Some(store.take(stored))
     }
 

@@ -3,7 +3,8 @@
 //! Registered buffers go back at once: a fragment is copied to its frame, which waits in memory
 //! that the budget accounts for. Messages are taken from an endpoint only by a reader that has
 //! nothing to read, so that a reader that lags behind holds up nobody, and what piles up is what
-//! others needed to get on.
+//! others needed to get on. A reader that has waited for long takes them from the other lanes too:
+//! its source may be a task that waits for credit there.
 
 use super::inbox::{Arrival, Inbox, Store};
 use crate::budget::MemoryBudget;
@@ -50,6 +51,8 @@ struct LaneState {
     inboxes: HashMap<(LinkId, u32), Inbox>,
     store: Store,
     messages: Vec<Message>,
+    /// Bytes of a frame that may be on their way while later ones of it arrive.
+    gap: usize,
     waiting_for_data: Duration,
 }
 
@@ -81,6 +84,7 @@ impl Receive {
                     inboxes: HashMap::new(),
                     store: Store::new(budget.clone()),
                     messages: Vec::new(),
+                    gap: options.window_max() * options.payload_bytes(),
                     waiting_for_data: Duration::ZERO,
                 }),
             }));
@@ -166,6 +170,7 @@ impl Receive {
             repeat_interval: self.options.repeat_interval,
             silence: None,
             waiting_since: None,
+            helping: false,
             done: false,
         })
     }
@@ -193,8 +198,9 @@ async fn linger(lane: Weak<Lane>, fabric: Fabric, options: ExchangeOptions) {
             return;
         };
         let mut state = lane.state.lock();
+        state.endpoint.repeat_acknowledgements();
         if state.endpoint.owes_acknowledgement(LINGER) {
-            state.pump_once(None);
+            while state.pump_once(None) {}
             drop(state);
             // What was taken for others is theirs to find.
             lane.queue.wake();
@@ -248,27 +254,26 @@ impl LaneState {
     /// Takes what has arrived until `wanted` has a frame or there is no more. Errors end links.
     fn pump(&mut self, wanted: (LinkId, u32)) {
         loop {
-            let none = self.pump_once(Some(wanted)) == 0;
+            let any = self.pump_once(Some(wanted));
             let ready = self
                 .inboxes
                 .get(&wanted)
                 .is_none_or(|inbox| inbox.is_ready());
-            if none || ready {
+            if ready || !any {
                 return;
             }
         }
     }
 
-    /// Takes some of what has arrived; returns how many messages.
-    fn pump_once(&mut self, wanted: Option<(LinkId, u32)>) -> usize {
+    /// Takes some of what has arrived; returns whether there was anything.
+    fn pump_once(&mut self, wanted: Option<(LinkId, u32)>) -> bool {
         let mut messages = std::mem::take(&mut self.messages);
-        self.endpoint.poll(&mut messages, MESSAGE_BATCH);
-        let found = messages.len();
+        let any = self.endpoint.poll(&mut messages, MESSAGE_BATCH);
         for message in messages.drain(..) {
             self.take(message, wanted);
         }
         self.messages = messages;
-        found
+        any
     }
 
     fn take(&mut self, message: Message, wanted: Option<(LinkId, u32)>) {
@@ -281,11 +286,25 @@ impl LaneState {
                     &message.data,
                     |target| message.copy_payload(target),
                     Some(key) == wanted,
+                    self.gap,
                     &mut self.store,
                 );
                 match arrival {
                     Ok(Arrival::Fresh) => {}
                     Ok(Arrival::Duplicate) => fresh = false,
+                    Ok(Arrival::TooEarly) if self.endpoint.may_lose() => {
+                        self.endpoint.give_up(message.link);
+                    }
+                    Ok(Arrival::TooEarly) => {
+                        let error = ExchangeError::Protocol {
+                            peer: self.endpoint.peer(message.link).into(),
+                            reason: format!(
+                                "frame {} of partition {} long before its turn",
+                                message.data.frame_sequence, key.1
+                            ),
+                        };
+                        self.endpoint.abort(message.link, error);
+                    }
                     Err(error) => self.endpoint.abort(message.link, error),
                 }
             }
@@ -312,6 +331,8 @@ pub struct PartitionStream {
     /// Runs while nothing comes, so that silence is noticed.
     silence: Option<BoxFuture<'static, ()>>,
     waiting_since: Option<Duration>,
+    /// It has waited for long: its source may wait for credit on another lane, which nobody reads.
+    helping: bool,
     done: bool,
 }
 
@@ -337,6 +358,9 @@ impl PartitionStream {
                 return Poll::Ready(Some(frame));
             }
         }
+        if let Some(inbox) = state.inboxes.get_mut(&key) {
+            inbox.reading = true;
+        }
         match state.endpoint.ended(link) {
             None => Poll::Pending,
             Some(Ok(())) if state.inboxes.get(&key).is_some_and(Inbox::is_broken) => {
@@ -361,11 +385,27 @@ impl PartitionStream {
         let (lane, _) = self.end.lane(self.partition);
         lane.state.lock().endpoint.on_silence();
         lane.queue.wake();
+        self.helping = self.end.lanes.len() > 1;
         Poll::Ready(())
+    }
+
+    /// Takes what has arrived on the other lanes, and will be woken when there is more.
+    fn help(&self, cx: &mut Context<'_>) {
+        let (own, _) = self.end.lane(self.partition);
+        for (lane, _) in &self.end.lanes {
+            if Arc::ptr_eq(lane, own) {
+                continue;
+            }
+            lane.queue.wake_at_next(cx);
+            let mut state = lane.state.lock();
+            while state.pump_once(None) {}
+            state.endpoint.on_silence();
+        }
     }
 
     fn waited(&mut self) {
         self.silence = None;
+        self.helping = false;
         if let Some(since) = self.waiting_since.take() {
             let waited = self.fabric.context.now().saturating_sub(since);
             let (lane, _) = self.end.lane(self.partition);
@@ -391,6 +431,9 @@ impl Stream for PartitionStream {
         while found.is_pending() {
             this.waiting_since
                 .get_or_insert_with(|| this.fabric.context.now());
+            if this.helping {
+                this.help(cx);
+            }
             if this.poll_silence(cx).is_pending() {
                 return Poll::Pending;
             }

@@ -11,8 +11,8 @@ const POLL_BATCH: usize = 64;
 
 impl ReceiveEndpoint {
     /// Appends the data messages that have arrived, at most about `limit`. Ends, credits and
-    /// repetitions are dealt with here.
-    pub fn poll(&mut self, messages: &mut Vec<Message>, limit: usize) {
+    /// repetitions are dealt with here. Returns whether there was anything.
+    pub fn poll(&mut self, messages: &mut Vec<Message>, limit: usize) -> bool {
         let mut completions = std::mem::take(&mut self.completions);
         let found = self
             .queue
@@ -30,6 +30,7 @@ impl ReceiveEndpoint {
             }
         }
         self.completions = completions;
+        found > 0
     }
 
     fn take_send(&mut self, completion: &Completion) {
@@ -130,6 +131,7 @@ impl ReceiveEndpoint {
             Body::EndOfStream(end) => {
                 self.acknowledge(index, header.sequence);
                 self.post_datagram(buffer);
+                self.links[index].end_sequence = header.sequence;
                 self.take_end(index, &end);
             }
             Body::Acknowledge(acknowledge) if self.datagrams.is_some() => {
@@ -199,6 +201,8 @@ impl ReceiveEndpoint {
         if link.arrived == end {
             link.state = LinkState::Complete;
             link.complete_at = now;
+            link.repeat_after = self.options.repeat_interval;
+            link.repeat_at = now + link.repeat_after;
         } else if matches!(link.carrier, Carrier::Connected(_)) && link.arrived.count >= end.count {
             link.fail(link.broke_protocol("its end-of-stream does not match what it sent"));
         }

@@ -35,8 +35,12 @@ pub(super) struct Link {
     /// When data or the end last came, and when the source was last asked for it.
     pub(super) heard_at: Duration,
     pub(super) asked_at: Duration,
-    /// When the link was complete.
+    /// The end-of-stream to acknowledge, when the link was complete, and when and after how long
+    /// to say so again.
+    pub(super) end_sequence: u64,
     pub(super) complete_at: Duration,
+    pub(super) repeat_at: Duration,
+    pub(super) repeat_after: Duration,
 }
 
 pub(super) enum Carrier {
@@ -79,7 +83,10 @@ impl Link {
             broken: None,
             heard_at: now,
             asked_at: now,
+            end_sequence: 0,
             complete_at: Duration::ZERO,
+            repeat_at: Duration::ZERO,
+            repeat_after: Duration::ZERO,
         }
     }
 

@@ -58,6 +58,24 @@ impl ReceiveEndpoint {
         })
     }
 
+    /// Acknowledges the ends of complete links again, more and more rarely: an acknowledgement may
+    /// be lost, and a sender without credit cannot ask for another.
+    pub fn repeat_acknowledgements(&mut self) {
+        let now = self.fabric.context.now();
+        for index in 0..self.links.len() {
+            let link = &mut self.links[index];
+            if matches!(link.state, LinkState::Complete)
+                && matches!(link.carrier, Carrier::Datagram(_))
+                && now >= link.repeat_at
+            {
+                link.repeat_after = link.repeat_after.saturating_mul(2);
+                link.repeat_at = now.saturating_add(link.repeat_after);
+                let sequence = link.end_sequence;
+                self.acknowledge(index, sequence);
+            }
+        }
+    }
+
     pub(super) fn acknowledge(&mut self, index: usize, sequence: u64) {
         let body = Body::Acknowledge(Acknowledge {
             kind: Kind::EndOfStream,
