@@ -18,8 +18,8 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
 use futures::Stream;
 use parking_lot::Mutex;
+use roundel_verbs::CompletionQueue;
 use roundel_verbs::completion_queue::BoxFuture;
-use roundel_verbs::{CompletionQueue, Transport};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::pin::Pin;
@@ -89,13 +89,13 @@ impl Receive {
                 }),
             }));
         }
-        if options.design.transport() == Transport::UnreliableDatagram {
-            for lane in &lanes {
-                let lane = Arc::downgrade(lane);
-                fabric
-                    .context
-                    .spawn(Box::pin(linger(lane, fabric.clone(), options.clone())));
-            }
+        for lane in &lanes {
+            let attendant = attend(
+                Arc::downgrade(lane),
+                fabric.clone(),
+                options.repeat_interval,
+            );
+            fabric.context.spawn(Box::pin(attendant));
         }
         Ok(Self {
             fabric: fabric.clone(),
@@ -190,17 +190,22 @@ impl Receive {
     }
 }
 
-/// Answers senders that have not heard that all has arrived, while nobody reads.
-async fn linger(lane: Weak<Lane>, fabric: Fabric, options: ExchangeOptions) {
+/// Does what no reader does: answers senders that have not heard that all has arrived, and takes
+/// what comes for partitions that are not read.
+async fn attend(lane: Weak<Lane>, fabric: Fabric, interval: Duration) {
     loop {
-        fabric.context.sleep(options.repeat_interval).await;
+        fabric.context.sleep(interval).await;
         let Some(lane) = lane.upgrade() else {
             return;
         };
         let mut state = lane.state.lock();
         state.endpoint.repeat_acknowledgements();
-        if state.endpoint.owes_acknowledgement(LINGER) {
+        let unread = state.has_unread_link();
+        if unread || state.endpoint.owes_acknowledgement(LINGER) {
             while state.pump_once(None) {}
+            if unread {
+                state.endpoint.on_silence();
+            }
             drop(state);
             // What was taken for others is theirs to find.
             lane.queue.wake();
@@ -263,6 +268,15 @@ impl LaneState {
                 return;
             }
         }
+    }
+
+    /// Whether there is an open link none of whose partitions on this lane are read.
+    fn has_unread_link(&self) -> bool {
+        let mut links = self.endpoint.open_links();
+        links.any(|link| {
+            let mut inboxes = self.inboxes.iter();
+            !inboxes.any(|((of, _), inbox)| *of == link && inbox.wanted)
+        })
     }
 
     /// Takes some of what has arrived; returns whether there was anything.

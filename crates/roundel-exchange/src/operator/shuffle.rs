@@ -99,7 +99,9 @@ impl Shuffle {
         let mut answers = Vec::with_capacity(offers.len());
         for (lane, offer) in offers.iter().enumerate() {
             let endpoint = lane % self.endpoints.len();
-            let (id, answer) = self.endpoints[endpoint].accept(offer, peer)?;
+            let (id, answer) = self.endpoints[endpoint]
+                .accept(offer, peer)
+                .inspect_err(|error| self.close(&destination, Some(error.clone())))?;
             destination.lanes.push(id);
             destination.endpoints.push(endpoint);
             answers.push(answer);

@@ -4,6 +4,7 @@
 use crate::cluster::{Links, Node, connect, fabric, options, own};
 use crate::designs::batch;
 use crate::faulty::{self, Fate, Judge};
+use crate::random::{Random, on_runtime};
 use arrow::array::RecordBatch;
 use futures::{StreamExt, TryStreamExt};
 use proptest::prelude::*;
@@ -27,37 +28,26 @@ fn small(design: Design) -> ExchangeOptions {
     options
 }
 
-/// Numbers that depend on the seed alone.
-fn random(seed: u64) -> impl FnMut(u64) -> u64 {
-    let mut state = seed;
-    move |below| {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % below
-    }
-}
-
 /// Overtakes data at random and repeats some of it, not so much at a time that a receiver has no
 /// receive left for it; loses, repeats and overtakes control messages.
 fn unruly(seed: u64) -> Judge {
-    let mut random = random(seed);
+    let mut random = Random(seed);
     let mut repeated_at = 0;
     Box::new(move |kind, number| {
-        let turns = 1 + random(8) as u32;
+        let turns = 1 + random.below(8) as u32;
         if kind == Kind::Data {
-            let repeat = number >= repeated_at + 2 * WINDOW as u64 && random(4) == 0;
+            let repeat = number >= repeated_at + 2 * WINDOW as u64 && random.below(4) == 0;
             if repeat {
                 repeated_at = number;
             }
-            return match (repeat, random(4)) {
+            return match (repeat, random.below(4)) {
                 (true, 0 | 1) => Fate::Repeated,
                 (true, _) => Fate::RepeatedLater(turns),
                 (false, 0) => Fate::HeldBack(turns),
                 (false, _) => Fate::Delivered,
             };
         }
-        match random(6) {
+        match random.below(6) {
             0 | 1 => Fate::Lost,
             2 => Fate::Repeated,
             3 => Fate::HeldBack(turns),
@@ -123,15 +113,6 @@ async fn exchange(options: &ExchangeOptions, batches: i64, judge: impl FnMut() -
     }
 }
 
-fn on_runtime<F: Future<Output = ()>>(test: F) {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap()
-        .block_on(test);
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 0, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
@@ -139,7 +120,7 @@ proptest! {
         let mut options = small(DATAGRAMS[usize::from(multi)]);
         options.ordered = ordered;
         let mut seeds = seed..;
-        on_runtime(exchange(&options, 60, || unruly(seeds.next().unwrap())));
+        on_runtime(2, exchange(&options, 60, || unruly(seeds.next().unwrap())));
     }
 }
 

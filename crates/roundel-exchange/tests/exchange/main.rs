@@ -1,6 +1,13 @@
 //! Exchanges end to end, on shared memory: one module per property.
 
+#[path = "../../src/frame/tests/arrays.rs"]
+mod arrays;
+mod cancel;
 mod cluster;
 mod designs;
 mod faults;
 mod faulty;
+mod memory;
+mod order;
+mod random;
+mod types;

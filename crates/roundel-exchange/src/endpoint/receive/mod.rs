@@ -201,6 +201,13 @@ impl ReceiveEndpoint {
         }
     }
 
+    /// The links on which more may come.
+    pub fn open_links(&self) -> impl Iterator<Item = LinkId> {
+        let open = |(_, link): &(usize, &Link)| link.is_open();
+        let links = self.links.iter().enumerate().filter(open);
+        links.map(|(index, _)| LinkId(index))
+    }
+
     /// Ends a link with an error that was learnt elsewhere, unless it is complete.
     pub fn abort(&mut self, link: LinkId, error: ExchangeError) {
         self.links[link.0].fail(error);
