@@ -30,7 +30,8 @@
 //!                  48  8  checksum of their sequence numbers, see SequenceDigest
 //! credit           40  4  absolute credit: receives posted since the exchange began, modulo 2^32
 //! acknowledge      40  1  kind of the message acknowledged: end-of-stream or credit
-//!                  48  8  sequence number of the message acknowledged
+//!                  48  8  of an end-of-stream, its sequence number; of a credit, the messages of
+//!                         data sent so far on the link
 //! ```
 //!
 //! Only data has a payload, which is never empty. [`Header::parse`] is total: any 64 bytes give a
@@ -167,7 +168,8 @@ pub struct Credit {
 pub struct Acknowledge {
     /// Kind of the message acknowledged: [`Kind::EndOfStream`] or [`Kind::Credit`].
     pub kind: Kind,
-    /// Sequence number of the message acknowledged.
+    /// Of an end-of-stream, its sequence number; of a credit, the data messages sent so far on the
+    /// link.
     pub sequence: u64,
 }
 

@@ -4,6 +4,8 @@
 mod arrivals;
 mod link;
 mod silence;
+#[cfg(test)]
+mod tests;
 mod window;
 
 use super::{Fabric, LinkAddress, datagram};

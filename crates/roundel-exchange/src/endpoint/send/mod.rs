@@ -5,6 +5,8 @@ mod buffer;
 mod finish;
 mod progress;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use buffer::SendBuffer;
 
@@ -230,7 +232,8 @@ impl SendEndpoint {
         let inner = &*self.0;
         let mut state = inner.state.lock();
         let group = buffer.group();
-        if !state.may_send(group) {
+        // Also before the last credit is spent: the receiver takes it for a sign of want.
+        if !state.may_send(group) || state.credit_left(group) == 1 {
             self.progress(&mut state);
         }
         if let Some(error) = state.failure_of(group) {

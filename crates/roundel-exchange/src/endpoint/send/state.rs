@@ -119,10 +119,17 @@ impl State {
             Some(_) => members.len(),
             None => 1,
         };
-        members.iter().all(|member| {
-            self.destinations[*member].credit.left() > 0
-                && self.has_room(*member, sends + CONTROL_SENDS)
-        })
+        self.credit_left(group) > 0
+            && members
+                .iter()
+                .all(|member| self.has_room(*member, sends + CONTROL_SENDS))
+    }
+
+    /// Messages that every member of a group has granted credit for.
+    pub(super) fn credit_left(&self, group: GroupId) -> u32 {
+        let members = self.groups[group.0].members.iter();
+        let left = members.map(|member| self.destinations[*member].credit.left());
+        left.min().unwrap_or(0)
     }
 
     /// Whether `sends` more fit in the send queue that leads to a destination.

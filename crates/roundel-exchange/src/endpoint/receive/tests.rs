@@ -1,0 +1,284 @@
+//! What two endpoints alone can show: how windows grow, and what peers that break the rules do.
+
+use super::super::send::{DestinationId, GroupId, SendEndpoint};
+use super::*;
+use crate::design::Design;
+use crate::wire::{Body, Credit, HEADER_LENGTH, Header};
+use futures::FutureExt;
+use roundel_verbs::{
+    ArenaOptions, Payload, SendOperation, SendRequest, TokioContext, shm, work::InlineBytes,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+const EXCHANGE: u64 = 77;
+const SOURCE: u32 = 3;
+
+fn fabric(registered_bytes_max: usize) -> Fabric {
+    let device = shm::open(shm::ShmOptions::default()).unwrap();
+    let arena = device.arena(ArenaOptions {
+        registered_bytes_max,
+        segment_bytes: 64 << 10,
+    });
+    Fabric {
+        arena,
+        channel: device.create_channel().unwrap(),
+        device,
+        context: Arc::new(TokioContext::current()),
+    }
+}
+
+struct Pair {
+    sender: SendEndpoint,
+    destination: DestinationId,
+    group: GroupId,
+    receiver: ReceiveEndpoint,
+    link: LinkId,
+    sent: u32,
+}
+
+impl Pair {
+    /// A link of messages of 512 bytes, whose window is 4 to 16 of them.
+    fn open(design: Design, registered_bytes_max: usize) -> Self {
+        let (ours, theirs) = (fabric(1 << 30), fabric(registered_bytes_max));
+        let mut options = ExchangeOptions::new(design, 1, ours.device.capabilities());
+        options.message_bytes = 512;
+        options.buffers_per_link = 4;
+        options.buffers_per_link_max = 16;
+        options.repeat_interval = Duration::ZERO;
+        options.missing_deadline = Duration::ZERO;
+        let sender = SendEndpoint::open(&ours, &options, EXCHANGE, SOURCE).unwrap();
+        let mut receiver = ReceiveEndpoint::open(&theirs, &options).unwrap();
+        let (link, offer) = receiver.offer("the sender").unwrap();
+        let (destination, answer) = sender.accept(&offer, "the receiver").unwrap();
+        receiver.connect(link, &answer).unwrap();
+        let group = sender.group(&[destination]).unwrap();
+        Self {
+            sender,
+            destination,
+            group,
+            receiver,
+            link,
+            sent: 0,
+        }
+    }
+
+    /// Sends one message, if there is a buffer and credit for it.
+    fn send(&mut self) -> bool {
+        let data = Data {
+            frame_sequence: self.sent,
+            rows: 1,
+            frame_length: 8,
+            offset: 0,
+            payload_length: 8,
+        };
+        let sent = async {
+            let mut buffer = self.sender.acquire(self.group).await?;
+            buffer.write(0, &u64::from(self.sent).to_le_bytes());
+            self.sender.put(buffer, 0, data).await
+        };
+        match sent.now_or_never() {
+            Some(sent) => sent.unwrap(),
+            None => return false,
+        }
+        self.sent += 1;
+        true
+    }
+
+    fn send_all(&mut self) -> usize {
+        std::iter::from_fn(|| self.send().then_some(())).count()
+    }
+
+    fn receive(&mut self) -> usize {
+        let mut messages = Vec::new();
+        while self.receiver.poll(&mut messages, 64) {}
+        let count = messages.len();
+        for message in messages {
+            let mut payload = [0; 8];
+            message.copy_payload(&mut payload);
+            assert_eq!(
+                u64::from_le_bytes(payload),
+                u64::from(message.data.frame_sequence)
+            );
+            self.receiver.release(message, true);
+        }
+        count
+    }
+
+    fn window(&self) -> usize {
+        self.receiver.links[self.link.0].buffers
+    }
+}
+
+const BOTH: [Design; 2] = [Design::SesqSr, Design::SemqSr];
+
+#[tokio::test]
+async fn a_window_doubles_while_its_source_runs_out() {
+    for design in BOTH {
+        let mut pair = Pair::open(design, 1 << 30);
+        let mut windows = Vec::new();
+        for _ in 0..4 {
+            let sent = pair.send_all();
+            assert_eq!(pair.receive(), sent, "{design}");
+            windows.push(pair.window());
+        }
+        assert_eq!(windows, [8, 16, 16, 16], "{design}");
+    }
+}
+
+#[tokio::test]
+async fn a_window_stays_while_its_source_has_credit() {
+    for design in BOTH {
+        let mut pair = Pair::open(design, 1 << 30);
+        for _ in 0..20 {
+            assert!(pair.send() && pair.send());
+            assert_eq!(pair.receive(), 2);
+        }
+        assert_eq!(pair.window(), 4, "{design}");
+    }
+}
+
+#[tokio::test]
+async fn a_window_stays_when_memory_is_short() {
+    // Half of it is in use at once.
+    for (design, quota) in [(Design::SesqSr, 8 << 10), (Design::SemqSr, 4 << 10)] {
+        let mut pair = Pair::open(design, quota);
+        for _ in 0..4 {
+            assert_eq!(pair.send_all(), 4, "{design}");
+            assert_eq!(pair.receive(), 4, "{design}");
+        }
+        assert_eq!(pair.window(), 4, "{design}");
+    }
+}
+
+#[tokio::test]
+async fn credit_wraps_around() {
+    for design in BOTH {
+        let mut pair = Pair::open(design, 1 << 30);
+        for _ in 0..40 {
+            pair.send_all();
+            pair.receive();
+        }
+        // No credit is on its way now.
+        let sent = pair.send_all();
+        // As if 2^32 messages less a few had been sent before.
+        let skipped = 0u32.wrapping_sub(pair.sent + 10);
+        let link = &mut pair.receiver.links[0];
+        link.credit = link.credit.wrapping_add(skipped);
+        link.heard = link.heard.wrapping_add(skipped);
+        pair.sender.skip_credit(pair.destination, skipped);
+        assert_eq!(pair.receive(), sent, "{design}");
+        for _ in 0..40 {
+            let sent = pair.send_all();
+            assert!(sent >= 3, "{design}: {sent}");
+            assert_eq!(pair.receive(), sent, "{design}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_grants_too_much_is_sent_what_fits() {
+    for design in BOTH {
+        let mut pair = Pair::open(design, 1 << 30);
+        pair.receiver.links[0].credit = 200;
+        pair.receiver.say_credit(0, 0).unwrap();
+        let sent = pair.send_all();
+        match design {
+            // Those beyond its receives wait in the send queue, as many as there are buffers.
+            Design::SemqSr => {
+                assert_eq!(sent, 4 + 16);
+                let mut received = 0;
+                for _ in 0..50 {
+                    received += pair.receive();
+                    pair.send();
+                }
+                assert!(received >= 50, "{received}");
+                assert!(pair.receiver.ended(pair.link).is_none());
+            }
+            // Nothing holds them up, and those without a receive are lost.
+            _ => {
+                assert_eq!(sent, 200);
+                let received = pair.receive() as u32;
+                assert!(received < pair.sent);
+                pair.receiver.on_silence();
+                pair.send();
+                pair.receive();
+                pair.receiver.on_silence();
+                let ended = pair.receiver.ended(pair.link);
+                let missed = matches!(ended, Some(Err(ExchangeError::MessagesMissing { .. })));
+                assert!(missed, "{ended:?}");
+            }
+        }
+    }
+}
+
+/// A queue pair of somebody who knows the address, the queue key and the names of an exchange.
+fn stranger_sends(fabric: &Fabric, to: &roundel_verbs::QueuePairAddress, messages: &[Vec<u8>]) {
+    let queue = fabric.device.create_completion_queue(64, None).unwrap();
+    // Numbers are each device's own: this one shall not be that of either side.
+    let other = [0, 1].map(|_| datagram::open(fabric, &queue).unwrap());
+    let stranger = datagram::open(fabric, &queue).unwrap();
+    assert!(other.iter().all(|other| other.number() < stranger.number()));
+    let handle = fabric.device.create_address_handle(to).unwrap();
+    for message in messages {
+        let mut requests = vec![SendRequest {
+            id: 0,
+            operation: SendOperation::Send,
+            payload: Payload::Inline(InlineBytes::new(message).unwrap()),
+            destination: Some(handle.clone()),
+        }];
+        assert_eq!(stranger.post_send(&mut requests).unwrap(), 1);
+    }
+}
+
+#[tokio::test]
+async fn datagrams_of_strangers_change_nothing() {
+    let mut pair = Pair::open(Design::SesqSr, 1 << 30);
+    let device = fabric(1 << 20);
+    let forged = |body| {
+        let header = Header {
+            flags: 0,
+            exchange: EXCHANGE,
+            source: SOURCE,
+            partition: 0,
+            sequence: 0,
+            credit_seen: 0,
+            body,
+        };
+        let mut message = header.emit().to_vec();
+        message.resize(HEADER_LENGTH + header.payload_length() as usize, 0);
+        message
+    };
+    let forged_data = forged(Body::Data(Data {
+        frame_sequence: 9,
+        rows: 1,
+        frame_length: 8,
+        offset: 0,
+        payload_length: 8,
+    }));
+    let forged_credit = forged(Body::Credit(Credit { credit: 1000 }));
+    let messages = [
+        Vec::new(),
+        vec![0xa5; 3],
+        vec![0; HEADER_LENGTH],
+        vec![0xff; 128],
+        forged_data[..70].to_vec(),
+        forged_data,
+        forged_credit,
+    ];
+    let receiver = pair.receiver.datagrams.as_ref().unwrap().address().clone();
+    let sender = pair.sender.datagram_address().unwrap();
+    stranger_sends(&device, &receiver, &messages);
+    stranger_sends(&device, &sender, &messages);
+    // All that were not dropped would be in the way of these.
+    for _ in 0..10 {
+        assert!(pair.send());
+        assert_eq!(pair.receive(), 1);
+    }
+    let done = pair.sender.finish(pair.destination);
+    let mut done = std::pin::pin!(done);
+    while futures::poll!(&mut done).is_pending() {
+        assert!(pair.receiver.poll(&mut Vec::new(), 64), "it has not ended");
+    }
+    assert_eq!(pair.receiver.report().duplicates, 0);
+}
