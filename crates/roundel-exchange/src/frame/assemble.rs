@@ -51,6 +51,11 @@ impl FrameAssembler {
         }
     }
 
+    /// Bytes of memory it holds.
+    pub fn reserved(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Length of the whole frame in bytes.
     pub fn frame_length(&self) -> usize {
         self.length

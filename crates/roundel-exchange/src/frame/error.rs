@@ -186,7 +186,9 @@ pub enum FrameError {
         length: usize,
     },
     /// Fragments arrive in an order that no network makes.
-    #[error("fragments leave more than {HOLES_MAX} holes in a frame, or a larger one than can be on its way")]
+    #[error(
+        "fragments leave more than {HOLES_MAX} holes in a frame, or a larger one than can be on its way"
+    )]
     Scattered,
     /// A frame is wanted before all of its bytes are there.
     #[error("frame of {frame_length} bytes lacks {missing}")]

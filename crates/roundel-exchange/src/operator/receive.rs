@@ -20,7 +20,7 @@ use futures::Stream;
 use parking_lot::Mutex;
 use roundel_verbs::CompletionQueue;
 use roundel_verbs::completion_queue::BoxFuture;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -272,11 +272,10 @@ impl LaneState {
 
     /// Whether there is an open link none of whose partitions on this lane are read.
     fn has_unread_link(&self) -> bool {
+        let wanted = self.inboxes.iter().filter(|(_, inbox)| inbox.wanted);
+        let read: HashSet<LinkId> = wanted.map(|((link, _), _)| *link).collect();
         let mut links = self.endpoint.open_links();
-        links.any(|link| {
-            let mut inboxes = self.inboxes.iter();
-            !inboxes.any(|((of, _), inbox)| *of == link && inbox.wanted)
-        })
+        links.any(|link| !read.contains(&link))
     }
 
     /// Takes some of what has arrived; returns whether there was anything.

@@ -118,7 +118,7 @@ async fn run(design: Design, threads: usize, mut random: Random) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 0, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 0, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn the_cancelled_hold_up_nobody(
         seed: u64,

@@ -114,7 +114,7 @@ async fn exchange(options: &ExchangeOptions, batches: i64, judge: impl FnMut() -
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 0, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 0, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn every_row_arrives_once_whatever_the_network_does(seed: u64, ordered: bool, multi: bool) {
         let mut options = small(DATAGRAMS[usize::from(multi)]);

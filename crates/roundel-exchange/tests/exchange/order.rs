@@ -150,7 +150,7 @@ async fn run(case: Case, mut random: Random) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, max_shrink_iters: 0, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 0, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn any_order_of_consumption(
         seed: u64,

@@ -295,6 +295,21 @@ fn an_unfinished_frame_is_an_error() {
 }
 
 #[test]
+fn what_is_announced_and_does_not_come_takes_little_memory() {
+    let mut assembler = FrameAssembler::with_gap(crate::wire::FRAME_LENGTH_MAX, 1000);
+    assert!(assembler.reserved() <= 1 << 20);
+    let far = assembler.insert(1_000_001, &[1; 100]);
+    assert!(matches!(far, Err(FrameError::Scattered)), "{far:?}");
+    assembler.insert(1000, &[1; 100]).unwrap();
+    assembler.insert(1100, &[1; 100]).unwrap();
+    let far = assembler.insert(1201, &[1; 100]);
+    assert!(matches!(far, Err(FrameError::Scattered)), "{far:?}");
+    assembler.insert(0, &[1; 1000]).unwrap();
+    assembler.insert(1201, &[1; 100]).unwrap();
+    assert!(assembler.reserved() <= 1 << 20);
+}
+
+#[test]
 fn holes_are_limited() {
     let mut assembler = FrameAssembler::new(4 * HOLES_MAX as u32);
     for hole in 0..HOLES_MAX {
