@@ -24,7 +24,7 @@ fn small(design: Design) -> ExchangeOptions {
     options.buffers_per_link = WINDOW;
     options.buffers_per_link_max = WINDOW;
     options.repeat_interval = Duration::from_millis(3);
-    options.missing_deadline = Duration::from_millis(200);
+    options.missing_deadline = HANG / 2;
     options
 }
 
@@ -142,13 +142,15 @@ async fn lost_control_messages_are_repeated() {
 }
 
 /// Loses data messages from the `first`; one partition is read, by one reader.
-async fn lose(options: &ExchangeOptions, first: u64, count: u64, batches: i64) {
+async fn lose(design: Design, first: u64, count: u64, batches: i64) {
     let lost =
         move |kind, number| match kind == Kind::Data && (first..first + count).contains(&number) {
             true => Fate::Lost,
             false => Fate::Delivered,
         };
-    let (cluster, links) = pair(options, || Box::new(lost));
+    let mut options = small(design);
+    options.missing_deadline = Duration::from_millis(200);
+    let (cluster, links) = pair(&options, || Box::new(lost));
     let (destination, group) = links.destinations[0][1].clone();
     let shuffle = cluster[0].shuffle.clone();
     let target = destination.clone();
@@ -192,7 +194,7 @@ async fn lose(options: &ExchangeOptions, first: u64, count: u64, batches: i64) {
 async fn lost_data_is_missed_at_the_end() {
     for design in DATAGRAMS {
         for count in [1, 5] {
-            lose(&small(design), 7, count, 10).await;
+            lose(design, 7, count, 10).await;
         }
     }
 }
@@ -200,7 +202,7 @@ async fn lost_data_is_missed_at_the_end() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_source_whose_credit_was_lost_with_its_data_is_not_waited_for() {
     for design in DATAGRAMS {
-        lose(&small(design), 0, WINDOW as u64, 100).await;
-        lose(&small(design), 20, WINDOW as u64, 100).await;
+        lose(design, 0, WINDOW as u64, 100).await;
+        lose(design, 20, WINDOW as u64, 100).await;
     }
 }
