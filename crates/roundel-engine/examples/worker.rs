@@ -30,10 +30,7 @@ fn main() -> Result<()> {
         memory_limit_bytes: number("memory-limit"),
         lifeline: std::env::args().any(|argument| argument == "--lifeline"),
     };
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(threads)
-        .enable_all()
-        .build()
+    roundel_engine::runtime(Some(threads))
         .expect("a runtime")
         .block_on(run_worker(options))
 }

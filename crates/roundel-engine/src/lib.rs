@@ -47,4 +47,4 @@ pub use roundel_exchange::Design;
 pub use session::{LoadProgress, Session};
 pub use token::Token;
 pub use tpch::single_process_context;
-pub use worker::run_worker;
+pub use worker::{run_worker, runtime};

@@ -3,7 +3,7 @@
 mod common;
 
 use roundel_engine::tpch::{QUERY_COUNT, TpchTables, query};
-use roundel_engine::{Cluster, Session, single_process_context};
+use roundel_engine::{Cluster, Fabric, Session, single_process_context};
 
 const SCALE: f64 = 0.01;
 
@@ -39,9 +39,9 @@ async fn memory_tables_on_two_workers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memory_tables_on_one_worker() {
+async fn memory_tables_over_grpc() {
     let cluster = Cluster::start(common::options(1)).await.expect("starts");
-    let session = cluster.session().expect("a session");
+    let session = cluster.session_with(Fabric::Grpc).expect("a session");
     session.load_tpch_memory(SCALE, &()).await.expect("loads");
     compare(&session, &TpchTables::Memory { scale: SCALE }).await;
     cluster.stop().await.expect("stops");

@@ -67,13 +67,7 @@ fn run(command: &Command) -> Result<(), Failure> {
 
 /// A runtime with as many threads, or one per core.
 pub fn runtime(threads: Option<usize>) -> Result<Runtime, Failure> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    if let Some(threads) = threads {
-        builder.worker_threads(threads);
-    }
-    builder
-        .enable_all()
-        .build()
+    roundel_engine::runtime(threads)
         .map_err(|e| Failure::Run(format!("cannot start the runtime's threads: {e}")))
 }
 

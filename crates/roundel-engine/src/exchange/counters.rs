@@ -21,12 +21,15 @@ pub struct FabricCounters {
     pub bytes: BTreeMap<String, u64>,
     /// Most bytes that were registered at one time in one process.
     pub registered_bytes_max: u64,
+    /// Bytes that buffers of running queries hold now, in all processes.
+    pub buffer_bytes: u64,
 }
 
 impl FabricCounters {
     fn add(&mut self, process: CountersAnswer) {
         self.queue_pairs = self.queue_pairs.max(process.queue_pairs_max);
         self.registered_bytes_max = self.registered_bytes_max.max(process.registered_bytes_max);
+        self.buffer_bytes += process.buffer_bytes;
         for count in process.counts {
             *self.messages.entry(count.opcode.clone()).or_default() += count.messages;
             *self.bytes.entry(count.opcode).or_default() += count.bytes;

@@ -6,10 +6,11 @@ use crate::{EngineError, Result};
 use datafusion_distributed::TaskKey;
 use parking_lot::Mutex;
 use roundel_exchange::{Design, ExchangeOptions, Fabric, MemoryBudget, Receive, Shuffle};
-use roundel_verbs::{ArenaOptions, Opcode, TokioContext, shm};
+use roundel_verbs::{Arena, ArenaOptions, Opcode, TokioContext, shm};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 use tokio_util::task::AbortOnDropHandle;
 
 /// The exchange of one process.
@@ -21,7 +22,22 @@ pub(crate) struct ExchangeNode {
     /// Receiving sides, one for each task's view of an input stage.
     receives: Mutex<HashMap<InputKey, Weak<Receive>>>,
     queue_pairs_max: AtomicUsize,
-    _driver: AbortOnDropHandle<()>,
+    _tasks: [AbortOnDropHandle<()>; 2],
+}
+
+/// How often it is looked whether registered memory lies idle.
+const SHRINK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Gives registered memory back to the system once no query has held any for a while.
+async fn shrink_when_idle(arena: Arena) {
+    let mut idle = false;
+    loop {
+        tokio::time::sleep(SHRINK_INTERVAL).await;
+        let was_idle = std::mem::replace(&mut idle, arena.usage().allocated == 0);
+        if was_idle && idle {
+            arena.shrink();
+        }
+    }
 }
 
 /// The consumer of an input stage: who asks for which partitions of it.
@@ -56,6 +72,7 @@ impl ExchangeNode {
             registered_bytes_max,
             ..ArenaOptions::default()
         });
+        let shrinker = tokio::spawn(shrink_when_idle(arena.clone()));
         Ok(Arc::new(Self {
             fabric: Fabric {
                 device,
@@ -67,7 +84,7 @@ impl ExchangeNode {
             shuffles: Mutex::default(),
             receives: Mutex::default(),
             queue_pairs_max: AtomicUsize::new(0),
-            _driver: AbortOnDropHandle::new(driver),
+            _tasks: [driver, shrinker].map(AbortOnDropHandle::new),
         }))
     }
 
@@ -121,6 +138,7 @@ impl ExchangeNode {
     /// What the device has counted so far.
     pub(super) fn counters(&self) -> CountersAnswer {
         let counters = self.fabric.device.counters();
+        let usage = self.fabric.arena.usage();
         CountersAnswer {
             counts: Opcode::ALL
                 .into_iter()
@@ -130,7 +148,8 @@ impl ExchangeNode {
                     bytes: counters.bytes(opcode),
                 })
                 .collect(),
-            registered_bytes_max: self.fabric.arena.usage().registered_max as u64,
+            registered_bytes_max: usage.registered_max as u64,
+            buffer_bytes: usage.allocated as u64,
             queue_pairs_max: self.queue_pairs_max.load(Ordering::Relaxed) as u64,
         }
     }

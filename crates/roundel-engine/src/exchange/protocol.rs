@@ -122,6 +122,8 @@ pub(super) struct CountersAnswer {
     pub registered_bytes_max: u64,
     #[prost(uint64, tag = "3")]
     pub queue_pairs_max: u64,
+    #[prost(uint64, tag = "4")]
+    pub buffer_bytes: u64,
 }
 
 /// Messages and bytes of one opcode.

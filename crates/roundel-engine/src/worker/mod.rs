@@ -1,5 +1,6 @@
 //! A worker process: serves tasks, holds shards of memory tables.
 
+mod forget;
 mod lifeline;
 mod loader;
 
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use datafusion::error::DataFusionError;
 use datafusion_distributed::{DistributedExt as _, Worker, WorkerQueryContext};
+use forget::forget_ended_tasks;
 use subtle::ConstantTimeEq as _;
 use tokio::net::TcpListener;
 use tonic::service::InterceptorLayer;
@@ -26,6 +28,8 @@ use crate::tables::catalog::ShardCatalog;
 use crate::tables::codec::MemoryShardCodec;
 use crate::{EngineError, Result, Token, WorkerOptions, partitions_per_task};
 
+/// Tasks that a thread polls before it looks for events.
+const EVENT_INTERVAL: u32 = 1;
 /// What a worker's line on standard output begins with, before its `HOST:PORT`.
 pub(crate) const LISTENING: &str = "roundel worker listening on ";
 
@@ -49,6 +53,7 @@ pub async fn run_worker(options: WorkerOptions) -> Result<()> {
     )?;
     let worker = worker(&options, &catalog, &spill_dir, &node)?;
     let exchange = ExchangeServer::new(node, worker.clone());
+    let forgetting = forget_ended_tasks(worker.clone());
     let loader = Loader::new(Arc::clone(&catalog), options.threads);
     // Without it every small message waits about 40 ms for the peer's delayed acknowledgement.
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
@@ -66,7 +71,25 @@ pub async fn run_worker(options: WorkerOptions) -> Result<()> {
     tokio::select! {
         served = server => served.map_err(|e| EngineError::io(format!("serve on {address}"), e)),
         () = stopped => Ok(()),
+        () = forgetting => Ok(()),
     }
+}
+
+/// The runtime that a worker's threads and a coordinator run on.
+///
+/// # Errors
+/// When its threads cannot be started.
+pub fn runtime(threads: Option<usize>) -> std::io::Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = threads {
+        builder.worker_threads(threads);
+    }
+    builder
+        .enable_all()
+        // A task can compute for many milliseconds before it yields; the network is looked at in
+        // between more often than every 61 tasks, tokio's default.
+        .event_interval(EVENT_INTERVAL)
+        .build()
 }
 
 /// The part of the worker that runs tasks.

@@ -18,7 +18,7 @@ pub fn options(workers: usize) -> ClusterOptions {
     ClusterOptions {
         workers,
         threads: 1,
-        fabric: Fabric::Grpc,
+        fabric: Fabric::Shm,
         design: Design::default(),
         registered_memory_bytes: 256 << 20,
         memory_limit_bytes: None,

@@ -223,7 +223,7 @@ impl Table {
         if let Some(fabric) = &report.fabric {
             let of = |counts: &BTreeMap<String, u64>| counts.get("send").copied().unwrap_or(0);
             self.line(&format!(
-                "exchange: {} in {} messages by SEND, {} queue pairs per operator, {} registered",
+                "exchange: {} in {} messages by SEND, queue pairs per operator: {}, {} registered",
                 ByteSize(of(&fabric.bytes)),
                 of(&fabric.messages),
                 fabric.queue_pairs,

@@ -95,6 +95,7 @@ impl SendEndpoint {
                 shared_next: 0,
                 sequence: 0,
                 completions: Vec::new(),
+                asked: false,
             }),
         })))
     }

@@ -20,7 +20,16 @@ impl SendEndpoint {
             }
             state.completions = completions;
             if found < POLL_BATCH {
-                return;
+                break;
+            }
+        }
+        // One answer for all the questions that came meanwhile: each uses up a receive that
+        // nobody paid for, of which a receiver has a few.
+        if std::mem::take(&mut state.asked) {
+            for index in 0..state.destinations.len() {
+                if std::mem::take(&mut state.destinations[index].asked) {
+                    self.answer(state, index);
+                }
             }
         }
     }
@@ -45,7 +54,8 @@ impl SendEndpoint {
             (Body::Credit(credit), _) => {
                 destination.credit.grant(credit.credit);
                 if header.is_repeated() {
-                    self.answer(state, index);
+                    destination.asked = true;
+                    state.asked = true;
                 }
             }
             (Body::Acknowledge(acknowledge), Some(end)) => {

@@ -32,6 +32,8 @@ pub(super) struct State {
     /// Messages posted so far: the sequence numbers of this source.
     pub(super) sequence: u64,
     pub(super) completions: Vec<Completion>,
+    /// Whether a destination has asked.
+    pub(super) asked: bool,
     pub(super) report: EndpointReport,
 }
 
@@ -45,6 +47,8 @@ pub(super) struct Destination {
     pub(super) in_flight: usize,
     pub(super) undelivered: bool,
     pub(super) end: Option<End>,
+    /// It has asked what was sent, and has not been answered.
+    pub(super) asked: bool,
     pub(super) failed: Option<ExchangeError>,
 }
 
@@ -86,6 +90,7 @@ impl Destination {
             in_flight: 0,
             undelivered: false,
             end: None,
+            asked: false,
             failed: None,
         }
     }
