@@ -28,8 +28,6 @@ use crate::tables::catalog::ShardCatalog;
 use crate::tables::codec::MemoryShardCodec;
 use crate::{EngineError, Result, Token, WorkerOptions, partitions_per_task};
 
-/// Tasks that a thread polls before it looks for events.
-const EVENT_INTERVAL: u32 = 1;
 /// What a worker's line on standard output begins with, before its `HOST:PORT`.
 pub(crate) const LISTENING: &str = "roundel worker listening on ";
 
@@ -84,12 +82,7 @@ pub fn runtime(threads: Option<usize>) -> std::io::Result<tokio::runtime::Runtim
     if let Some(threads) = threads {
         builder.worker_threads(threads);
     }
-    builder
-        .enable_all()
-        // A task can compute for many milliseconds before it yields; the network is looked at in
-        // between more often than every 61 tasks, tokio's default.
-        .event_interval(EVENT_INTERVAL)
-        .build()
+    builder.enable_all().build()
 }
 
 /// The part of the worker that runs tasks.
