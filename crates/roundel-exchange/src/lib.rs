@@ -34,4 +34,4 @@ pub use error::ExchangeError;
 pub use mesh::Mesh;
 pub use operator::{Destination, PartitionStream, Partitioner, Receive, ReceiveLink, Shuffle};
 pub use options::ExchangeOptions;
-pub use report::EndpointReport;
+pub use report::{DestinationReport, EndpointReport};

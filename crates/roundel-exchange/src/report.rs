@@ -25,6 +25,17 @@ pub struct EndpointReport {
     pub duplicates: u64,
 }
 
+/// What went to one destination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DestinationReport {
+    /// Data messages.
+    pub messages: u64,
+    /// Their bytes, headers included.
+    pub bytes: u64,
+    /// Time that senders waited for its credit, added up over tasks.
+    pub blocked_for_credit: Duration,
+}
+
 impl EndpointReport {
     /// Adds another endpoint's report.
     pub fn merge(&mut self, other: &Self) {

@@ -5,7 +5,7 @@
 //! so that its task ends.
 
 use super::budget::QueryBudget;
-use super::node::{ExchangeNode, InputKey};
+use super::node::{ExchangeNode, InputKey, InputSide};
 use super::protocol::{Accepted, Answer, AnswerKind, EXECUTE_PATH, Execute, Failed, Head, Sent};
 use crate::channel::{Channels, GrpcChannels, status_error};
 use crate::{EngineError, Result};
@@ -25,7 +25,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use http::HeaderMap;
 use http::uri::PathAndQuery;
 use parking_lot::Mutex;
-use roundel_exchange::{ExchangeError, LinkAddress, MemoryBudget, Receive, ReceiveLink};
+use roundel_exchange::{ExchangeError, LinkAddress, MemoryBudget, ReceiveLink};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
@@ -123,7 +123,7 @@ struct Input {
 
 /// A producer at work.
 struct Started {
-    receive: Arc<Receive>,
+    input: Arc<InputSide>,
     link: ReceiveLink,
     schema: SchemaRef,
     /// What the producer reported, once it has sent everything, or that it never will.
@@ -195,6 +195,7 @@ impl Input {
             let started = self.start.clone().await.map_err(DataFusionError::Shared)?;
             let url = self.url.clone();
             let rows = started
+                .input
                 .receive
                 .stream(&started.link, partition, &started.schema)
                 .map_err(|error| exchange_error(&url, error))?;
@@ -264,13 +265,17 @@ impl Started {
         if let Told::Sent(sent) = told {
             count("messages", sent.messages);
             count("bytes", sent.bytes);
-            count("sender_registered_bytes", sent.registered_bytes);
             time(
                 "blocked_for_credit",
                 std::time::Duration::from_nanos(sent.blocked_ns),
             );
         }
-        let report = self.receive.report();
+        count(self.input.design.name(), 1);
+        // All producers share the receiving side: the last one tells of it.
+        if self.input.open_links.fetch_sub(1, Ordering::Relaxed) != 1 {
+            return;
+        }
+        let report = self.input.receive.report();
         time("waiting_for_data", report.waiting_for_data);
         count("registered_bytes", report.registered_bytes as u64);
         count("max_buffered_bytes", report.buffered_bytes_max as u64);
@@ -298,7 +303,8 @@ async fn start(
 ) -> Result<Started, DataFusionError> {
     let failed = |error| exchange_error(&url, error);
     let budget = || Arc::new(QueryBudget::new(&context)) as Arc<dyn MemoryBudget>;
-    let receive = node.receive(key, budget).map_err(failed)?;
+    let input = node.receive(key, budget).map_err(failed)?;
+    let receive = &input.receive;
     let partitions = execute.partition_start as u32..execute.partition_end as u32;
     let partitions_count = partitions.len();
     let (link, offers) = receive
@@ -356,8 +362,9 @@ async fn start(
             abort(&reason);
         }
     });
+    input.open_links.fetch_add(1, Ordering::Relaxed);
     Ok(Started {
-        receive,
+        input,
         link,
         schema,
         sent,

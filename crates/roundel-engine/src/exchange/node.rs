@@ -20,9 +20,17 @@ pub(crate) struct ExchangeNode {
     /// Sending sides, one for each task that is asked for rows.
     shuffles: Mutex<HashMap<TaskKey, Weak<Shuffle>>>,
     /// Receiving sides, one for each task's view of an input stage.
-    receives: Mutex<HashMap<InputKey, Weak<Receive>>>,
+    receives: Mutex<HashMap<InputKey, Weak<InputSide>>>,
     queue_pairs_max: AtomicUsize,
     _tasks: [AbortOnDropHandle<()>; 2],
+}
+
+/// The receiving side of an input stage, which the links to all of its producers share.
+pub(super) struct InputSide {
+    pub receive: Receive,
+    pub design: Design,
+    /// Links that have not told what they did.
+    pub open_links: AtomicUsize,
 }
 
 /// How often it is looked whether registered memory lies idle.
@@ -119,13 +127,17 @@ impl ExchangeNode {
         &self,
         key: InputKey,
         budget: impl FnOnce() -> Arc<dyn MemoryBudget>,
-    ) -> Result<Arc<Receive>, roundel_exchange::ExchangeError> {
+    ) -> Result<Arc<InputSide>, roundel_exchange::ExchangeError> {
         let mut receives = self.receives.lock();
         if let Some(receive) = receives.get(&key).and_then(Weak::upgrade) {
             return Ok(receive);
         }
         receives.retain(|_, receive| receive.strong_count() > 0);
-        let receive = Arc::new(Receive::open(&self.fabric, &self.options, &budget())?);
+        let receive = Arc::new(InputSide {
+            receive: Receive::open(&self.fabric, &self.options, &budget())?,
+            design: self.options.design,
+            open_links: AtomicUsize::new(0),
+        });
         receives.insert(key, Arc::downgrade(&receive));
         Ok(receive)
     }

@@ -81,7 +81,7 @@ pub(super) struct Accepted {
     pub schema: Vec<u8>,
 }
 
-/// What the producer's endpoints did for this consumer's exchange.
+/// What the producer's endpoints sent to this consumer.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub(super) struct Sent {
     #[prost(uint64, tag = "1")]
@@ -90,10 +90,6 @@ pub(super) struct Sent {
     pub bytes: u64,
     #[prost(uint64, tag = "3")]
     pub blocked_ns: u64,
-    #[prost(uint64, tag = "4")]
-    pub registered_bytes: u64,
-    #[prost(uint64, tag = "5")]
-    pub queue_pairs: u64,
 }
 
 /// Why a task failed.

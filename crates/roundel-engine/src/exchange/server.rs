@@ -15,7 +15,6 @@ use futures::stream::{BoxStream, FuturesUnordered};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use roundel_exchange::operator::Group;
 use roundel_exchange::{Destination, ExchangeError, LinkAddress, Shuffle};
-use roundel_verbs::Opcode;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -176,13 +175,12 @@ impl Producer {
     }
 
     fn report(&self) -> Sent {
-        let report = self.link.shuffle.report();
+        let link = &self.link;
+        let sent = link.shuffle.destination_report(&link.destination);
         Sent {
-            messages: report.counters.messages(Opcode::Send),
-            bytes: report.counters.bytes(Opcode::Send),
-            blocked_ns: report.blocked_for_credit.as_nanos() as u64,
-            registered_bytes: report.registered_bytes as u64,
-            queue_pairs: report.queue_pairs as u64,
+            messages: sent.messages,
+            bytes: sent.bytes,
+            blocked_ns: sent.blocked_for_credit.as_nanos() as u64,
         }
     }
 }

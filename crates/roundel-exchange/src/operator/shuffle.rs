@@ -5,7 +5,7 @@ use crate::endpoint::{DestinationId, Fabric, GroupId, LinkAddress, SendEndpoint}
 use crate::error::{ExchangeError, Result};
 use crate::frame::FrameSource;
 use crate::options::ExchangeOptions;
-use crate::report::EndpointReport;
+use crate::report::{DestinationReport, EndpointReport};
 use crate::wire::Data;
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
@@ -243,6 +243,18 @@ impl Shuffle {
     /// The design it runs.
     pub fn design(&self) -> Design {
         self.design
+    }
+
+    /// What it sent to one destination so far.
+    pub fn destination_report(&self, destination: &Destination) -> DestinationReport {
+        let mut sum = DestinationReport::default();
+        for (id, endpoint) in destination.lanes.iter().zip(&destination.endpoints) {
+            let one = self.endpoints[*endpoint].destination_report(*id);
+            sum.messages += one.messages;
+            sum.bytes += one.bytes;
+            sum.blocked_for_credit += one.blocked_for_credit;
+        }
+        sum
     }
 
     /// What its endpoints did so far.

@@ -14,7 +14,7 @@ use super::{Fabric, LinkAddress, datagram};
 use crate::error::ExchangeError;
 use crate::error::Result;
 use crate::options::ExchangeOptions;
-use crate::report::EndpointReport;
+use crate::report::{DestinationReport, EndpointReport};
 use crate::wire::{Body, Data, HEADER_LENGTH, Header};
 use parking_lot::Mutex;
 use roundel_verbs::completion_queue::until_ready;
@@ -245,7 +245,12 @@ impl SendEndpoint {
             return Poll::Pending;
         }
         if let Some(since) = since.take() {
-            state.report.blocked_for_credit += inner.fabric.context.now().saturating_sub(since);
+            let blocked = inner.fabric.context.now().saturating_sub(since);
+            state.report.blocked_for_credit += blocked;
+            let state = &mut *state;
+            for member in &state.groups[group.0].members {
+                state.destinations[*member].report.blocked_for_credit += blocked;
+            }
         }
         let mut memory = buffer.take();
         let sequence = state.next_sequence();
@@ -297,6 +302,11 @@ impl SendEndpoint {
             }
         }
         report
+    }
+
+    /// What it sent to one destination so far.
+    pub fn destination_report(&self, destination: DestinationId) -> DestinationReport {
+        self.0.state.lock().destinations[destination.0].report
     }
 
     fn header(&self, sequence: u64, flags: u8, partition: u32, body: Body) -> Header {

@@ -3,7 +3,7 @@
 use super::super::credit::Credit;
 use super::GroupId;
 use crate::error::{ExchangeError, Result};
-use crate::report::EndpointReport;
+use crate::report::{DestinationReport, EndpointReport};
 use crate::wire::{Header, SequenceDigest};
 use roundel_verbs::{
     AddressHandle, Buffer, Completion, CompletionStatus, Payload, QueuePair, SendOperation,
@@ -43,6 +43,7 @@ pub(super) struct Destination {
     pub(super) credit: Credit,
     /// The data messages sent.
     pub(super) digest: SequenceDigest,
+    pub(super) report: DestinationReport,
     /// Reliable Connection: sends posted and not completed, and whether one of them failed.
     pub(super) in_flight: usize,
     pub(super) undelivered: bool,
@@ -87,6 +88,7 @@ impl Destination {
             carrier,
             credit: Credit::default(),
             digest: SequenceDigest::default(),
+            report: DestinationReport::default(),
             in_flight: 0,
             undelivered: false,
             end: None,
@@ -96,7 +98,9 @@ impl Destination {
     }
 
     /// Counts a data message that was sent.
-    fn count(&mut self, sequence: u64) {
+    fn count(&mut self, sequence: u64, length: usize) {
+        self.report.messages += 1;
+        self.report.bytes += length as u64;
         self.credit.spend();
         self.digest.add(sequence);
     }
@@ -177,7 +181,7 @@ impl State {
                 length,
             };
             self.send(only, group as u64, payload)?;
-            self.destinations[only].count(sequence);
+            self.destinations[only].count(sequence, length);
             return Ok(());
         }
         let key = self.shared_next;
@@ -194,7 +198,7 @@ impl State {
                 length,
             };
             self.send(member, SHARED | key, payload)?;
-            self.destinations[member].count(sequence);
+            self.destinations[member].count(sequence, length);
         }
         Ok(())
     }
