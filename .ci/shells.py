@@ -24,21 +24,37 @@ QUOTA_MIB = 32
 RINGS_MIB = 8
 
 
-def rows(program, flags, tables, query):
+def rows(program, flags, tables, query, timeout=120):
+    """The answer to a query, as sorted lines."""
     command = [program, "sql", "--format", "json", *flags]
     for table in sorted(tables.iterdir()):
         if table.is_dir():
             command += ["--table", f"{table.name}={table}"]
     command += ["-f", str(text_of(query))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
     if done.returncode != 0:
-        raise RuntimeError(f"query {query}: {done.stderr.strip()}")
+        raise RuntimeError(done.stderr.strip())
     return sorted(json.dumps(row) for row in json.loads(done.stdout))
 
 
 def text_of(query):
     (path,) = [p for p in QUERY_TEXTS.iterdir() if p.stem.lstrip("q").lstrip("0") == str(query)]
     return path
+
+
+def write_token(directory):
+    token = pathlib.Path(directory) / "token"
+    token.touch(0o600)
+    token.write_text(secrets.token_hex(32))
+    return token
+
+
+def start_worker(program, token, flags):
+    """A worker and the address that it says it listens on."""
+    worker = subprocess.Popen(
+        [program, "worker", "--token-file", str(token), *flags], stdout=subprocess.PIPE, text=True
+    )
+    return worker, worker.stdout.readline().split()[-1]
 
 
 def shared_mib(pid):
@@ -58,20 +74,14 @@ def main():
     flags = sys.argv[4:]
     expected = {q: rows(program, ["--fabric", "grpc", "--workers", "1"], tables, q) for q in QUERIES}
     with tempfile.TemporaryDirectory() as directory:
-        token = pathlib.Path(directory) / "token"
-        token.touch(0o600)
-        token.write_text(secrets.token_hex(32))
-        workers = []
+        token = write_token(directory)
+        listen = ["--listen", "127.0.0.1:0", "--registered-memory", f"{QUOTA_MIB}MiB", *flags]
+        workers, addresses = [], []
         try:
-            addresses = []
             for _ in range(WORKERS):
-                worker = subprocess.Popen(
-                    [program, "worker", "--listen", "127.0.0.1:0", "--token-file", str(token),
-                     "--registered-memory", f"{QUOTA_MIB}MiB", *flags],
-                    stdout=subprocess.PIPE, text=True,
-                )
+                worker, address = start_worker(program, token, listen)
                 workers.append(worker)
-                addresses.append(worker.stdout.readline().split()[-1])
+                addresses.append(address)
             cluster = ["--cluster", ",".join(addresses), "--token-file", str(token), *flags]
             runs, wrong, until = dict.fromkeys(QUERIES, 0), [], time.monotonic() + seconds
 
@@ -81,7 +91,7 @@ def main():
                         if rows(program, cluster, tables, query) != expected[query]:
                             wrong.append(f"query {query}: wrong rows")
                     except (RuntimeError, subprocess.TimeoutExpired) as error:
-                        wrong.append(str(error))
+                        wrong.append(f"query {query}: {error}")
                     runs[query] += 1
 
             shells = [threading.Thread(target=shell, args=(query,)) for query in QUERIES]

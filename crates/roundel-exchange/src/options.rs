@@ -7,13 +7,15 @@ use std::time::Duration;
 
 /// Bytes of a message over Reliable Connection, header included.
 pub const RC_MESSAGE_BYTES: usize = 64 << 10;
-/// Bytes that a link may have in flight at first: two messages of Reliable Connection, so that one
-/// is filled while the other travels. Datagrams are smaller, and as many more.
+/// Bytes that every link may have in flight: two messages of Reliable Connection, so that one is
+/// filled while the other travels. Datagrams are smaller, and as many more.
 pub const WINDOW_BYTES: usize = 2 * RC_MESSAGE_BYTES;
-/// Bytes that a link may have in flight once its source has run out of credit again and again: a
-/// receiver that computes for some milliseconds between two looks at the network shall not hold
-/// its sources up.
-pub const WINDOW_BYTES_MAX: usize = 16 * RC_MESSAGE_BYTES;
+/// Bytes that a link may have in flight from its start, where there is memory to spare: a receiver
+/// that computes for some milliseconds between two looks at the network shall not hold its
+/// sources up, and most links end before they could grow.
+pub const WINDOW_BYTES_START: usize = 8 * RC_MESSAGE_BYTES;
+/// Bytes that a link may have in flight once its source has run out of credit again and again.
+pub const WINDOW_BYTES_MAX: usize = 32 * RC_MESSAGE_BYTES;
 /// Of a link that has grown, the receiver writes its credit back so many times per window.
 const CREDITS_PER_WINDOW: usize = 16;
 /// A receiver writes its credit back every so many receives.
@@ -28,11 +30,13 @@ pub struct ExchangeOptions {
     pub threads: usize,
     /// Bytes of a message, header included; clamped to what the device can carry.
     pub message_bytes: usize,
-    /// Messages that a source may have in flight on a link at first, and buffers on each side; at
+    /// Messages that a source may always have in flight on a link, and buffers on each side; at
     /// least 2.
     pub buffers_per_link: usize,
-    /// What they may grow to, doubling whenever the source has used up its credit, while the
-    /// arena is at most half full. The same as `buffers_per_link` for none of that.
+    /// What a link starts with, while the arena is at most half full.
+    pub buffers_per_link_start: usize,
+    /// What it may grow to, doubling whenever the source has used up its credit, while the arena
+    /// is at most half full. All three are the same for windows of one size.
     pub buffers_per_link_max: usize,
     /// The receiver writes its credit back every so many receives, at most `buffers_per_link`; a
     /// link that has grown, 16 times per window.
@@ -61,6 +65,7 @@ impl ExchangeOptions {
             threads: threads.max(1),
             message_bytes,
             buffers_per_link: (WINDOW_BYTES / message_bytes).max(2),
+            buffers_per_link_start: (WINDOW_BYTES_START / message_bytes).max(2),
             buffers_per_link_max: (WINDOW_BYTES_MAX / message_bytes).max(2),
             credit_frequency: CREDIT_FREQUENCY,
             repeat_interval: Duration::from_millis(20),
@@ -72,6 +77,12 @@ impl ExchangeOptions {
     /// Most messages that a source may ever have in flight on a link.
     pub(crate) fn window_max(&self) -> usize {
         self.buffers_per_link.max(self.buffers_per_link_max)
+    }
+
+    /// Messages that a source may have in flight on a new link, where there is memory to spare.
+    pub(crate) fn window_start(&self) -> usize {
+        self.buffers_per_link_start
+            .clamp(self.buffers_per_link, self.window_max())
     }
 
     /// The credit frequency that can work on a link of so many buffers: a sender that has used

@@ -24,6 +24,7 @@ async fn run(design: Design, threads: usize, mut random: Random) {
     let mut options = options(design, threads);
     options.message_bytes = 1024;
     options.buffers_per_link = 4;
+    options.buffers_per_link_start = 4;
     options.buffers_per_link_max = 8;
     options.ordered = true;
     let cluster: Vec<Node> = (0..NODES).map(|_| Node::open(&options)).collect();

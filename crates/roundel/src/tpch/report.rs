@@ -41,6 +41,10 @@ pub struct QueryReport {
     pub seconds: f64,
     /// The same of the baseline, if one ran.
     pub baseline_seconds: Option<f64>,
+    /// Every run, in the order they ran.
+    pub runs_seconds: Vec<f64>,
+    /// The same of the baseline.
+    pub baseline_runs_seconds: Vec<f64>,
     /// Rows of the result.
     pub rows: usize,
     /// Every row of every run was compared with the reference and was right.

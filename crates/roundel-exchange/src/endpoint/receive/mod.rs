@@ -191,6 +191,7 @@ impl ReceiveEndpoint {
         let now = self.fabric.context.now();
         (target.heard_at, target.asked_at) = (now, now);
         target.credit = self.options.buffers_per_link as u32;
+        self.widen(link.0, self.options.window_start());
         self.say_credit(link.0, 0)
     }
 

@@ -40,10 +40,16 @@ struct Pair {
 impl Pair {
     /// A link of messages of 512 bytes, whose window is 4 to 16 of them.
     fn open(design: Design, registered_bytes_max: usize) -> Self {
+        Self::open_at(design, registered_bytes_max, 4)
+    }
+
+    /// One whose window starts with `start`.
+    fn open_at(design: Design, registered_bytes_max: usize, start: usize) -> Self {
         let (ours, theirs) = (fabric(1 << 30), fabric(registered_bytes_max));
         let mut options = ExchangeOptions::new(design, 1, ours.device.capabilities());
         options.message_bytes = 512;
         options.buffers_per_link = 4;
+        options.buffers_per_link_start = start;
         options.buffers_per_link_max = 16;
         options.repeat_interval = Duration::ZERO;
         options.missing_deadline = Duration::ZERO;
@@ -123,6 +129,16 @@ async fn a_window_doubles_while_its_source_runs_out() {
             windows.push(pair.window());
         }
         assert_eq!(windows, [8, 16, 16, 16], "{design}");
+    }
+}
+
+#[tokio::test]
+async fn a_window_starts_wide_unless_memory_is_short() {
+    for (design, short) in [(Design::SesqSr, 8 << 10), (Design::SemqSr, 4 << 10)] {
+        let mut pair = Pair::open_at(design, 1 << 30, 12);
+        assert_eq!((pair.window(), pair.send_all()), (12, 12), "{design}");
+        let mut pair = Pair::open_at(design, short, 12);
+        assert_eq!((pair.window(), pair.send_all()), (4, 4), "{design}");
     }
 }
 

@@ -8,16 +8,26 @@ use roundel_verbs::capabilities::GRH_BYTES;
 use roundel_verbs::{Payload, ReceiveRequest, RemoteAddress, SendOperation, SendRequest};
 
 impl ReceiveEndpoint {
-    /// Doubles a link's window, as far as there is memory to spare.
+    /// Doubles the window of a link whose source ran out of credit.
     pub(super) fn grow(&mut self, index: usize) {
         let link = &mut self.links[index];
         link.starved = false;
-        let mut wanted = link.buffers.min(self.options.window_max() - link.buffers);
-        if self.datagrams.is_some() {
-            // One that was taken and not posted again has its place reserved.
-            wanted = wanted.min(datagram::DEPTH.saturating_sub(self.datagram_receives));
+        if link.end.is_none() {
+            let window = (2 * link.buffers).min(self.options.window_max());
+            self.widen(index, window);
         }
-        if wanted == 0 || link.end.is_some() {
+    }
+
+    /// Posts receives up to a window, as far as there is memory to spare.
+    pub(super) fn widen(&mut self, index: usize, window: usize) {
+        let link = &mut self.links[index];
+        let mut wanted = window.saturating_sub(link.buffers);
+        if self.datagrams.is_some() {
+            // Half of the queue's places are for new links. A receive that was taken and not
+            // posted again has its place reserved.
+            wanted = wanted.min((datagram::DEPTH / 2).saturating_sub(self.datagram_receives));
+        }
+        if wanted == 0 {
             return;
         }
         let bytes = match self.datagrams {
