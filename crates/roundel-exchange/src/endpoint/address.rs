@@ -13,6 +13,10 @@ pub struct LinkAddress {
     /// Index of the destination at the sender, which the receiver's control messages carry in
     /// place of a partition; 0 in the receiver's offer.
     pub destination: u32,
+    /// In the receiver's offer over datagrams: the credit that the source begins with. 0 over
+    /// Reliable Connection, where nothing may be sent before the receiver is connected, and in
+    /// the sender's answer.
+    pub credit: u32,
     /// The queue pair of this end.
     pub queue_pair: QueuePairAddress,
 }
@@ -24,6 +28,7 @@ impl LinkAddress {
         bytes.extend_from_slice(&self.exchange.to_le_bytes());
         bytes.extend_from_slice(&self.source.to_le_bytes());
         bytes.extend_from_slice(&self.destination.to_le_bytes());
+        bytes.extend_from_slice(&self.credit.to_le_bytes());
         bytes.extend_from_slice(&self.queue_pair.to_bytes());
         bytes
     }
@@ -39,7 +44,11 @@ impl LinkAddress {
         let Some((destination, rest)) = rest.split_first_chunk::<4>() else {
             return Err(short(peer));
         };
+        let Some((credit, rest)) = rest.split_first_chunk::<4>() else {
+            return Err(short(peer));
+        };
         Ok(Self {
+            credit: u32::from_le_bytes(*credit),
             destination: u32::from_le_bytes(*destination),
             exchange: u64::from_le_bytes(*exchange),
             source: u32::from_le_bytes(*source),

@@ -1,6 +1,6 @@
 //! What a RECEIVE endpoint's completion queue brings: messages, ends, and broken connections.
 
-use super::link::{Carrier, LinkState};
+use super::link::{Carrier, Link, LinkState};
 use super::{LinkId, Message, ReceiveEndpoint, datagram};
 use crate::wire::{Body, EndOfStream, HEADER_LENGTH, Header, Kind};
 use roundel_verbs::capabilities::GRH_BYTES;
@@ -13,6 +13,13 @@ impl ReceiveEndpoint {
     /// Appends the data messages that have arrived, at most about `limit`. Ends, credits and
     /// repetitions are dealt with here. Returns whether there was anything.
     pub fn poll(&mut self, messages: &mut Vec<Message>, limit: usize) -> bool {
+        let mut any = false;
+        if std::mem::take(&mut self.recheck_early) {
+            for completion in std::mem::take(&mut self.early) {
+                any = true;
+                self.take_datagram(completion, messages);
+            }
+        }
         let mut completions = std::mem::take(&mut self.completions);
         let found = self
             .queue
@@ -30,7 +37,7 @@ impl ReceiveEndpoint {
             }
         }
         self.completions = completions;
-        found > 0
+        any || found > 0
     }
 
     fn take_send(&mut self, completion: &Completion) {
@@ -79,9 +86,6 @@ impl ReceiveEndpoint {
     fn take_datagram(&mut self, completion: Completion, messages: &mut Vec<Message>) {
         let header = datagram::header(&completion);
         let speaker = completion.source_queue_pair;
-        let Some(buffer) = completion.buffer else {
-            return;
-        };
         if completion.status == CompletionStatus::Flushed {
             return;
         }
@@ -89,6 +93,13 @@ impl ReceiveEndpoint {
             let index = *self.by_source.get(&(header.exchange, header.source))?;
             (self.links[index].speaker == speaker).then_some((index, header))
         });
+        if from.is_none() && header.is_some() && self.early.len() < self.early_max() {
+            self.early.push(completion);
+            return;
+        }
+        let Some(buffer) = completion.buffer else {
+            return;
+        };
         match from {
             Some((index, header)) if self.links[index].is_open() => {
                 self.take_message(index, &header, buffer, GRH_BYTES, messages);
@@ -103,6 +114,13 @@ impl ReceiveEndpoint {
             // Garbage, strangers and stale messages are dropped.
             None => self.post_datagram(buffer),
         }
+    }
+
+    /// Most datagrams that may come before the answers of those who sent them.
+    fn early_max(&self) -> usize {
+        let offered = |link: &&Link| matches!(link.carrier, Carrier::Offered(None));
+        let links = self.links.iter().filter(offered);
+        links.map(|link| link.credit as usize).sum()
     }
 
     fn take_message(

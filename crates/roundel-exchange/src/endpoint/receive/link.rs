@@ -72,7 +72,7 @@ impl Link {
             destination: 0,
             speaker: 0,
             buffers,
-            credit: 0,
+            credit: buffers as u32,
             heard: 0,
             starved: false,
             unsaid: 0,

@@ -65,6 +65,10 @@ pub struct ReceiveEndpoint {
     links: Vec<Link>,
     by_queue_pair: HashMap<u32, usize>,
     by_source: HashMap<(u64, u32), usize>,
+    /// Datagrams of sources whose answer to an offer has not come yet: they overtook it.
+    early: Vec<Completion>,
+    /// A link was connected or closed since they were looked at.
+    recheck_early: bool,
     completions: Vec<Completion>,
     report: EndpointReport,
 }
@@ -92,6 +96,8 @@ impl ReceiveEndpoint {
             links: Vec::new(),
             by_queue_pair: HashMap::new(),
             by_source: HashMap::new(),
+            early: Vec::new(),
+            recheck_early: false,
             completions: Vec::new(),
         })
     }
@@ -151,16 +157,22 @@ impl ReceiveEndpoint {
         let now = self.fabric.context.now();
         self.links
             .push(Link::offered(peer, queue_pair, buffers, now));
+        self.widen(index, self.options.window_start());
         let address = LinkAddress {
             exchange: 0,
             source: 0,
             destination: 0,
+            credit: match self.datagrams {
+                Some(_) => self.links[index].credit,
+                None => 0,
+            },
             queue_pair: address,
         };
         Ok((LinkId(index), address))
     }
 
-    /// Completes a link with the sender's answer and grants it the first credit.
+    /// Completes a link with the sender's answer and says its credit, which is the first that a
+    /// connected sender hears of.
     ///
     /// # Errors
     /// When the sender cannot be reached, or is linked already.
@@ -190,8 +202,7 @@ impl ReceiveEndpoint {
         };
         let now = self.fabric.context.now();
         (target.heard_at, target.asked_at) = (now, now);
-        target.credit = self.options.buffers_per_link as u32;
-        self.widen(link.0, self.options.window_start());
+        self.recheck_early = true;
         self.say_credit(link.0, 0)
     }
 
@@ -220,6 +231,7 @@ impl ReceiveEndpoint {
     pub fn close(&mut self, link: LinkId) {
         let target = &mut self.links[link.0];
         target.fail(target.lost(CompletionStatus::Flushed));
+        self.recheck_early = true;
         let carrier = std::mem::replace(&mut target.carrier, Carrier::Closed);
         if let Carrier::Datagram(_) = &carrier {
             self.by_source.remove(&(target.exchange, target.source));

@@ -46,8 +46,8 @@ impl ReceiveEndpoint {
         }
         // A queue pair that has no room for all leaves the rest, and they go back to the arena.
         let posted = match (&link.carrier, &self.datagrams) {
-            (Carrier::Connected(queue_pair), _) => queue_pair.post_receive(&mut receives),
-            (Carrier::Datagram(_), Some(datagrams)) => datagrams.post_receive(&mut receives),
+            (Carrier::Connected(queue_pair) | Carrier::Offered(Some(queue_pair)), _)
+            | (_, Some(queue_pair)) => queue_pair.post_receive(&mut receives),
             _ => return,
         };
         let posted = posted.unwrap_or(0);

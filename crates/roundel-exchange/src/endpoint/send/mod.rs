@@ -101,7 +101,7 @@ impl SendEndpoint {
     }
 
     /// Accepts the offer of a receiver named `peer`: a new destination, and the answer for it.
-    /// Nothing is sent before it grants its first credit.
+    /// Nothing is sent beyond the credit that the receiver grants, in its offer or later.
     pub fn accept(&self, offer: &LinkAddress, peer: &str) -> Result<(DestinationId, LinkAddress)> {
         let inner = &*self.0;
         let mut state = inner.state.lock();
@@ -151,11 +151,14 @@ impl SendEndpoint {
                 (carrier, datagrams.address().clone())
             }
         };
-        state.destinations.push(Destination::new(peer, carrier));
+        let mut destination = Destination::new(peer, carrier);
+        destination.credit.grant(offer.credit);
+        state.destinations.push(destination);
         let address = LinkAddress {
             exchange: inner.exchange,
             source: inner.source,
             destination: index as u32,
+            credit: 0,
             queue_pair,
         };
         Ok((DestinationId(index), address))
