@@ -6,7 +6,7 @@ use crate::{EngineError, Result};
 use datafusion_distributed::TaskKey;
 use parking_lot::Mutex;
 use roundel_exchange::{Design, ExchangeOptions, Fabric, MemoryBudget, Receive, Shuffle};
-use roundel_verbs::{Arena, ArenaOptions, Opcode, TokioContext, shm};
+use roundel_verbs::{Arena, ArenaOptions, CompletionChannel, Opcode, TokioContext, shm};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -22,7 +22,7 @@ pub(crate) struct ExchangeNode {
     /// Receiving sides, one for each task's view of an input stage.
     receives: Mutex<HashMap<InputKey, Weak<InputSide>>>,
     queue_pairs_max: AtomicUsize,
-    _tasks: [AbortOnDropHandle<()>; 2],
+    _shrinker: AbortOnDropHandle<()>,
 }
 
 /// The receiving side of an input stage, which the links to all of its producers share.
@@ -31,6 +31,28 @@ pub(super) struct InputSide {
     pub design: Design,
     /// Links that have not told what they did.
     pub open_links: AtomicUsize,
+}
+
+/// Serves the completion channel from a thread of its own, which ends with the channel. The query
+/// runtime looks at file descriptors when it runs out of work, or after as many polls as can take
+/// a second when they are a query's: a source that has got credit is not to wait for that, with its
+/// reader behind it. Woken from outside, its task is the next but one.
+fn spawn_driver(channel: &CompletionChannel) -> Result<()> {
+    let failed = |error| EngineError::io("start the completion thread", error);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .map_err(failed)?;
+    let driver = {
+        let _entered = runtime.enter();
+        let watched = channel.drive();
+        watched.map_err(|error| EngineError::io("watch the exchange's device", error))?
+    };
+    std::thread::Builder::new()
+        .name("completions".into())
+        .spawn(move || runtime.block_on(driver))
+        .map_err(failed)?;
+    Ok(())
 }
 
 /// How often it is looked whether registered memory lies idle.
@@ -71,7 +93,7 @@ impl ExchangeNode {
         })
         .map_err(failed)?;
         let channel = device.create_channel().map_err(failed)?;
-        let driver = tokio::spawn(channel.drive().map_err(failed)?);
+        spawn_driver(&channel)?;
         let mut options = ExchangeOptions::new(design, threads, device.capabilities());
         // Whether a stage's rows have an order is not known here; keeping it costs nothing while
         // nothing is overtaken.
@@ -92,7 +114,7 @@ impl ExchangeNode {
             shuffles: Mutex::default(),
             receives: Mutex::default(),
             queue_pairs_max: AtomicUsize::new(0),
-            _tasks: [driver, shrinker].map(AbortOnDropHandle::new),
+            _shrinker: AbortOnDropHandle::new(shrinker),
         }))
     }
 
