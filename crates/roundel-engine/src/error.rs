@@ -91,7 +91,10 @@ pub enum EngineError {
     /// The network lost datagrams of the query: nothing is wrong with it, and it may be run again.
     #[error("{0}; datagrams were lost, run the query again or use --design MEMQ/SR")]
     DatagramsLost(String),
-    /// A query failed: bad SQL, an unknown table, a corrupt file, memory that ran out.
+    /// A query needed more memory than a process may use, and could not spill it.
+    #[error("out of memory: {0}; raise --memory-limit, or use more workers")]
+    OutOfMemory(String),
+    /// A query failed: bad SQL, an unknown table, a corrupt file.
     #[error("{0}")]
     Query(String),
 }
@@ -116,9 +119,17 @@ impl From<DataFusionError> for EngineError {
         if let Some(own) = find_own(&error) {
             return own.clone();
         }
-        let text = error.strip_backtrace();
-        Self::Query(text.lines().map(str::trim).collect::<Vec<_>>().join(" "))
+        if let DataFusionError::ResourcesExhausted(told) = error.find_root() {
+            // A list of the memory's largest users comes first, the refusal itself last.
+            let refusal = told.rsplit("Error: ").next().unwrap_or(told);
+            return Self::OutOfMemory(one_line(refusal));
+        }
+        Self::Query(one_line(&error.strip_backtrace()))
     }
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
 impl From<EngineError> for DataFusionError {

@@ -68,12 +68,17 @@ fn is_stale(name: &str) -> bool {
     u32::try_from(pid).is_ok_and(|pid| start_time(pid) != Some(started))
 }
 
-/// When a process started, in clock ticks since boot; `None` when there is no such process.
+/// When a process started, in clock ticks since boot; `None` when there is no such process, or
+/// nothing left of it but its exit code.
 fn start_time(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field is the program's name in parentheses, which may itself hold anything.
     let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(19)?.parse().ok()
+    let mut fields = fields.split_whitespace();
+    if matches!(fields.next()?, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -87,6 +92,22 @@ mod tests {
         assert!(path.is_dir());
         drop(dir);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_process_that_was_not_reaped_is_gone() {
+        let mut child = std::process::Command::new("true")
+            .spawn()
+            .expect("true is there");
+        // Until it has ended: it stays as a zombie, because nobody waits for it.
+        for _ in 0..1000 {
+            if start_time(child.id()).is_none() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert_eq!(start_time(child.id()), None);
+        child.wait().expect("it ended");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 mod common;
 
 use roundel_engine::tpch::{QUERY_COUNT, TpchTables, query};
-use roundel_engine::{Cluster, Fabric, Session, single_process_context};
+use roundel_engine::{Cluster, ClusterOptions, Design, Fabric, Session, single_process_context};
 
 const SCALE: f64 = 0.01;
 
@@ -128,4 +128,69 @@ async fn other_shapes_of_plans() {
         }
     }
     cluster.stop().await.expect("stops");
+}
+
+/// A column of every kind that SQL can make, some with nulls, some very long.
+const TYPES: &str = "\
+ SELECT o_orderkey, o_custkey, \
+ CASE WHEN o_orderkey % 3 = 0 THEN NULL ELSE o_orderkey % 2 = 0 END AS boolean, \
+ arrow_cast(o_orderkey % 100, 'Int8') AS int8, \
+ arrow_cast(o_orderkey % 100, 'UInt16') AS uint16, \
+ arrow_cast(o_orderkey % 100, 'Float16') AS float16, \
+ arrow_cast(o_totalprice, 'Float32') AS float32, \
+ arrow_cast(o_orderkey % 100, 'Decimal32(7, 2)') AS decimal32, \
+ arrow_cast(o_totalprice, 'Decimal64(15, 2)') AS decimal64, \
+ arrow_cast(o_totalprice, 'Decimal128(38, 10)') AS decimal128, \
+ arrow_cast(o_totalprice, 'Decimal256(50, 3)') AS decimal256, \
+ arrow_cast(o_orderdate, 'Date64') AS date64, \
+ arrow_cast(o_orderdate, 'Timestamp(ns, Some(\"+01:00\"))') AS timestamp, \
+ arrow_cast(o_orderkey, 'Time64(ns)') AS time64, \
+ arrow_cast(o_orderkey, 'Duration(ms)') AS duration, \
+ o_orderdate - DATE '1992-01-01' AS days, \
+ INTERVAL '1 month 2 days 3 seconds' AS month_day_nano, \
+ arrow_cast(o_comment, 'Utf8') AS utf8, \
+ arrow_cast(o_comment, 'LargeUtf8') AS large_utf8, \
+ arrow_cast(o_comment, 'Utf8View') AS utf8_view, \
+ arrow_cast(o_comment, 'Binary') AS binary, \
+ arrow_cast(o_comment, 'LargeBinary') AS large_binary, \
+ arrow_cast(o_comment, 'BinaryView') AS binary_view, \
+ arrow_cast(arrow_cast(substr(o_orderpriority, 1, 1), 'Binary'), 'FixedSizeBinary(1)') AS byte, \
+ arrow_cast(o_orderpriority, 'Dictionary(Int16, Utf8)') AS dictionary, \
+ make_array(o_orderkey, NULL, o_custkey) AS list, \
+ arrow_cast(make_array(o_orderkey, o_custkey), 'FixedSizeList(2, Int64)') AS fixed_size_list, \
+ arrow_cast(make_array(o_comment), 'LargeList(LargeUtf8)') AS large_list, \
+ named_struct('a', o_orderkey, 'b', make_array(o_comment, NULL)) AS struct, \
+ MAP {o_orderstatus: o_custkey} AS map, \
+ NULL AS nothing, '' AS empty, \
+ CASE WHEN o_orderkey % 5000 = 1 THEN repeat(o_comment, 100000) ELSE '' END AS long \
+ FROM orders WHERE o_orderkey < 10000";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_type_crosses_the_exchange() {
+    let tables = TpchTables::Memory { scale: SCALE };
+    let reference = single_process_context(1, &tables, &())
+        .await
+        .expect("tables");
+    // To the coordinator; and between the workers, where equal keys meet.
+    let joined = format!(
+        "SELECT t.*, rank() OVER (PARTITION BY o_custkey ORDER BY o_orderkey) AS rank \
+         FROM ({TYPES}) AS t"
+    );
+    for design in [Design::MesqSr, Design::SemqSr] {
+        let options = ClusterOptions {
+            design,
+            ..common::options(2)
+        };
+        let cluster = Cluster::start(options).await.expect("starts");
+        let session = cluster.session().expect("a session");
+        session.load_tpch_memory(SCALE, &()).await.expect("loads");
+        for sql in [TYPES, &joined] {
+            let expected = reference.sql(sql).await.expect("plans").collect().await;
+            let expected = common::rows(&expected.expect("runs"));
+            let rows = common::run(&session, sql).await.expect("runs");
+            assert!(!expected.is_empty());
+            assert!(common::rows(&rows) == expected, "{design}: {sql}");
+        }
+        cluster.stop().await.expect("stops");
+    }
 }

@@ -223,10 +223,10 @@ fn encode_schema(schema: &SchemaRef) -> Result<Vec<u8>, DataFusionError> {
 }
 
 fn failed(error: DataFusionError) -> Failed {
-    let resources = matches!(error.find_root(), DataFusionError::ResourcesExhausted(_));
-    let (message, transient) = match EngineError::from(error) {
-        EngineError::DatagramsLost(message) => (message, true),
-        other => (other.to_string(), false),
+    let (message, resources, transient) = match EngineError::from(error) {
+        EngineError::OutOfMemory(message) => (message, true, false),
+        EngineError::DatagramsLost(message) => (message, false, true),
+        other => (other.to_string(), false, false),
     };
     Failed {
         message,

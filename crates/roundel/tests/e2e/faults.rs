@@ -203,6 +203,31 @@ fn workers_end_when_their_coordinator_is_killed() {
 }
 
 #[test]
+fn processes_killed_all_at_once_leave_nothing() {
+    let roundel = Roundel::new();
+    for transport in TRANSPORTS {
+        let run = ["tpch", "--scale", "0.01", "--iterations", "1000"];
+        let mut child = roundel.spawn(&[&run[..], transport].concat());
+        let mut header = [0; 16];
+        child
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut header)
+            .unwrap();
+        let workers = workers_of(child.id(), 2);
+        for pid in [&workers[..], &[child.id()]].concat() {
+            signal(pid, Signal::KILL);
+        }
+        child.wait().unwrap();
+        let gone = || workers.iter().all(|worker| !is_alive(*worker));
+        assert!(eventually(NOTICE_MAX, gone), "workers {workers:?} live on");
+        run_once_more(&roundel);
+        roundel.assert_nothing_left();
+    }
+}
+
+#[test]
 fn interrupted_commands_leave_nothing() {
     let roundel = Roundel::new();
     let table = table(&roundel);

@@ -24,6 +24,8 @@ fn table(roundel: &Roundel, rows: usize) -> String {
     format!("t={}", path.display())
 }
 
+const SHUFFLES: &str = "SELECT a.v, count(*) AS n FROM t a JOIN t b ON a.k = b.k GROUP BY a.v";
+
 #[test]
 fn statements_come_from_the_command_line_a_file_or_standard_input() {
     let roundel = Roundel::new();
@@ -143,4 +145,55 @@ fn a_cluster_that_was_started_by_hand_serves_several_clients() {
             stdout(&output)
         );
     }
+}
+
+#[test]
+fn explain_analyze_tells_of_each_exchange() {
+    let roundel = Roundel::new();
+    let table = table(&roundel, 50_000);
+    for design in ["MESQ/SR", "SEMQ/SR"] {
+        let explain = format!("EXPLAIN ANALYZE {SHUFFLES}");
+        let plan = sql(
+            &roundel,
+            &["--design", design, "--table", &table, "-c", &explain],
+        );
+        let exchanges: Vec<&str> = plan
+            .lines()
+            .filter(|line| line.contains("=> Network"))
+            .collect();
+        assert!(exchanges.len() >= 2, "{plan}");
+        for exchange in exchanges {
+            for measure in [
+                &format!("{design}="),
+                "messages=",
+                "bytes=",
+                "blocked_for_credit=",
+                "waiting_for_data=",
+                "registered_bytes=",
+                "max_buffered_bytes=",
+            ] {
+                let value = exchange.split(measure).nth(1);
+                let value = value.unwrap_or_else(|| panic!("no {measure} in {exchange}"));
+                let nothing = value.starts_with("0,") || value.starts_with("0]");
+                assert!(!nothing, "{measure}0 in {exchange}");
+            }
+        }
+    }
+    roundel.assert_nothing_left();
+}
+
+#[test]
+fn memory_that_runs_out_is_told_in_one_line() {
+    let roundel = Roundel::new();
+    let table = table(&roundel, 50_000);
+    for fabric in ["shm", "grpc"] {
+        let run = ["sql", "--fabric", fabric, "--table", &table, "-c", SHUFFLES];
+        let output = roundel.run(&[&run[..], &["--memory-limit", "200KB"]].concat());
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.starts_with("error: out of memory: "), "{said}");
+        assert!(said.contains("--memory-limit"), "{said}");
+    }
+    roundel.assert_nothing_left();
 }

@@ -45,6 +45,17 @@ impl Pair {
 
     /// One whose window starts with `start`.
     fn open_at(design: Design, registered_bytes_max: usize, start: usize) -> Self {
+        Self::open_and(design, registered_bytes_max, start, |_| ())
+    }
+
+    /// One with which `between` is done after the sender has accepted and before the receiver
+    /// has its answer.
+    fn open_and(
+        design: Design,
+        registered_bytes_max: usize,
+        start: usize,
+        between: impl FnOnce(&mut Self),
+    ) -> Self {
         let (ours, theirs) = (fabric(1 << 30), fabric(registered_bytes_max));
         let mut options = ExchangeOptions::new(design, 1, ours.device.capabilities());
         options.message_bytes = 512;
@@ -57,16 +68,18 @@ impl Pair {
         let mut receiver = ReceiveEndpoint::open(&theirs, &options).unwrap();
         let (link, offer) = receiver.offer("the sender").unwrap();
         let (destination, answer) = sender.accept(&offer, "the receiver").unwrap();
-        receiver.connect(link, &answer).unwrap();
         let group = sender.group(&[destination]).unwrap();
-        Self {
+        let mut pair = Self {
             sender,
             destination,
             group,
             receiver,
             link,
             sent: 0,
-        }
+        };
+        between(&mut pair);
+        pair.receiver.connect(link, &answer).unwrap();
+        pair
     }
 
     /// Sends one message, if there is a buffer and credit for it.
@@ -130,6 +143,41 @@ async fn a_window_doubles_while_its_source_runs_out() {
         }
         assert_eq!(windows, [8, 16, 16, 16], "{design}");
     }
+}
+
+#[tokio::test]
+async fn datagrams_may_overtake_the_answer() {
+    let mut early = 0;
+    let mut pair = Pair::open_and(Design::SesqSr, 1 << 30, 12, |pair| {
+        early = pair.send_all();
+        assert_eq!(pair.receive(), 0, "nobody knows whose they are");
+        assert_eq!(pair.receiver.early.len(), early);
+    });
+    assert_eq!(early, 12);
+    assert_eq!(pair.receive(), 12);
+    let sent = pair.send_all();
+    assert!(sent >= 12, "{sent}");
+    assert_eq!(pair.receive(), sent);
+}
+
+#[tokio::test]
+async fn early_datagrams_of_a_closed_link_give_their_receives_back() {
+    let mut pair = Pair::open_and(Design::SesqSr, 1 << 30, 12, |pair| {
+        pair.send_all();
+        pair.receive();
+    });
+    pair.receiver.close(pair.link);
+    assert_eq!(pair.receive(), 0);
+    assert!(pair.receiver.early.is_empty());
+}
+
+#[tokio::test]
+async fn connections_wait_for_the_answer() {
+    let mut pair = Pair::open_and(Design::SemqSr, 1 << 30, 12, |pair| {
+        assert_eq!(pair.send_all(), 0);
+    });
+    assert_eq!(pair.send_all(), 12);
+    assert_eq!(pair.receive(), 12);
 }
 
 #[tokio::test]
