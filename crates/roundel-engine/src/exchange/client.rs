@@ -271,17 +271,31 @@ impl Started {
             );
         }
         count(self.input.design.name(), 1);
-        // All producers share the receiving side: the last one tells of it.
-        if self.input.open_links.fetch_sub(1, Ordering::Relaxed) != 1 {
-            return;
-        }
+        // All producers share the receiving side: each tells what came since another did.
+        let mut told = self.input.told.lock();
         let report = self.input.receive.report();
-        time("waiting_for_data", report.waiting_for_data);
-        count("registered_bytes", report.registered_bytes as u64);
-        count("max_buffered_bytes", report.buffered_bytes_max as u64);
-        if report.spilled_bytes > 0 {
-            count("exchange_spilled_bytes", report.spilled_bytes);
+        time(
+            "waiting_for_data",
+            report
+                .waiting_for_data
+                .saturating_sub(told.waiting_for_data),
+        );
+        let since = |now: usize, then: usize| now.saturating_sub(then) as u64;
+        count(
+            "registered_bytes",
+            since(report.registered_bytes, told.registered_bytes),
+        );
+        count(
+            "max_buffered_bytes",
+            since(report.buffered_bytes_max, told.buffered_bytes_max),
+        );
+        if report.spilled_bytes > told.spilled_bytes {
+            count(
+                "exchange_spilled_bytes",
+                report.spilled_bytes - told.spilled_bytes,
+            );
         }
+        *told = report;
     }
 }
 
@@ -362,7 +376,6 @@ async fn start(
             abort(&reason);
         }
     });
-    input.open_links.fetch_add(1, Ordering::Relaxed);
     Ok(Started {
         input,
         link,

@@ -5,7 +5,9 @@ use super::protocol::{CountersAnswer, OpcodeCount};
 use crate::{EngineError, Result};
 use datafusion_distributed::TaskKey;
 use parking_lot::Mutex;
-use roundel_exchange::{Design, ExchangeOptions, Fabric, MemoryBudget, Receive, Shuffle};
+use roundel_exchange::{
+    Design, EndpointReport, ExchangeOptions, Fabric, MemoryBudget, Receive, Shuffle,
+};
 use roundel_verbs::{Arena, ArenaOptions, CompletionChannel, Opcode, TokioContext, shm};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,8 +31,8 @@ pub(crate) struct ExchangeNode {
 pub(super) struct InputSide {
     pub receive: Receive,
     pub design: Design,
-    /// Links that have not told what they did.
-    pub open_links: AtomicUsize,
+    /// What of it is in the plan's metrics already.
+    pub told: Mutex<EndpointReport>,
 }
 
 /// Serves the completion channel from a thread of its own, which ends with the channel. The query
@@ -158,7 +160,7 @@ impl ExchangeNode {
         let receive = Arc::new(InputSide {
             receive: Receive::open(&self.fabric, &self.options, &budget())?,
             design: self.options.design,
-            open_links: AtomicUsize::new(0),
+            told: Mutex::default(),
         });
         receives.insert(key, Arc::downgrade(&receive));
         Ok(receive)

@@ -325,4 +325,60 @@ mod tests {
         bytes[0] ^= 1;
         assert!(Hello::parse(&bytes, "peer").is_err());
     }
+
+    /// A datagram queue pair of a new device, with what must stay for it to work.
+    fn datagram_queue_pair() -> (crate::Device, crate::QueuePair) {
+        let device = crate::shm::open(crate::shm::ShmOptions::default()).unwrap();
+        let queue = device.create_completion_queue(16, None).unwrap();
+        let options = crate::QueuePairOptions {
+            transport: crate::Transport::UnreliableDatagram,
+            send_depth: 4,
+            receive_depth: 4,
+            rnr_retry: 7,
+            queue_key: 5,
+        };
+        let pair = device.create_queue_pair(&options, &queue, &queue).unwrap();
+        pair.activate().unwrap();
+        (device, pair)
+    }
+
+    #[test]
+    fn garbage_at_the_socket_changes_nothing() {
+        use rustix::fs::{MemfdFlags, memfd_create};
+        let (_device, pair) = datagram_queue_pair();
+        let address = ShmAddress::decode(&pair.address().device).unwrap();
+        let file = |name: &str| memfd_create(name, MemfdFlags::CLOEXEC).unwrap();
+        let eventfds = || std::array::from_fn(|index| file(&format!("no eventfd {index}")));
+        let hello = |secret| Hello {
+            id: [9; 16],
+            secret,
+            token: u32::MAX,
+            process: 1,
+        };
+        let mut held = Vec::new();
+        // Bytes of any length.
+        for length in [0, 1, HELLO_BYTES - 1, HELLO_BYTES, HELLO_BYTES + 1, 4096] {
+            let socket = connect(&address).unwrap();
+            let bytes: Vec<u8> = (0..length).map(|at| (at * 37) as u8).collect();
+            // The device may hang up before it has read everything.
+            let _ = rustix::net::send(&socket, &bytes, SendFlags::NOSIGNAL);
+            held.push(socket);
+        }
+        // A good hello without descriptors; one with a wrong secret; and one whose memory is an
+        // empty file and whose eventfds are none.
+        let socket = connect(&address).unwrap();
+        let _ = rustix::net::send(&socket, &hello(address.secret).emit(), SendFlags::NOSIGNAL);
+        held.push(socket);
+        for secret in [[0; 16], address.secret] {
+            let socket = connect(&address).unwrap();
+            send(&socket, &hello(secret), &file("no device"), &eventfds()).unwrap();
+            assert!(receive(&socket, "the device").is_err() || secret == address.secret);
+            held.push(socket);
+        }
+        // Strangers that say nothing.
+        held.extend((0..32).map(|_| connect(&address).unwrap()));
+
+        let (other, _pair) = datagram_queue_pair();
+        other.create_address_handle(pair.address()).unwrap();
+    }
 }

@@ -66,6 +66,15 @@ fn until_busy(pid: u32) {
     );
 }
 
+/// The two workers of a `tpch` whose queries have started.
+fn workers_at_work(tpch: &mut Child) -> Vec<u32> {
+    // The table's header comes when the tables are there.
+    let mut header = [0; 16];
+    let output = tpch.stdout.as_mut().unwrap();
+    output.read_exact(&mut header).unwrap();
+    workers_of(tpch.id(), 2)
+}
+
 /// A killed process cannot clean up after itself; the next one does.
 fn run_once_more(roundel: &Roundel) {
     let arguments = [
@@ -141,15 +150,7 @@ fn a_worker_of_tpch_killed_in_mid_run_ends_the_run() {
             "9,18,21",
         ];
         let mut child = roundel.spawn(&[&run[..], &["--no-verify"], transport].concat());
-        // The table's header comes when the tables are there and the queries start.
-        let mut header = [0; 16];
-        child
-            .stdout
-            .as_mut()
-            .unwrap()
-            .read_exact(&mut header)
-            .unwrap();
-        let workers = workers_of(child.id(), 2);
+        let workers = workers_at_work(&mut child);
         std::thread::sleep(Duration::from_millis(700));
         signal(workers[0], Signal::KILL);
         let killed = Instant::now();
@@ -185,14 +186,7 @@ fn workers_end_when_their_coordinator_is_killed() {
             "--no-verify",
         ];
         let mut child = roundel.spawn(&[&run[..], transport].concat());
-        let mut header = [0; 16];
-        child
-            .stdout
-            .as_mut()
-            .unwrap()
-            .read_exact(&mut header)
-            .unwrap();
-        let workers = workers_of(child.id(), 2);
+        let workers = workers_at_work(&mut child);
         child.kill().unwrap();
         child.wait().unwrap();
         let gone = || workers.iter().all(|worker| !is_alive(*worker));
@@ -208,14 +202,7 @@ fn processes_killed_all_at_once_leave_nothing() {
     for transport in TRANSPORTS {
         let run = ["tpch", "--scale", "0.01", "--iterations", "1000"];
         let mut child = roundel.spawn(&[&run[..], transport].concat());
-        let mut header = [0; 16];
-        child
-            .stdout
-            .as_mut()
-            .unwrap()
-            .read_exact(&mut header)
-            .unwrap();
-        let workers = workers_of(child.id(), 2);
+        let workers = workers_at_work(&mut child);
         for pid in [&workers[..], &[child.id()]].concat() {
             signal(pid, Signal::KILL);
         }
