@@ -22,7 +22,7 @@ from shells import rows, shared_mib, start_worker, write_token
 
 QUERIES = [1, 3, 5, 10, 12, 18]
 CLIENTS = 3
-# The longest that a killed worker may go unnoticed, and as long again for a busy machine.
+# A killed worker is noticed within 5 s; a busy machine gets three times as long.
 END_SECONDS = 15
 # Shared memory of a worker that has nothing to do.
 IDLE_MIB = 4

@@ -271,31 +271,31 @@ impl Started {
             );
         }
         count(self.input.design.name(), 1);
-        // All producers share the receiving side: each tells what came since another did.
-        let mut told = self.input.told.lock();
+        // All producers share the receiving side: each notes what came since another did.
+        let mut noted = self.input.noted.lock();
         let report = self.input.receive.report();
         time(
             "waiting_for_data",
             report
                 .waiting_for_data
-                .saturating_sub(told.waiting_for_data),
+                .saturating_sub(noted.waiting_for_data),
         );
         let since = |now: usize, then: usize| now.saturating_sub(then) as u64;
         count(
             "registered_bytes",
-            since(report.registered_bytes, told.registered_bytes),
+            since(report.registered_bytes, noted.registered_bytes),
         );
         count(
             "max_buffered_bytes",
-            since(report.buffered_bytes_max, told.buffered_bytes_max),
+            since(report.buffered_bytes_max, noted.buffered_bytes_max),
         );
-        if report.spilled_bytes > told.spilled_bytes {
+        if report.spilled_bytes > noted.spilled_bytes {
             count(
                 "exchange_spilled_bytes",
-                report.spilled_bytes - told.spilled_bytes,
+                report.spilled_bytes - noted.spilled_bytes,
             );
         }
-        *told = report;
+        *noted = report;
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) struct InputSide {
     pub receive: Receive,
     pub design: Design,
     /// What of it is in the plan's metrics already.
-    pub told: Mutex<EndpointReport>,
+    pub noted: Mutex<EndpointReport>,
 }
 
 /// Serves the completion channel from a thread of its own, which ends with the channel. The query
@@ -160,7 +160,7 @@ impl ExchangeNode {
         let receive = Arc::new(InputSide {
             receive: Receive::open(&self.fabric, &self.options, &budget())?,
             design: self.options.design,
-            told: Mutex::default(),
+            noted: Mutex::default(),
         });
         receives.insert(key, Arc::downgrade(&receive));
         Ok(receive)
