@@ -3,8 +3,10 @@
 /// The limits and properties of a device.
 #[derive(Clone, Debug)]
 pub struct Capabilities {
-    /// Name of the provider: `shm`, …
+    /// Name of the provider: `shm`, `rdma`, …
     pub provider: &'static str,
+    /// Name of the device, as its host calls it: `mlx5_0/1`, …
+    pub device: String,
     /// Most queue pairs at a time.
     pub queue_pairs_max: usize,
     /// Most work requests posted and not completed, per send or receive queue.
@@ -15,7 +17,7 @@ pub struct Capabilities {
     pub completion_channels_max: usize,
     /// Most bytes of an inline payload.
     pub inline_bytes_max: usize,
-    /// Most bytes of a message on a reliable connection.
+    /// Most bytes of a message on a connected transport.
     pub rc_message_bytes_max: usize,
     /// Most bytes of a datagram, without the global routing header.
     pub ud_message_bytes_max: usize,
@@ -25,6 +27,12 @@ pub struct Capabilities {
     pub registered_bytes_max: usize,
     /// Most READs outstanding per queue pair.
     pub outstanding_reads_max: usize,
+    /// Whether there are atomic operations on remote words.
+    pub atomics: bool,
+    /// Most shared receive queues at a time; 0 when there are none.
+    pub shared_receive_queues_max: usize,
+    /// Most multicast groups at a time; 0 when a datagram goes to one queue pair only.
+    pub multicast_groups_max: usize,
     /// Whether the bytes of a WRITE become visible in increasing address order, so that the last
     /// byte can be polled.
     pub write_in_address_order: bool,

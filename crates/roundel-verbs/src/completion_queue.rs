@@ -3,8 +3,8 @@
 
 use crate::counters::Opcode;
 use crate::error::{Result, VerbsError};
+use crate::in_flight::InFlight;
 use crate::provider::{ProviderChannel, ProviderCompletionQueue, RawCompletion};
-use crate::queue_pair::InFlight;
 use crate::work::Completion;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -79,7 +79,7 @@ impl CompletionQueue {
                 continue;
             };
             let ended = if raw.opcode == Opcode::Receive {
-                in_flight.complete_receive(raw.id)
+                in_flight.receives.complete(raw.id)
             } else {
                 in_flight.complete_send(raw.id)
             };
@@ -252,12 +252,14 @@ impl CompletionChannel {
             call: "watching a completion channel",
             source,
         };
-        // A descriptor of its own: the driver does not keep the channel alive.
-        let fd = self.as_fd().try_clone_to_owned().map_err(failed)?;
-        // SAFETY: the descriptor is open and owned by the watcher, which nobody takes it from.
+        // The driver keeps the provider's channel, so that its descriptor stays open, but not the
+        // object model's: when that is dropped, the driver is told and ends.
+        let watched = Watched(self.0.provider.clone());
+        // SAFETY: the descriptor stays open as long as the watcher holds the provider's channel.
         #[allow(unsafe_code)]
-        let watched = unsafe { AsyncFd::register_with_interest(fd, tokio::io::Interest::READABLE) }
-            .map_err(|error| failed(error.into()))?;
+        let watched =
+            unsafe { AsyncFd::register_with_interest(watched, tokio::io::Interest::READABLE) }
+                .map_err(|error| failed(error.into()))?;
         let channel = Arc::downgrade(&self.0);
         Ok(async move {
             while let Ok(mut guard) = watched.readable().await {
@@ -283,6 +285,15 @@ impl CompletionChannel {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(errno) => Err(VerbsError::system("poll")(errno)),
         }
+    }
+}
+
+/// A provider's channel as its descriptor.
+struct Watched(Arc<dyn ProviderChannel>);
+
+impl std::os::fd::AsRawFd for Watched {
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+        self.0.fd().as_raw_fd()
     }
 }
 

@@ -14,17 +14,23 @@ pub enum Opcode {
     WriteWithImmediate,
     /// RDMA READ.
     Read,
+    /// Atomic compare-and-swap of a remote word.
+    CompareAndSwap,
+    /// Atomic addition to a remote word.
+    FetchAndAdd,
     /// A receive that a SEND or a WRITE with immediate data consumed.
     Receive,
 }
 
 impl Opcode {
     /// Every opcode, in the order of the counters.
-    pub const ALL: [Opcode; 5] = [
+    pub const ALL: [Opcode; 7] = [
         Opcode::Send,
         Opcode::Write,
         Opcode::WriteWithImmediate,
         Opcode::Read,
+        Opcode::CompareAndSwap,
+        Opcode::FetchAndAdd,
         Opcode::Receive,
     ];
 
@@ -35,6 +41,8 @@ impl Opcode {
             Opcode::Write => "write",
             Opcode::WriteWithImmediate => "write_with_immediate",
             Opcode::Read => "read",
+            Opcode::CompareAndSwap => "compare_and_swap",
+            Opcode::FetchAndAdd => "fetch_and_add",
             Opcode::Receive => "receive",
         }
     }

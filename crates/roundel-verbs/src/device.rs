@@ -6,8 +6,10 @@ use crate::completion_queue::{CompletionChannel, CompletionQueue};
 use crate::counters::CounterSnapshot;
 use crate::error::{Result, VerbsError};
 use crate::memory::{Arena, ArenaOptions};
+use crate::multicast::MulticastGroup;
 use crate::provider::{ProviderDevice, RawQueuePairOptions};
 use crate::queue_pair::{AddressHandle, QueuePair, QueuePairOptions, Transport};
+use crate::shared_receive::SharedReceiveQueue;
 use std::sync::Arc;
 
 /// An open device of some provider. Clones share it.
@@ -65,16 +67,34 @@ impl Device {
         send_queue: &CompletionQueue,
         receive_queue: &CompletionQueue,
     ) -> Result<QueuePair> {
-        let limit = self.capabilities().work_requests_max;
-        for depth in [options.send_depth, options.receive_depth] {
-            if depth > limit {
-                return Err(VerbsError::DeviceLimit {
-                    what: "work requests per queue",
-                    requested: depth,
-                    limit,
-                });
-            }
-        }
+        self.queue_pair(options, send_queue, receive_queue, None)
+    }
+
+    /// A queue pair in state INIT that takes its receives from a shared receive queue; its own
+    /// receive depth is not used.
+    pub fn create_queue_pair_with_shared_receives(
+        &self,
+        options: &QueuePairOptions,
+        send_queue: &CompletionQueue,
+        receive_queue: &CompletionQueue,
+        shared: &SharedReceiveQueue,
+    ) -> Result<QueuePair> {
+        let options = QueuePairOptions {
+            receive_depth: shared.depth(),
+            ..options.clone()
+        };
+        self.queue_pair(&options, send_queue, receive_queue, Some(shared))
+    }
+
+    fn queue_pair(
+        &self,
+        options: &QueuePairOptions,
+        send_queue: &CompletionQueue,
+        receive_queue: &CompletionQueue,
+        shared: Option<&SharedReceiveQueue>,
+    ) -> Result<QueuePair> {
+        self.within_limit(options.send_depth)?;
+        self.within_limit(options.receive_depth)?;
         let provider = self.0.create_queue_pair(RawQueuePairOptions {
             transport: options.transport,
             send_queue: send_queue.provider().clone(),
@@ -83,22 +103,48 @@ impl Device {
             receive_depth: options.receive_depth,
             rnr_retry: options.rnr_retry,
             queue_key: match options.transport {
-                Transport::ReliableConnection => 0,
                 Transport::UnreliableDatagram => options.queue_key,
+                _ => 0,
             },
+            shared_receive_queue: shared.map(|shared| shared.provider().clone()),
         })?;
         Ok(QueuePair::new(
             provider,
-            options.transport,
+            options.clone(),
             self.capabilities().inline_bytes_max,
             send_queue.clone(),
             receive_queue.clone(),
+            shared.cloned(),
         ))
+    }
+
+    fn within_limit(&self, depth: usize) -> Result<()> {
+        let limit = self.capabilities().work_requests_max;
+        if depth > limit {
+            return Err(VerbsError::DeviceLimit {
+                what: "work requests per queue",
+                requested: depth,
+                limit,
+            });
+        }
+        Ok(())
     }
 
     /// Resolves a UD destination.
     pub fn create_address_handle(&self, remote: &QueuePairAddress) -> Result<AddressHandle> {
         Ok(AddressHandle(self.0.create_address_handle(remote)?))
+    }
+
+    /// A receive queue for at most `depth` receives that many queue pairs take theirs from.
+    pub fn create_shared_receive_queue(&self, depth: usize) -> Result<SharedReceiveQueue> {
+        self.within_limit(depth)?;
+        let provider = self.0.create_shared_receive_queue(depth)?;
+        Ok(SharedReceiveQueue::new(provider, depth))
+    }
+
+    /// Resolves a multicast group as a UD destination.
+    pub fn create_multicast_handle(&self, group: &MulticastGroup) -> Result<AddressHandle> {
+        Ok(AddressHandle(self.0.create_multicast_handle(group)?))
     }
 
     /// Messages and bytes of all queue pairs so far, the destroyed ones too.

@@ -39,12 +39,35 @@ pub enum VerbsError {
         state: QueuePairState,
     },
     /// The transport does not support this operation.
-    #[error("{operation} is not supported on {transport:?}")]
+    #[error("{operation} is not supported on {}", .transport.name())]
     UnsupportedOnTransport {
         /// The operation.
         operation: &'static str,
         /// The transport service of the queue pair.
         transport: Transport,
+    },
+    /// The device, or its provider, does not have this.
+    #[error("the {provider} provider has no {what}")]
+    Unsupported {
+        /// Which provider.
+        provider: &'static str,
+        /// What it does not have.
+        what: &'static str,
+    },
+    /// There is no device to open, or not the one asked for.
+    #[error("{0}")]
+    NoDevice(String),
+    /// The operating system does not let this process pin as much memory.
+    #[error(
+        "cannot pin {requested} bytes for the device: this process may lock {limit} bytes; raise it \
+         with `ulimit -l unlimited`, or for good with `* - memlock unlimited` in \
+         /etc/security/limits.d/rdma.conf and a new login"
+    )]
+    MemoryLockLimit {
+        /// Bytes that were to be registered.
+        requested: usize,
+        /// The limit of locked memory, in bytes.
+        limit: u64,
     },
     /// A work request breaks a rule that the caller can know.
     #[error("invalid work request: {0}")]

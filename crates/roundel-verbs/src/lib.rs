@@ -14,6 +14,7 @@
 //!
 //! * [`device`] is what users call; [`provider`] is what a provider implements.
 //! * [`memory`] has the arena and the three ownerships of a buffer.
+//! * [`rdma`] is real devices through libibverbs.
 //! * [`shm`] is the software NIC in shared memory, for the processes of one host.
 //! * [`rendezvous`] is how peers exchange addresses and learn of each other's death.
 //! * [`conformance`] is the suite that every provider passes.
@@ -29,10 +30,15 @@ pub mod context;
 pub mod counters;
 pub mod device;
 pub mod error;
+mod in_flight;
 pub mod memory;
+pub mod multicast;
 pub mod provider;
 pub mod queue_pair;
+#[cfg(not(roundel_loom))]
+pub mod rdma;
 pub mod rendezvous;
+pub mod shared_receive;
 pub mod shm;
 pub mod work;
 
@@ -44,6 +50,8 @@ pub use counters::{CounterSnapshot, Opcode};
 pub use device::Device;
 pub use error::VerbsError;
 pub use memory::{Arena, ArenaOptions, Buffer, ExposedBuffer, RemoteAddress, SharedBuffer};
+pub use multicast::MulticastGroup;
 pub use queue_pair::{AddressHandle, QueuePair, QueuePairOptions, QueuePairState, Transport};
 pub use rendezvous::{Rendezvous, SocketListener, SocketOptions, SocketRendezvous};
+pub use shared_receive::SharedReceiveQueue;
 pub use work::{Completion, CompletionStatus, Payload, ReceiveRequest, SendOperation, SendRequest};

@@ -4,7 +4,9 @@
 use crate::address::{DeviceAddress, QueuePairAddress};
 use crate::capabilities::Capabilities;
 use crate::counters::{CounterSnapshot, Counters, Opcode};
-use crate::error::Result;
+use crate::error::{Result, VerbsError};
+use crate::memory::Buffer;
+use crate::multicast::MulticastGroup;
 use crate::queue_pair::{QueuePairState, Transport};
 use crate::work::{CompletionStatus, InlineBytes, SendOperation};
 use std::os::fd::BorrowedFd;
@@ -37,6 +39,27 @@ pub trait ProviderDevice: Send + Sync {
     ) -> Result<Arc<dyn ProviderAddressHandle>>;
     /// Counts over all queue pairs, the destroyed ones too.
     fn counters(&self) -> CounterSnapshot;
+    /// A shared receive queue for at most `depth` receives.
+    fn create_shared_receive_queue(
+        &self,
+        _depth: usize,
+    ) -> Result<Arc<dyn ProviderSharedReceiveQueue>> {
+        Err(self.unsupported("shared receive queues"))
+    }
+    /// Resolves a multicast group as a UD destination.
+    fn create_multicast_handle(
+        &self,
+        _group: &MulticastGroup,
+    ) -> Result<Arc<dyn ProviderAddressHandle>> {
+        Err(self.unsupported("multicast"))
+    }
+    /// The error of what this provider does not have.
+    fn unsupported(&self, what: &'static str) -> VerbsError {
+        VerbsError::Unsupported {
+            provider: self.capabilities().provider,
+            what,
+        }
+    }
 }
 
 /// Registered memory; dropped, it is deregistered.
@@ -99,11 +122,27 @@ pub trait ProviderQueuePair: Send + Sync {
     /// process, until its completion has been polled or the queue pair has been dropped.
     #[allow(unsafe_code)]
     unsafe fn post_receive(&self, requests: &[RawReceiveRequest]) -> Result<usize>;
+    /// Makes it a member of a multicast group until it is destroyed. Called only where the
+    /// capabilities have groups.
+    fn join_multicast(&self, group: &MulticastGroup) -> Result<()>;
     /// Counters of this queue pair.
     fn counters(&self) -> &Counters;
     /// Hands the buffers over that a peer may still write into although the queue pair is being
     /// destroyed. They are kept until that is over.
-    fn destroy(&self, posted: Vec<crate::memory::Buffer>);
+    fn destroy(&self, posted: Vec<Buffer>);
+}
+
+/// A receive queue of many queue pairs.
+pub trait ProviderSharedReceiveQueue: Send + Sync + std::any::Any {
+    /// Posts receives; returns how many of the requests fitted.
+    ///
+    /// # Safety
+    /// As for [`ProviderQueuePair::post_receive`], until the completion has been polled or
+    /// `destroy` has returned.
+    #[allow(unsafe_code)]
+    unsafe fn post_receive(&self, requests: &[RawReceiveRequest]) -> Result<usize>;
+    /// Destroys it, after its queue pairs.
+    fn destroy(&self);
 }
 
 /// A resolved UD destination.
@@ -111,7 +150,7 @@ pub trait ProviderAddressHandle: Send + Sync + std::any::Any {}
 
 /// What a queue pair is created with.
 pub struct RawQueuePairOptions {
-    /// RC or UD.
+    /// RC, UC or UD.
     pub transport: Transport,
     /// Where send completions go.
     pub send_queue: Arc<dyn ProviderCompletionQueue>,
@@ -125,6 +164,8 @@ pub struct RawQueuePairOptions {
     pub rnr_retry: u8,
     /// The queue key of a UD queue pair.
     pub queue_key: u32,
+    /// Where its receives come from, if not from a queue of its own.
+    pub shared_receive_queue: Option<Arc<dyn ProviderSharedReceiveQueue>>,
 }
 
 /// A send request in the provider's terms.
@@ -158,6 +199,17 @@ pub struct RawLocal {
     pub length: usize,
     /// Local key of its region.
     pub local_key: u32,
+}
+
+impl RawLocal {
+    /// All of a buffer.
+    pub(crate) fn of(buffer: &Buffer) -> Self {
+        Self {
+            address: buffer.address(),
+            length: buffer.len(),
+            local_key: buffer.local_key(),
+        }
+    }
 }
 
 /// A completion in the provider's terms.

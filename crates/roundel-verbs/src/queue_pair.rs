@@ -5,12 +5,12 @@ use crate::address::QueuePairAddress;
 use crate::completion_queue::CompletionQueue;
 use crate::counters::CounterSnapshot;
 use crate::error::{Result, VerbsError};
-use crate::memory::{Buffer, SharedBuffer};
-use crate::provider::{
-    ProviderAddressHandle, ProviderQueuePair, RawLocal, RawReceiveRequest, RawSendRequest,
-};
-use crate::work::{Payload, ReceiveRequest, SendOperation, SendRequest};
-use parking_lot::Mutex;
+use crate::in_flight::{InFlight, PostedBuffer, SendSlot};
+use crate::memory::Buffer;
+use crate::multicast::MulticastGroup;
+use crate::provider::{ProviderAddressHandle, ProviderQueuePair, RawLocal, RawSendRequest};
+use crate::shared_receive::SharedReceiveQueue;
+use crate::work::{ATOMIC_BYTES, Payload, ReceiveRequest, SendOperation, SendRequest};
 use std::sync::Arc;
 
 /// The transport service of a queue pair.
@@ -19,8 +19,37 @@ use std::sync::Arc;
 pub enum Transport {
     /// Reliable connection: one peer, in order, nothing lost.
     ReliableConnection,
+    /// Unreliable connection: one peer, in order, may lose; no READ, no atomics.
+    UnreliableConnection,
     /// Unreliable datagram: any peer, small messages, may lose and reorder.
     UnreliableDatagram,
+}
+
+impl Transport {
+    /// Whether a queue pair of it is connected to one peer.
+    pub fn is_connected(self) -> bool {
+        self != Self::UnreliableDatagram
+    }
+
+    /// Whether it carries the operation.
+    pub fn carries(self, operation: &SendOperation) -> bool {
+        match operation {
+            SendOperation::Send | SendOperation::SendWithImmediate(_) => true,
+            SendOperation::Write(_) | SendOperation::WriteWithImmediate(..) => self.is_connected(),
+            SendOperation::Read(_)
+            | SendOperation::CompareAndSwap { .. }
+            | SendOperation::FetchAndAdd { .. } => self == Self::ReliableConnection,
+        }
+    }
+
+    /// The name reports use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ReliableConnection => "RC",
+            Self::UnreliableConnection => "UC",
+            Self::UnreliableDatagram => "UD",
+        }
+    }
 }
 
 /// The state machine of a queue pair.
@@ -37,7 +66,7 @@ pub enum QueuePairState {
 /// What a queue pair is created with.
 #[derive(Clone, Debug)]
 pub struct QueuePairOptions {
-    /// RC or UD.
+    /// RC, UC or UD.
     pub transport: Transport,
     /// Most sends in flight; more are refused until completions are polled.
     pub send_depth: usize,
@@ -65,94 +94,26 @@ pub struct QueuePair {
     provider: Arc<dyn ProviderQueuePair>,
     in_flight: Arc<InFlight>,
     address: QueuePairAddress,
-    transport: Transport,
+    options: QueuePairOptions,
     inline_bytes_max: usize,
     send_queue: CompletionQueue,
     receive_queue: CompletionQueue,
-}
-
-/// What posted requests own, until they complete.
-#[derive(Default)]
-pub(crate) struct InFlight {
-    sends: Mutex<Slots<SendSlot>>,
-    receives: Mutex<Slots<ReceiveSlot>>,
-}
-
-struct SendSlot {
-    id: u64,
-    buffer: PostedBuffer,
-}
-
-struct ReceiveSlot {
-    id: u64,
-    buffer: Option<Buffer>,
-}
-
-enum PostedBuffer {
-    None,
-    Owned(Buffer),
-    Shared(SharedBuffer),
-}
-
-/// Slots with stable indices and a free list.
-struct Slots<T> {
-    slots: Vec<Option<T>>,
-    free: Vec<usize>,
-}
-
-impl<T> Default for Slots<T> {
-    fn default() -> Self {
-        Self {
-            slots: Vec::new(),
-            free: Vec::new(),
-        }
-    }
-}
-
-impl<T> Slots<T> {
-    fn insert(&mut self, value: T) -> u64 {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() - 1
-        });
-        self.slots[index] = Some(value);
-        index as u64
-    }
-
-    fn remove(&mut self, index: u64) -> Option<T> {
-        let value = self.slots.get_mut(index as usize)?.take()?;
-        self.free.push(index as usize);
-        Some(value)
-    }
-}
-
-impl InFlight {
-    /// Ends a send: its mark and the buffer it owned.
-    pub(crate) fn complete_send(&self, slot: u64) -> Option<(u64, Option<Buffer>)> {
-        let slot = self.sends.lock().remove(slot)?;
-        let buffer = match slot.buffer {
-            PostedBuffer::Owned(buffer) => Some(buffer),
-            PostedBuffer::Shared(_) | PostedBuffer::None => None,
-        };
-        Some((slot.id, buffer))
-    }
-
-    /// Ends a receive: its mark and its buffer.
-    pub(crate) fn complete_receive(&self, slot: u64) -> Option<(u64, Option<Buffer>)> {
-        let slot = self.receives.lock().remove(slot)?;
-        Some((slot.id, slot.buffer))
-    }
+    shared: Option<SharedReceiveQueue>,
 }
 
 impl QueuePair {
     pub(crate) fn new(
         provider: Arc<dyn ProviderQueuePair>,
-        transport: Transport,
+        options: QueuePairOptions,
         inline_bytes_max: usize,
         send_queue: CompletionQueue,
         receive_queue: CompletionQueue,
+        shared: Option<SharedReceiveQueue>,
     ) -> Self {
-        let in_flight = Arc::new(InFlight::default());
+        let receives = shared
+            .as_ref()
+            .map_or_else(Arc::default, |shared| shared.receives().clone());
+        let in_flight = Arc::new(InFlight::new(receives));
         let address = provider.address();
         send_queue.attach(address.number, &in_flight);
         receive_queue.attach(address.number, &in_flight);
@@ -160,10 +121,11 @@ impl QueuePair {
             provider,
             in_flight,
             address,
-            transport,
+            options,
             inline_bytes_max,
             send_queue,
             receive_queue,
+            shared,
         }
     }
 
@@ -187,12 +149,12 @@ impl QueuePair {
         self.provider.counters().snapshot()
     }
 
-    /// Connects an RC queue pair to its peer's; both sides call it.
+    /// Connects an RC or UC queue pair to its peer's; both sides call it.
     pub fn connect(&self, remote: &QueuePairAddress) -> Result<()> {
-        if self.transport != Transport::ReliableConnection {
+        if !self.options.transport.is_connected() {
             return Err(VerbsError::UnsupportedOnTransport {
                 operation: "connect",
-                transport: self.transport,
+                transport: self.options.transport,
             });
         }
         self.provider.connect(Some(remote))
@@ -200,13 +162,25 @@ impl QueuePair {
 
     /// Makes a UD queue pair ready to send and receive.
     pub fn activate(&self) -> Result<()> {
-        if self.transport != Transport::UnreliableDatagram {
+        if self.options.transport != Transport::UnreliableDatagram {
             return Err(VerbsError::UnsupportedOnTransport {
                 operation: "activate",
-                transport: self.transport,
+                transport: self.options.transport,
             });
         }
         self.provider.connect(None)
+    }
+
+    /// Joins a multicast group: from now on it gets what is sent to the group, as long as it
+    /// lives. For UD queue pairs whose queue key is the group's.
+    pub fn join(&self, group: &MulticastGroup) -> Result<()> {
+        if self.options.transport != Transport::UnreliableDatagram {
+            return Err(VerbsError::UnsupportedOnTransport {
+                operation: "multicast",
+                transport: self.options.transport,
+            });
+        }
+        self.provider.join_multicast(group)
     }
 
     /// Moves it to the error state: everything posted completes as flushed.
@@ -218,9 +192,16 @@ impl QueuePair {
     /// were taken. Returns how many: fewer than there are when the queue is full, which is
     /// back-pressure: poll completions, then post the rest.
     pub fn post_send(&self, requests: &mut Vec<SendRequest>) -> Result<usize> {
-        let mut raw = Vec::with_capacity(requests.len());
-        for request in requests.iter() {
+        let room = self
+            .options
+            .send_depth
+            .saturating_sub(self.in_flight.sends.lock().len());
+        let mut raw = Vec::with_capacity(requests.len().min(room));
+        for request in requests.iter().take(room) {
             raw.push(self.raw_send(request)?);
+        }
+        if raw.is_empty() {
+            return Ok(0);
         }
         // The slots are filled before the provider sees the requests: another thread may poll
         // their completions before this call returns.
@@ -268,33 +249,21 @@ impl QueuePair {
 
     /// Posts requests to the receive queue, from the front of the vector, and removes those that
     /// were taken; returns how many.
+    ///
+    /// # Errors
+    /// When its receives come from a shared receive queue.
     pub fn post_receive(&self, requests: &mut Vec<ReceiveRequest>) -> Result<usize> {
-        let mut raw = Vec::with_capacity(requests.len());
-        {
-            let mut receives = self.in_flight.receives.lock();
-            for request in requests.iter_mut() {
-                let local = request.buffer.as_ref().map_or(RawLocal::default(), local);
-                let id = receives.insert(ReceiveSlot {
-                    id: request.id,
-                    buffer: request.buffer.take(),
-                });
-                raw.push(RawReceiveRequest { id, local });
-            }
+        if self.shared.is_some() {
+            return Err(VerbsError::InvalidRequest(
+                "a receive for a queue pair that takes them from a shared receive queue".into(),
+            ));
         }
-        // SAFETY: as in `post_send`; in addition the buffers are owned, so nothing in this
-        // process touches them meanwhile.
-        let posted = unsafe { self.provider.post_receive(&raw) };
-        let taken = *posted.as_ref().unwrap_or(&0);
-        let mut receives = self.in_flight.receives.lock();
-        for (raw, request) in raw.iter().zip(requests.iter_mut()).skip(taken) {
-            let slot = receives
-                .remove(raw.id)
-                .expect("a request that was not posted keeps its slot");
-            request.buffer = slot.buffer;
-        }
-        drop(receives);
-        requests.drain(..taken);
-        posted
+        let depth = self.options.receive_depth;
+        self.in_flight.receives.post(requests, depth, |raw| {
+            // SAFETY: as in `post_send`; in addition the buffers are owned, so nothing in this
+            // process touches them meanwhile.
+            unsafe { self.provider.post_receive(raw) }
+        })
     }
 
     fn raw_send(&self, request: &SendRequest) -> Result<RawSendRequest> {
@@ -313,28 +282,31 @@ impl QueuePair {
             Payload::Owned { buffer, length } => (None, part(buffer, *length)?),
             Payload::Shared { buffer, length } => (None, part(buffer.buffer(), *length)?),
         };
-        if matches!(request.operation, SendOperation::Read(_))
-            && !matches!(request.payload, Payload::Owned { .. })
+        if request.operation.returns_bytes() && !matches!(request.payload, Payload::Owned { .. }) {
+            return Err(VerbsError::InvalidRequest(format!(
+                "{} needs an owned buffer for what comes back",
+                request.operation.opcode().name()
+            )));
+        }
+        if let Some(at) = request.operation.atomic_word()
+            && (local.length != ATOMIC_BYTES || !at.address.is_multiple_of(ATOMIC_BYTES as u64))
+        {
+            return Err(VerbsError::InvalidRequest(format!(
+                "an atomic of {} bytes at {:#x}: it takes a word of {ATOMIC_BYTES} bytes, aligned",
+                local.length, at.address
+            )));
+        }
+        if !self.options.transport.carries(&request.operation) {
+            return Err(VerbsError::UnsupportedOnTransport {
+                operation: request.operation.opcode().name(),
+                transport: self.options.transport,
+            });
+        }
+        if self.options.transport == Transport::UnreliableDatagram && request.destination.is_none()
         {
             return Err(VerbsError::InvalidRequest(
-                "a READ needs an owned buffer to read into".into(),
+                "a datagram needs a destination".into(),
             ));
-        }
-        if self.transport == Transport::UnreliableDatagram {
-            if !matches!(
-                request.operation,
-                SendOperation::Send | SendOperation::SendWithImmediate(_)
-            ) {
-                return Err(VerbsError::UnsupportedOnTransport {
-                    operation: request.operation.opcode().name(),
-                    transport: self.transport,
-                });
-            }
-            if request.destination.is_none() {
-                return Err(VerbsError::InvalidRequest(
-                    "a datagram needs a destination".into(),
-                ));
-            }
         }
         Ok(RawSendRequest {
             id: 0,
@@ -343,14 +315,6 @@ impl QueuePair {
             local,
             destination: request.destination.as_ref().map(|handle| handle.0.clone()),
         })
-    }
-}
-
-fn local(buffer: &Buffer) -> RawLocal {
-    RawLocal {
-        address: buffer.address(),
-        length: buffer.len(),
-        local_key: buffer.local_key(),
     }
 }
 
@@ -363,7 +327,7 @@ fn part(buffer: &Buffer, length: usize) -> Result<RawLocal> {
     }
     Ok(RawLocal {
         length,
-        ..local(buffer)
+        ..RawLocal::of(buffer)
     })
 }
 
@@ -372,15 +336,13 @@ impl Drop for QueuePair {
         self.send_queue.detach(self.number());
         self.receive_queue.detach(self.number());
         let sends = std::mem::take(&mut *self.in_flight.sends.lock());
-        let receives = std::mem::take(&mut *self.in_flight.receives.lock());
-        let posted = receives
-            .slots
-            .into_iter()
-            .flatten()
-            .filter_map(|slot| slot.buffer)
-            .collect();
+        let posted = match self.shared {
+            Some(_) => Vec::new(),
+            None => self.in_flight.receives.take_all(),
+        };
         self.provider.destroy(posted);
-        // Sends are served by this process: after `destroy` nothing reads their buffers.
+        // After `destroy` nothing reads the buffers of sends: `shm` serves them in this process,
+        // devices are done with a queue pair when it is destroyed.
         drop(sends);
     }
 }
@@ -389,7 +351,7 @@ impl std::fmt::Debug for QueuePair {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("QueuePair")
             .field("number", &self.number())
-            .field("transport", &self.transport)
+            .field("transport", &self.options.transport)
             .field("state", &self.state())
             .finish()
     }

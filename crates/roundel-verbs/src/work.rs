@@ -20,7 +20,28 @@ pub enum SendOperation {
     WriteWithImmediate(RemoteAddress, u32),
     /// READ from the peer's memory into the payload's buffer.
     Read(RemoteAddress),
+    /// Replaces the peer's aligned 64-bit word by `swap` if it is `compare`, in one step; the word
+    /// as it was comes back in the payload's buffer.
+    CompareAndSwap {
+        /// The word.
+        at: RemoteAddress,
+        /// What it must be.
+        compare: u64,
+        /// What it becomes.
+        swap: u64,
+    },
+    /// Adds to the peer's aligned 64-bit word, in one step and wrapping; the word as it was comes
+    /// back in the payload's buffer.
+    FetchAndAdd {
+        /// The word.
+        at: RemoteAddress,
+        /// What is added.
+        add: u64,
+    },
 }
+
+/// Bytes of the word of an atomic operation.
+pub const ATOMIC_BYTES: usize = 8;
 
 impl SendOperation {
     /// What the counters call it.
@@ -30,6 +51,21 @@ impl SendOperation {
             Self::Write(_) => Opcode::Write,
             Self::WriteWithImmediate(..) => Opcode::WriteWithImmediate,
             Self::Read(_) => Opcode::Read,
+            Self::CompareAndSwap { .. } => Opcode::CompareAndSwap,
+            Self::FetchAndAdd { .. } => Opcode::FetchAndAdd,
+        }
+    }
+
+    /// Whether bytes come back into the payload's buffer.
+    pub(crate) fn returns_bytes(&self) -> bool {
+        matches!(self, Self::Read(_)) || self.atomic_word().is_some()
+    }
+
+    /// The word of an atomic operation.
+    pub(crate) fn atomic_word(&self) -> Option<RemoteAddress> {
+        match self {
+            Self::CompareAndSwap { at, .. } | Self::FetchAndAdd { at, .. } => Some(*at),
+            _ => None,
         }
     }
 }
@@ -42,7 +78,7 @@ pub enum Payload {
     /// A copy of a few bytes, kept in the work request itself.
     Inline(InlineBytes),
     /// The first `length` bytes of a buffer, which comes back in the completion. The only payload
-    /// a READ takes.
+    /// a READ and the atomics take.
     Owned {
         /// The buffer.
         buffer: Buffer,
@@ -138,16 +174,25 @@ pub enum CompletionStatus {
     LocalLength,
     /// The request named local memory that is not registered so.
     LocalProtection,
+    /// Something was wrong with the request at this end; the device does not say what. Soft-RoCE
+    /// ends so what others end as [`LocalLength`](Self::LocalLength) and
+    /// [`LocalProtection`](Self::LocalProtection).
+    LocalOperation,
     /// The queue pair went to the error state before the request was served.
     Flushed,
     /// The peer refused the request as malformed: its receive was too small.
     RemoteInvalidRequest,
     /// The remote key, the range or the rights do not allow the access.
     RemoteAccess,
+    /// The peer could not carry the request out; its device does not say why. Soft-RoCE ends so
+    /// what others end as [`RemoteInvalidRequest`](Self::RemoteInvalidRequest).
+    RemoteOperation,
     /// The peer never posted a receive.
     ReceiverNotReady,
     /// The peer is dead, or its queue pair is not there any more.
     RetryExceeded,
+    /// The device failed in another way; its log says more.
+    Failed,
 }
 
 /// The end of a work request, with the buffer it owned.

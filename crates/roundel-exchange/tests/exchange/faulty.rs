@@ -10,8 +10,8 @@ use roundel_exchange::wire::{HEADER_LENGTH, Header, Kind};
 use roundel_verbs::error::Result;
 use roundel_verbs::provider::*;
 use roundel_verbs::{
-    Buffer, Capabilities, CounterSnapshot, Device, DeviceAddress, QueuePairAddress, QueuePairState,
-    Transport, counters::Counters, shm,
+    Buffer, Capabilities, CounterSnapshot, Device, DeviceAddress, MulticastGroup, QueuePairAddress,
+    QueuePairState, Transport, counters::Counters, shm,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -49,6 +49,7 @@ pub fn open(judge: Judge) -> Device {
             receive_depth: 1,
             rnr_retry: 0,
             queue_key: 0,
+            shared_receive_queue: None,
         })
         .unwrap();
     nowhere.connect(None).unwrap();
@@ -265,6 +266,10 @@ impl ProviderQueuePair for FaultyQueuePair {
     unsafe fn post_receive(&self, requests: &[RawReceiveRequest]) -> Result<usize> {
         // SAFETY: the caller's promise is passed on.
         unsafe { self.inner.post_receive(requests) }
+    }
+
+    fn join_multicast(&self, group: &MulticastGroup) -> Result<()> {
+        self.inner.join_multicast(group)
     }
 
     fn counters(&self) -> &Counters {

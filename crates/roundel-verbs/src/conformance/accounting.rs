@@ -55,12 +55,20 @@ fn per_operation(provider: &dyn Provider) -> CaseResult {
     c.b.received(5)?;
     ensure_eq!(
         counts(&c.qa.counters()),
-        vec![(4, 300), (2, 32), (1, 50), (1, 4096), (0, 0)],
+        vec![
+            (4, 300),
+            (2, 32),
+            (1, 50),
+            (1, 4096),
+            (0, 0),
+            (0, 0),
+            (0, 0)
+        ],
         "send, write, write with immediate, read, receive at the initiator"
     );
     ensure_eq!(
         counts(&c.qb.counters()),
-        vec![(0, 0), (0, 0), (0, 0), (0, 0), (5, 350)],
+        vec![(0, 0), (0, 0), (0, 0), (0, 0), (0, 0), (0, 0), (5, 350)],
         "send, write, write with immediate, read, receive at the responder"
     );
     Ok(Verdict::Passed)

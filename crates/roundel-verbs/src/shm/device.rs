@@ -71,6 +71,7 @@ pub fn open(options: ShmOptions) -> Result<Device> {
     let state = Arc::new(DeviceState {
         capabilities: Capabilities {
             provider: "shm",
+            device: "shared memory".to_owned(),
             queue_pairs_max: QUEUE_PAIRS_MAX - 1,
             work_requests_max: 16 << 10,
             completion_queues_max: QUEUES_MAX,
@@ -81,6 +82,9 @@ pub fn open(options: ShmOptions) -> Result<Device> {
             grh_bytes: GRH_BYTES,
             registered_bytes_max,
             outstanding_reads_max: 128,
+            atomics: true,
+            shared_receive_queues_max: 0,
+            multicast_groups_max: 0,
             write_in_address_order: true,
             same_host_only: true,
         },

@@ -36,13 +36,15 @@ pub(super) enum ReceiveSide {
 impl ReceiveSide {
     pub(super) fn new(transport: Transport, number: u32, incarnation: u32, slots: usize) -> Self {
         match transport {
-            Transport::ReliableConnection => Self::Connected(ConnectedReceives {
-                number,
-                low: 0,
-                window: VecDeque::new(),
-            }),
             Transport::UnreliableDatagram => {
                 Self::Datagram(DatagramReceives::new(number, incarnation, slots))
+            }
+            Transport::ReliableConnection | Transport::UnreliableConnection => {
+                Self::Connected(ConnectedReceives {
+                    number,
+                    low: 0,
+                    window: VecDeque::new(),
+                })
             }
         }
     }

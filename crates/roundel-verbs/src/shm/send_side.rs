@@ -18,8 +18,10 @@ use crate::provider::{ProviderAddressHandle, RawLocal, RawSendRequest};
 use crate::work::CompletionStatus::{
     LocalProtection, RemoteAccess, RemoteInvalidRequest, RetryExceeded, Success,
 };
-use crate::work::{CompletionStatus, InlineBytes, SendOperation};
+use crate::work::{ATOMIC_BYTES, CompletionStatus, InlineBytes, SendOperation};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
 
 /// The queue pair at the other end of a reliable connection.
 pub(super) struct Remote {
@@ -162,9 +164,11 @@ impl Transfer {
     }
 
     fn consumes_receive(&self) -> bool {
-        !matches!(
+        matches!(
             self.operation,
-            SendOperation::Write(_) | SendOperation::Read(_)
+            SendOperation::Send
+                | SendOperation::SendWithImmediate(_)
+                | SendOperation::WriteWithImmediate(..)
         )
     }
 
@@ -190,6 +194,29 @@ impl Transfer {
                 // SAFETY: both ranges were checked against their mappings; a buffer that can be
                 // posted never overlaps exposed memory.
                 unsafe { copy_words_whole(from, to, bytes) };
+                Outcome::Done(Success)
+            }
+            SendOperation::CompareAndSwap { at, .. } | SendOperation::FetchAndAdd { at, .. } => {
+                let Some(word) = exposed(&remote.peer, at, ATOMIC_BYTES) else {
+                    return Outcome::Done(RemoteAccess);
+                };
+                let Some(to) = device.local_memory(&self.local) else {
+                    return Outcome::Done(LocalProtection);
+                };
+                // SAFETY: the word lies in the peer's exposed memory (checked), is aligned (the
+                // object model checks the address, segments begin at pages), and everybody
+                // reaches exposed memory through atomics only.
+                let word = unsafe { AtomicU64::from_ptr(word.cast()) };
+                let before = match self.operation {
+                    SendOperation::CompareAndSwap { compare, swap, .. } => word
+                        .compare_exchange(compare, swap, SeqCst, SeqCst)
+                        .unwrap_or_else(|before| before),
+                    SendOperation::FetchAndAdd { add, .. } => word.fetch_add(add, SeqCst),
+                    _ => return Outcome::Done(LocalProtection),
+                };
+                // SAFETY: `local_memory` checked the range, which the object model made as long
+                // as the word; a posted buffer is this request's alone.
+                unsafe { to.cast::<u64>().write_unaligned(before) };
                 Outcome::Done(Success)
             }
             SendOperation::Write(to) => match exposed(&remote.peer, to, bytes) {

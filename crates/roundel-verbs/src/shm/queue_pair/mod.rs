@@ -117,8 +117,10 @@ impl ShmQueuePair {
     fn publish(&self) {
         let entry = self.entry();
         match self.transport {
-            Transport::ReliableConnection => connected_ring::reset(entry),
             Transport::UnreliableDatagram => datagram_ring::reset(entry, self.incarnation),
+            Transport::ReliableConnection | Transport::UnreliableConnection => {
+                connected_ring::reset(entry);
+            }
         }
         entry.queue_key.store(self.queue_key, Ordering::Relaxed);
         entry
@@ -192,7 +194,7 @@ impl ShmQueuePair {
     /// receives, one of which the peer may have died in.
     pub(super) fn peer_died(&self, peer: &Arc<Peer>) {
         match self.transport {
-            Transport::ReliableConnection => {
+            Transport::ReliableConnection | Transport::UnreliableConnection => {
                 if self
                     .remote
                     .get()
@@ -275,6 +277,24 @@ impl ShmQueuePair {
         }
     }
 
+    /// Carries a request out on an unreliable connection: what goes wrong at the other end, this
+    /// end never learns.
+    fn try_unreliable(&self, send: &mut SendSide, transfer: &Transfer) {
+        let outcome = self.remote.get().map(|remote| {
+            transfer.over_connection(&self.device, self.entry(), remote, &mut send.progress)
+        });
+        let status = match outcome {
+            Some(Outcome::Done(CompletionStatus::LocalProtection)) => {
+                CompletionStatus::LocalProtection
+            }
+            _ => CompletionStatus::Success,
+        };
+        self.complete(transfer, status);
+        if status != CompletionStatus::Success {
+            self.break_off(send);
+        }
+    }
+
     /// Whether the first pending send has waited as long as it may; begins to count when it is
     /// asked for the first time.
     fn patience_ended(&self, send: &mut SendSide) -> bool {
@@ -320,6 +340,7 @@ impl ShmQueuePair {
                     self.break_off(send);
                 }
             }
+            Transport::UnreliableConnection => self.try_unreliable(send, &transfer),
             // In order: nothing overtakes a send that waits.
             Transport::ReliableConnection if !send.pending.is_empty() => {
                 send.pending.push_back(transfer);

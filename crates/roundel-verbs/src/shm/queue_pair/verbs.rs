@@ -6,6 +6,7 @@ use crate::address::QueuePairAddress;
 use crate::counters::Counters;
 use crate::error::{Result, VerbsError};
 use crate::memory::Buffer;
+use crate::multicast::MulticastGroup;
 use crate::provider::{ProviderQueuePair, RawReceiveRequest, RawSendRequest};
 use crate::queue_pair::{QueuePairState, Transport};
 use crate::shm::connected_ring;
@@ -92,8 +93,8 @@ impl ProviderQueuePair for ShmQueuePair {
             });
         }
         let limit = match self.transport {
-            Transport::ReliableConnection => self.device.capabilities.rc_message_bytes_max,
             Transport::UnreliableDatagram => self.device.capabilities.ud_message_bytes_max,
+            _ => self.device.capabilities.rc_message_bytes_max,
         };
         if let Some(request) = requests.iter().find(|request| request.local.length > limit) {
             return Err(VerbsError::InvalidRequest(format!(
@@ -142,6 +143,13 @@ impl ProviderQueuePair for ShmQueuePair {
             self.wake_waiting_peer();
         }
         Ok(posted)
+    }
+
+    fn join_multicast(&self, _group: &MulticastGroup) -> Result<()> {
+        Err(VerbsError::Unsupported {
+            provider: self.device.capabilities.provider,
+            what: "multicast",
+        })
     }
 
     fn counters(&self) -> &Counters {

@@ -1,0 +1,106 @@
+//! Runs a test, or any command, in the VM test bed (`vm/run`), where there are RDMA devices.
+//!
+//! A test that needs such a device calls [`in_machine`] first. On the host that boots a machine and
+//! runs this very test in it, or says loudly what is missing and skips; in the machine it returns
+//! [`Place::Machine`] with the names of the devices, and the test goes on.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Names of the devices in the machine, separated by commas.
+const DEVICES: &str = "ROUNDEL_TEST_DEVICES";
+
+/// Where a test runs.
+#[derive(Debug)]
+pub enum Place {
+    /// In the machine: these are its devices.
+    Machine(Vec<String>),
+    /// On the host: the machine has run the test, or it was skipped. Nothing is left to do.
+    Done,
+}
+
+/// How the machine is started.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine<'a> {
+    /// RDMA devices.
+    pub devices: usize,
+    /// Memory in MiB.
+    pub memory_mib: usize,
+    /// Seconds that the whole run may take.
+    pub timeout_seconds: u64,
+    /// Further options of `vm/run exec`.
+    pub options: &'a [&'a str],
+}
+
+impl Default for Machine<'_> {
+    fn default() -> Self {
+        Self {
+            devices: 2,
+            memory_mib: 1024,
+            timeout_seconds: 240,
+            options: &[],
+        }
+    }
+}
+
+/// Runs the test of this name, which is the caller, in a machine.
+///
+/// # Panics
+/// When the test fails in the machine, or the machine itself fails.
+pub fn in_machine(test: &str, machine: Machine<'_>) -> Place {
+    if let Ok(devices) = std::env::var(DEVICES) {
+        return Place::Machine(devices.split(',').map(str::to_owned).collect());
+    }
+    if skipped(test) {
+        return Place::Done;
+    }
+    let own = std::env::current_exe().expect("a test has an executable");
+    let status = command(machine)
+        .arg("--")
+        .arg(own)
+        .args(["--exact", test, "--nocapture", "--test-threads", "1"])
+        .status()
+        .expect("vm/run can be started");
+    assert!(status.success(), "{test} in the machine: {status}");
+    Place::Done
+}
+
+/// Whether there is no test bed, which it then says.
+pub fn skipped(test: &str) -> bool {
+    let ready = Command::new(program())
+        .arg("status")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    if !ready {
+        // To the terminal also when the test passes.
+        let text = format!("SKIPPED {test}: there is no VM test bed; `vm/run prepare` makes it\n");
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
+    }
+    !ready
+}
+
+/// `vm/run exec` with the machine's options; the command to run follows `--`.
+pub fn command(machine: Machine<'_>) -> Command {
+    let devices: Vec<String> = (0..machine.devices).map(|n| format!("rxe{n}")).collect();
+    let mut command = Command::new(program());
+    command
+        .arg("exec")
+        .args(["--devices", &machine.devices.to_string()])
+        .args(["--memory", &machine.memory_mib.to_string()])
+        .args(["--timeout", &machine.timeout_seconds.to_string()])
+        .args(["--env", &format!("{DEVICES}={}", devices.join(","))])
+        .args(machine.options);
+    for name in ["RUST_BACKTRACE", "RUST_LOG", "CONFORMANCE"] {
+        if let Ok(value) = std::env::var(name) {
+            command.args(["--env", &format!("{name}={value}")]);
+        }
+    }
+    command
+}
+
+/// `vm/run` of this repository.
+pub fn program() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../vm/run"))
+}

@@ -1,0 +1,230 @@
+//! Completion queues. They grow with the queue pairs that use them, so that they cannot overrun.
+#![allow(unsafe_code)] // Calls the library.
+
+use super::bindings::*;
+use super::channel::RdmaChannel;
+use super::device::DeviceState;
+use super::library::{check, last_error};
+use super::pair_state::PairState;
+use super::work::completion;
+use crate::error::{Result, VerbsError};
+use crate::provider::{ProviderChannel, ProviderCompletionQueue, RawCompletion};
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::mem::MaybeUninit;
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+/// Completions taken from the device with one call.
+const BATCH: usize = 32;
+
+pub(super) struct RdmaCompletionQueue {
+    pub raw: *mut ibv_cq,
+    device: Arc<DeviceState>,
+    channel: Option<Arc<RdmaChannel>>,
+    /// Shared with the channel, which clears it when the event has come.
+    armed: Arc<Mutex<bool>>,
+    inner: Mutex<Inner>,
+}
+
+// SAFETY: the library's calls on a completion queue are thread safe; all else is behind the lock.
+unsafe impl Send for RdmaCompletionQueue {}
+// SAFETY: as above.
+unsafe impl Sync for RdmaCompletionQueue {}
+
+struct Inner {
+    /// Completions that the queue pairs in use can have in the queue at a time.
+    reserved: usize,
+    /// Completions that fit.
+    capacity: usize,
+    pairs: HashMap<u32, Member>,
+    /// Taken from the device, not yet polled.
+    taken: VecDeque<RawCompletion>,
+}
+
+struct Member {
+    state: Arc<PairState>,
+    reserved: usize,
+}
+
+impl RdmaCompletionQueue {
+    pub(super) fn create(
+        device: &Arc<DeviceState>,
+        depth: usize,
+        channel: Option<&Arc<dyn ProviderChannel>>,
+    ) -> Result<Self> {
+        let channel = channel
+            .map(|channel| {
+                let any: Arc<dyn std::any::Any + Send + Sync> = channel.clone();
+                any.downcast::<RdmaChannel>().map_err(|_| {
+                    VerbsError::InvalidRequest("a channel of another provider".to_owned())
+                })
+            })
+            .transpose()?;
+        let depth = depth.clamp(1, device.completions_max);
+        let armed = Arc::new(Mutex::new(false));
+        let (raw_channel, mark) = match &channel {
+            Some(channel) => (channel.raw, channel.add(&armed)),
+            None => (null_mut(), null_mut()),
+        };
+        // SAFETY: context and channel are alive; the mark is a number, never followed.
+        let raw = unsafe {
+            (device.verbs().ibv_create_cq)(device.context.raw, depth as i32, mark, raw_channel, 0)
+        };
+        if raw.is_null() {
+            return Err(last_error("ibv_create_cq"));
+        }
+        // SAFETY: the queue was created just now.
+        let capacity = usize::try_from(unsafe { (*raw).cqe }).unwrap_or(depth);
+        Ok(Self {
+            raw,
+            device: device.clone(),
+            channel,
+            armed,
+            inner: Mutex::new(Inner {
+                reserved: 0,
+                capacity,
+                pairs: HashMap::new(),
+                taken: VecDeque::new(),
+            }),
+        })
+    }
+
+    /// Makes room for as many completions as a queue pair that is about to be created can have in
+    /// the queue at a time.
+    pub(super) fn reserve(&self, completions: usize) -> Result<()> {
+        let mut inner = self.inner.lock();
+        let wanted = inner.reserved + completions;
+        if wanted > inner.capacity {
+            let limit = self.device.completions_max;
+            if wanted > limit {
+                return Err(VerbsError::DeviceLimit {
+                    what: "completions in a queue",
+                    requested: wanted,
+                    limit,
+                });
+            }
+            // Twice as many, so that a queue does not grow with every queue pair.
+            let size = (wanted * 2).min(limit);
+            // SAFETY: the queue is alive.
+            let code = unsafe { (self.device.verbs().ibv_resize_cq)(self.raw, size as i32) };
+            check("ibv_resize_cq", code)?;
+            inner.capacity = size;
+        }
+        inner.reserved = wanted;
+        Ok(())
+    }
+
+    /// Takes a reservation back of a queue pair that was not created.
+    pub(super) fn unreserve(&self, completions: usize) {
+        self.inner.lock().reserved -= completions;
+    }
+
+    /// Makes the queue pair known for which room was reserved. One that uses this queue for both
+    /// directions is told once more.
+    pub(super) fn attach(&self, number: u32, state: &Arc<PairState>, reserved: usize) {
+        let mut inner = self.inner.lock();
+        let member = inner.pairs.entry(number).or_insert_with(|| Member {
+            state: state.clone(),
+            reserved: 0,
+        });
+        member.reserved += reserved;
+    }
+
+    /// Forgets a queue pair that was destroyed, with the completions nobody waits for any more:
+    /// they must neither fill the queue nor meet the next queue pair of this number.
+    pub(super) fn detach(&self, number: u32) {
+        let mut inner = self.inner.lock();
+        let inner = &mut *inner;
+        let mut found = Vec::new();
+        while self.take(inner, &mut found, BATCH) > 0 {}
+        inner.taken.extend(found);
+        inner
+            .taken
+            .retain(|completion| completion.queue_pair != number);
+        if let Some(member) = inner.pairs.remove(&number) {
+            inner.reserved -= member.reserved;
+        }
+    }
+
+    /// Takes completions from the device.
+    fn take(&self, inner: &mut Inner, found: &mut Vec<RawCompletion>, limit: usize) -> usize {
+        let mut batch = [const { MaybeUninit::<ibv_wc>::uninit() }; BATCH];
+        let limit = limit.min(BATCH);
+        // SAFETY: the operations table of an open context has this entry.
+        let Some(poll) = (unsafe { (*self.device.context.raw).ops.poll_cq }) else {
+            return 0;
+        };
+        // SAFETY: the queue is alive; the array has room for `limit` completions.
+        let count = unsafe { poll(self.raw, limit as i32, batch.as_mut_ptr().cast()) };
+        let Ok(count) = usize::try_from(count) else {
+            tracing::error!(device = %self.device.capabilities.device, "polling a completion queue failed");
+            return 0;
+        };
+        for entry in &batch[..count.min(limit)] {
+            // SAFETY: the call has filled the first `count` entries.
+            let entry = unsafe { entry.assume_init_ref() };
+            if let Some(member) = inner.pairs.get(&entry.qp_num) {
+                let completion = completion(entry);
+                member.state.completed(&completion, entry);
+                found.push(completion);
+            }
+        }
+        count
+    }
+}
+
+impl ProviderCompletionQueue for RdmaCompletionQueue {
+    fn poll(&self, completions: &mut Vec<RawCompletion>, limit: usize) -> usize {
+        let before = completions.len();
+        let mut inner = self.inner.lock();
+        let inner = &mut *inner;
+        let taken = inner.taken.len().min(limit);
+        completions.extend(inner.taken.drain(..taken));
+        loop {
+            let room = limit - (completions.len() - before);
+            if room == 0 || self.take(inner, completions, room) < room.min(BATCH) {
+                return completions.len() - before;
+            }
+        }
+    }
+
+    fn arm(&self) -> bool {
+        // Under the lock the event cannot come before the flag that it clears, and whoever finds
+        // the flag set finds the device armed.
+        let mut armed = self.armed.lock();
+        if self.channel.is_none() || *armed {
+            return true;
+        }
+        // SAFETY: the operations table of an open context has this entry; the queue is alive.
+        let code = unsafe {
+            (*self.device.context.raw)
+                .ops
+                .req_notify_cq
+                .map_or(0, |notify| notify(self.raw, 0))
+        };
+        if code != 0 {
+            tracing::error!(code, "arming a completion queue failed");
+        }
+        *armed = true;
+        false
+    }
+
+    fn armed(&self) -> bool {
+        *self.armed.lock()
+    }
+}
+
+impl Drop for RdmaCompletionQueue {
+    fn drop(&mut self) {
+        // SAFETY: no queue pair uses it any more, for they hold it; its events were acknowledged
+        // as they were read.
+        let code = unsafe { (self.device.verbs().ibv_destroy_cq)(self.raw) };
+        if code != 0 {
+            tracing::warn!(code, "a completion queue could not be destroyed");
+        }
+        if let Some(channel) = &self.channel {
+            channel.remove(&self.armed);
+        }
+    }
+}

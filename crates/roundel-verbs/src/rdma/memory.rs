@@ -1,0 +1,152 @@
+//! Registered memory: anonymous pages, huge ones where there are any, pinned by the device.
+#![allow(unsafe_code)] // Maps memory and registers it.
+
+use super::bindings::*;
+use super::device::DeviceState;
+use crate::error::{Result, VerbsError};
+use crate::provider::ProviderSegment;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::process::{Resource, getrlimit};
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+/// Bytes of a page, and of a huge page.
+const PAGE: usize = 4096;
+const HUGE_PAGE: usize = 2 << 20;
+
+/// Pages of this process, unmapped when dropped.
+struct Pages {
+    base: *mut c_void,
+    length: usize,
+}
+
+impl Pages {
+    /// On huge pages when the length is a multiple of them and the system has that many left; else
+    /// on pages that the system may make huge by itself.
+    fn map(length: usize) -> Result<Self> {
+        if length.is_multiple_of(HUGE_PAGE)
+            && let Ok(pages) = Self::with(length, MapFlags::PRIVATE | MapFlags::HUGETLB)
+        {
+            return Ok(pages);
+        }
+        let pages =
+            Self::with(length, MapFlags::PRIVATE).map_err(VerbsError::system("mapping memory"))?;
+        // SAFETY: the range was mapped just now. Advice that is not taken does no harm.
+        let _ = unsafe { madvise(pages.base, length, Advice::LinuxHugepage) };
+        Ok(pages)
+    }
+
+    fn with(length: usize, flags: MapFlags) -> rustix::io::Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh anonymous mapping at an address that the system chooses.
+        let base = unsafe { mmap_anonymous(null_mut(), length, protection, flags) }?;
+        let pages = Self { base, length };
+        // A child process that is forked must not turn pinned pages into copies.
+        // SAFETY: the range was mapped just now.
+        let _ = unsafe { madvise(base, length, Advice::LinuxDontFork) };
+        Ok(pages)
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: the range is mapped, and nobody holds a pointer into it any more: buffers keep
+        // their segment, the device's registration is gone before.
+        let _ = unsafe { munmap(self.base, self.length) };
+    }
+}
+
+pub(super) struct RdmaSegment {
+    region: *mut ibv_mr,
+    exposed: bool,
+    device: Arc<DeviceState>,
+    /// After the region: fields are dropped in order, and `drop` deregisters first.
+    pages: Pages,
+}
+
+// SAFETY: the region and the pages belong to the segment, whose methods only read.
+unsafe impl Send for RdmaSegment {}
+// SAFETY: as above.
+unsafe impl Sync for RdmaSegment {}
+
+impl RdmaSegment {
+    pub(super) fn register(
+        device: &Arc<DeviceState>,
+        length: usize,
+        exposed: bool,
+    ) -> Result<Self> {
+        let length = length.next_multiple_of(PAGE);
+        let pages = Pages::map(length)?;
+        let mut access = IBV_ACCESS_LOCAL_WRITE;
+        if exposed {
+            access |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+            if device.capabilities.atomics {
+                access |= IBV_ACCESS_REMOTE_ATOMIC;
+            }
+        }
+        // SAFETY: the domain is alive as long as the device state; the range is mapped until the
+        // segment is dropped, which deregisters it first.
+        let region =
+            unsafe { (device.verbs().ibv_reg_mr)(device.domain, pages.base, pages.length, access) };
+        if region.is_null() {
+            return Err(registration_failed(length, std::io::Error::last_os_error()));
+        }
+        Ok(Self {
+            region,
+            exposed,
+            device: device.clone(),
+            pages,
+        })
+    }
+}
+
+/// ENOMEM mostly means the limit of locked memory, which the user can raise.
+fn registration_failed(requested: usize, error: std::io::Error) -> VerbsError {
+    let out_of_memory = error.raw_os_error() == Some(rustix::io::Errno::NOMEM.raw_os_error());
+    match getrlimit(Resource::Memlock).current {
+        Some(limit) if out_of_memory => VerbsError::MemoryLockLimit { requested, limit },
+        _ => VerbsError::System {
+            call: "ibv_reg_mr",
+            source: error,
+        },
+    }
+}
+
+impl ProviderSegment for RdmaSegment {
+    fn base(&self) -> *mut u8 {
+        self.pages.base.cast()
+    }
+
+    fn remote_base(&self) -> u64 {
+        self.pages.base as u64
+    }
+
+    fn len(&self) -> usize {
+        self.pages.length
+    }
+
+    fn local_key(&self) -> u32 {
+        // SAFETY: the region is registered until the segment is dropped.
+        unsafe { (*self.region).lkey }
+    }
+
+    fn remote_key(&self) -> u32 {
+        if self.exposed {
+            // SAFETY: as above.
+            unsafe { (*self.region).rkey }
+        } else {
+            0
+        }
+    }
+}
+
+impl Drop for RdmaSegment {
+    fn drop(&mut self) {
+        // SAFETY: registered once; no buffer of it is posted, for posted buffers keep it.
+        let code = unsafe { (self.device.verbs().ibv_dereg_mr)(self.region) };
+        if code != 0 {
+            tracing::warn!(code, "memory could not be deregistered");
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Queue pairs: creation, the way to RTS, and posting.
+#![allow(unsafe_code)] // Calls the library, and implements the provider's unsafe post verbs.
+
+use super::address::RdmaAddress;
+use super::address_handle::unreachable;
+use super::bindings::*;
+use super::completion_queue::RdmaCompletionQueue;
+use super::device::DeviceState;
+use super::library::last_error;
+use super::multicast::Membership;
+use super::pair_state::PairState;
+use super::shared_receive::RdmaSharedReceiveQueue;
+use super::work::{post_receives, post_sends};
+use crate::address::QueuePairAddress;
+use crate::counters::Counters;
+use crate::error::{Result, VerbsError};
+use crate::memory::Buffer;
+use crate::multicast::MulticastGroup;
+use crate::provider::{
+    ProviderCompletionQueue, ProviderQueuePair, RawQueuePairOptions, RawReceiveRequest,
+    RawSendRequest,
+};
+use crate::queue_pair::{QueuePairState, Transport};
+use crate::work::INLINE_BYTES_MAX;
+use parking_lot::Mutex;
+use std::mem::zeroed;
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+/// Waiting time for an acknowledgement: 4.096 µs × 2^14 = 67 ms. Devices may take four times that.
+const TIMEOUT: u8 = 14;
+/// How often an unacknowledged packet is sent again: a peer that is gone is noticed within 0.5 s to
+/// 2 s. The field goes up to 7, which Soft-RoCE takes for "without end".
+const RETRIES: u8 = 6;
+/// How long a sender waits whose receiver was not ready: code 18 is 4.1 ms.
+const RECEIVER_NOT_READY_TIMER: u8 = 18;
+/// Packet sequence numbers have 24 bits.
+const SEQUENCE_MASK: u32 = 0xff_ffff;
+
+pub(super) struct RdmaQueuePair {
+    device: Arc<DeviceState>,
+    raw: *mut ibv_qp,
+    state: Arc<PairState>,
+    transport: Transport,
+    rnr_retry: u8,
+    queue_key: u32,
+    /// Where this side's packets begin to count; random, so that a peer of an earlier queue pair
+    /// of this number is not heard.
+    sequence: u32,
+    memberships: Mutex<Vec<Membership>>,
+    send_queue: Arc<RdmaCompletionQueue>,
+    receive_queue: Arc<RdmaCompletionQueue>,
+    _shared: Option<Arc<RdmaSharedReceiveQueue>>,
+}
+
+// SAFETY: the library's calls on a queue pair are thread safe; all else is behind locks.
+unsafe impl Send for RdmaQueuePair {}
+// SAFETY: as above.
+unsafe impl Sync for RdmaQueuePair {}
+
+fn queue_of(queue: &Arc<dyn ProviderCompletionQueue>) -> Result<Arc<RdmaCompletionQueue>> {
+    let any: Arc<dyn std::any::Any + Send + Sync> = queue.clone();
+    any.downcast().map_err(|_| {
+        VerbsError::InvalidRequest("a completion queue of another provider".to_owned())
+    })
+}
+
+/// Room in a completion queue, given back unless it is used.
+struct Reservation<'a> {
+    queue: &'a Arc<RdmaCompletionQueue>,
+    completions: usize,
+}
+
+impl<'a> Reservation<'a> {
+    fn new(queue: &'a Arc<RdmaCompletionQueue>, completions: usize) -> Result<Self> {
+        queue.reserve(completions)?;
+        Ok(Self { queue, completions })
+    }
+
+    fn keep(self, number: u32, state: &Arc<PairState>) {
+        self.queue.attach(number, state, self.completions);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        self.queue.unreserve(self.completions);
+    }
+}
+
+impl RdmaQueuePair {
+    pub(super) fn create(device: &Arc<DeviceState>, options: &RawQueuePairOptions) -> Result<Self> {
+        let send_queue = queue_of(&options.send_queue)?;
+        let receive_queue = queue_of(&options.receive_queue)?;
+        let shared = options
+            .shared_receive_queue
+            .clone()
+            .map(RdmaSharedReceiveQueue::of)
+            .transpose()?;
+        // A device may use both queues for errors of either direction; depths are never 0.
+        let sends = Reservation::new(&send_queue, options.send_depth.max(1))?;
+        let receives = Reservation::new(&receive_queue, options.receive_depth.max(1))?;
+        // SAFETY: the struct holds numbers and pointers, for which zero is valid.
+        let mut initial: ibv_qp_init_attr = unsafe { zeroed() };
+        initial.send_cq = send_queue.raw;
+        initial.recv_cq = receive_queue.raw;
+        initial.srq = shared.as_ref().map_or(null_mut(), |shared| shared.raw());
+        initial.sq_sig_all = 1;
+        initial.qp_type = match options.transport {
+            Transport::ReliableConnection => IBV_QPT_RC,
+            Transport::UnreliableConnection => IBV_QPT_UC,
+            Transport::UnreliableDatagram => IBV_QPT_UD,
+        };
+        initial.cap = ibv_qp_cap {
+            max_send_wr: options.send_depth.max(1) as u32,
+            max_recv_wr: if shared.is_some() {
+                0
+            } else {
+                options.receive_depth.max(1) as u32
+            },
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: device.capabilities.inline_bytes_max.min(INLINE_BYTES_MAX) as u32,
+        };
+        // SAFETY: domain and queues are alive, and the queue pair keeps them so.
+        let raw = unsafe { (device.verbs().ibv_create_qp)(device.domain, &mut initial) };
+        if raw.is_null() {
+            return Err(last_error("ibv_create_qp"));
+        }
+        let state = Arc::new(PairState::new(device.verbs(), options.transport, raw));
+        sends.keep(state.number(), &state);
+        receives.keep(state.number(), &state);
+        device.pairs.add(&state);
+        // From here on, dropping it destroys it.
+        let pair = Self {
+            device: device.clone(),
+            raw,
+            state,
+            transport: options.transport,
+            rnr_retry: options.rnr_retry.min(7),
+            queue_key: options.queue_key,
+            sequence: rand::random::<u32>() & SEQUENCE_MASK,
+            memberships: Mutex::default(),
+            send_queue,
+            receive_queue,
+            _shared: shared,
+        };
+        pair.initialise()
+            .inspect_err(|_| pair.destroy(Vec::new()))?;
+        Ok(pair)
+    }
+
+    /// RESET → INIT.
+    fn initialise(&self) -> Result<()> {
+        // SAFETY: the struct holds numbers only.
+        let mut attributes: ibv_qp_attr = unsafe { zeroed() };
+        attributes.qp_state = IBV_QPS_INIT;
+        attributes.port_num = self.device.port_number;
+        let mut mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+        if self.transport == Transport::UnreliableDatagram {
+            attributes.qkey = self.queue_key;
+            mask |= IBV_QP_QKEY;
+        } else {
+            attributes.qp_access_flags = match self.transport {
+                Transport::ReliableConnection => {
+                    (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+                        as u32
+                }
+                _ => IBV_ACCESS_REMOTE_WRITE as u32,
+            };
+            mask |= IBV_QP_ACCESS_FLAGS;
+        }
+        self.state.modify(&mut attributes, mask)
+    }
+
+    /// INIT → RTR: from now on it receives.
+    fn ready_to_receive(&self, remote: Option<(&QueuePairAddress, &RdmaAddress)>) -> Result<()> {
+        // SAFETY: the struct holds numbers only.
+        let mut attributes: ibv_qp_attr = unsafe { zeroed() };
+        attributes.qp_state = IBV_QPS_RTR;
+        let mut mask = IBV_QP_STATE;
+        if let Some((pair, device)) = remote {
+            attributes.ah_attr = self.device.route(device);
+            attributes.path_mtu = u32::from(device.mtu.min(self.device.address.mtu));
+            attributes.dest_qp_num = pair.number;
+            attributes.rq_psn = pair.incarnation & SEQUENCE_MASK;
+            mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+            if self.transport == Transport::ReliableConnection {
+                attributes.max_dest_rd_atomic = self.device.address.answered_reads;
+                attributes.min_rnr_timer = RECEIVER_NOT_READY_TIMER;
+                mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+            }
+        }
+        let modified = self.state.modify(&mut attributes, mask);
+        match remote {
+            Some((_, device)) => modified.map_err(|error| unreachable(device, error)),
+            None => modified,
+        }
+    }
+
+    /// RTR → RTS: from now on it sends.
+    fn ready_to_send(&self, remote: Option<&RdmaAddress>) -> Result<()> {
+        // SAFETY: the struct holds numbers only.
+        let mut attributes: ibv_qp_attr = unsafe { zeroed() };
+        attributes.qp_state = IBV_QPS_RTS;
+        attributes.sq_psn = self.sequence;
+        let mut mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+        if self.transport == Transport::ReliableConnection {
+            attributes.timeout = TIMEOUT;
+            attributes.retry_cnt = RETRIES;
+            attributes.rnr_retry = self.rnr_retry;
+            attributes.max_rd_atomic = remote
+                .map_or(1, |remote| remote.answered_reads)
+                .min(self.device.asked_reads);
+            mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+        }
+        self.state.modify(&mut attributes, mask)
+    }
+
+    /// Most bytes of a message.
+    fn message_bytes_max(&self) -> usize {
+        match self.transport {
+            Transport::UnreliableDatagram => self.device.capabilities.ud_message_bytes_max,
+            _ => self.device.capabilities.rc_message_bytes_max,
+        }
+    }
+}
+
+impl ProviderQueuePair for RdmaQueuePair {
+    fn address(&self) -> QueuePairAddress {
+        QueuePairAddress {
+            device: self.device.address.encode(),
+            number: self.state.number(),
+            incarnation: self.sequence,
+            queue_key: self.queue_key,
+        }
+    }
+
+    fn state(&self) -> QueuePairState {
+        self.state.now()
+    }
+
+    fn connect(&self, remote: Option<&QueuePairAddress>) -> Result<()> {
+        let state = self.state.known();
+        if state != QueuePairState::Init {
+            return Err(VerbsError::InvalidState {
+                verb: "connecting",
+                state,
+            });
+        }
+        let device = remote
+            .map(|remote| RdmaAddress::decode(&remote.device))
+            .transpose()?;
+        if let Some(device) = &device {
+            self.device.check_peer(device)?;
+        }
+        self.ready_to_receive(remote.zip(device.as_ref()))?;
+        self.ready_to_send(device.as_ref())?;
+        self.state.mark_ready();
+        Ok(())
+    }
+
+    fn modify_to_error(&self) {
+        self.state.break_off();
+    }
+
+    unsafe fn post_send(&self, requests: &[RawSendRequest]) -> Result<usize> {
+        let state = self.state.known();
+        if state == QueuePairState::Init {
+            return Err(VerbsError::InvalidState {
+                verb: "posting to the send queue",
+                state,
+            });
+        }
+        let limit = self.message_bytes_max();
+        if let Some(request) = requests.iter().find(|request| request.local.length > limit) {
+            return Err(VerbsError::InvalidRequest(format!(
+                "a message of {} bytes, at most {limit} fit",
+                request.local.length
+            )));
+        }
+        // SAFETY: the object model destroys a queue pair after its last post, and keeps the memory
+        // as the caller promises.
+        let posted = unsafe { post_sends(self.device.context.raw, self.raw, requests) };
+        if state == QueuePairState::Error {
+            self.state.break_off();
+        }
+        posted
+    }
+
+    unsafe fn post_receive(&self, requests: &[RawReceiveRequest]) -> Result<usize> {
+        // SAFETY: as above; the operations table of an open context does not change.
+        let posted = unsafe {
+            let post = (*self.device.context.raw).ops.post_recv;
+            post_receives(requests, |work, refused| match post {
+                Some(post) => post(self.raw, work, refused),
+                None => rustix::io::Errno::NOSYS.raw_os_error(),
+            })
+        };
+        if self.state.known() == QueuePairState::Error {
+            self.state.break_off();
+        }
+        posted
+    }
+
+    fn join_multicast(&self, group: &MulticastGroup) -> Result<()> {
+        let membership = Membership::join(&self.device, self.raw, group)?;
+        self.memberships.lock().push(membership);
+        Ok(())
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.state.counters
+    }
+
+    fn destroy(&self, posted: Vec<Buffer>) {
+        self.memberships.lock().clear();
+        self.state.destroy();
+        let number = self.state.number();
+        self.send_queue.detach(number);
+        self.receive_queue.detach(number);
+        self.device.pairs.remove(&self.state);
+        drop(posted);
+    }
+}

@@ -1,0 +1,196 @@
+//! What the kernel tells of RDMA devices in `/sys/class/infiniband`: GIDs with their types and
+//! interfaces, rates, places on the host. Opens no device, needs no library.
+
+use std::fs;
+use std::io;
+use std::net::Ipv6Addr;
+use std::path::{Path, PathBuf};
+
+/// Where the kernel shows its RDMA devices.
+const ROOT: &str = "/sys/class/infiniband";
+
+/// How a GID travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GidType {
+    /// InfiniBand, or RoCE version 1: the files do not tell them apart, the link layer does.
+    InfiniBandOrRoceV1,
+    /// RoCE version 2, over UDP: the only one that is routed.
+    RoceV2,
+}
+
+/// An entry of a port's GID table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gid {
+    /// Its index in the table.
+    pub index: u32,
+    /// The address; an IPv4 address is mapped into IPv6.
+    pub address: Ipv6Addr,
+    /// How it travels.
+    pub kind: GidType,
+    /// The network interface it belongs to.
+    pub interface: Option<String>,
+}
+
+impl Gid {
+    /// Whether it reaches no further than the link.
+    pub fn is_link_local(&self) -> bool {
+        self.address.is_unicast_link_local()
+    }
+}
+
+/// The directory of a device.
+pub struct DeviceFiles(PathBuf);
+
+impl DeviceFiles {
+    /// Of the device of this name.
+    pub fn of(device: &str) -> Self {
+        Self(Path::new(ROOT).join(device))
+    }
+
+    /// The valid entries of a port's GID table.
+    pub fn gids(&self, port: u8) -> io::Result<Vec<Gid>> {
+        let port = self.0.join(format!("ports/{port}"));
+        let mut gids = Vec::new();
+        for entry in fs::read_dir(port.join("gids"))? {
+            let name = entry?.file_name();
+            let Some(index) = name.to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            // An entry that is not in use reads as zeroes, or its attributes cannot be read.
+            let Some(address) = read(&port.join("gids").join(&name))
+                .and_then(|text| text.parse::<Ipv6Addr>().ok())
+                .filter(|address| !address.is_unspecified())
+            else {
+                continue;
+            };
+            // Before Linux 4.x, and on InfiniBand, there may be no types.
+            let kind = match read(&port.join("gid_attrs/types").join(&name)).as_deref() {
+                Some("RoCE v2") => GidType::RoceV2,
+                _ => GidType::InfiniBandOrRoceV1,
+            };
+            let interface = read(&port.join("gid_attrs/ndevs").join(&name));
+            gids.push(Gid {
+                index,
+                address,
+                kind,
+                interface,
+            });
+        }
+        gids.sort_by_key(|gid| gid.index);
+        Ok(gids)
+    }
+
+    /// The link's rate, as the kernel words it: `100 Gb/sec (4X EDR)`.
+    pub fn rate(&self, port: u8) -> Option<String> {
+        read(&self.0.join(format!("ports/{port}/rate")))
+    }
+
+    /// The NUMA node that the device hangs on; none when the system does not say.
+    pub fn numa_node(&self) -> Option<u32> {
+        read(&self.0.join("device/numa_node"))?.parse().ok()
+    }
+
+    /// Speed and width of its PCIe link now and at most: (`16.0 GT/s PCIe`, 16). None for a device
+    /// in software.
+    pub fn pcie(&self) -> Option<PcieLink> {
+        let of = |name: &str| read(&self.0.join("device").join(name));
+        Some(PcieLink {
+            speed: of("current_link_speed")?,
+            width: of("current_link_width")?.parse().ok()?,
+            speed_max: of("max_link_speed")?,
+            width_max: of("max_link_width")?.parse().ok()?,
+        })
+    }
+}
+
+/// A PCIe link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PcieLink {
+    /// Transfer rate of a lane, as the kernel words it.
+    pub speed: String,
+    /// Lanes in use.
+    pub width: u32,
+    /// The device's best transfer rate.
+    pub speed_max: String,
+    /// The device's most lanes.
+    pub width_max: u32,
+}
+
+/// Names of the devices that the kernel has, sorted; none when it has no RDMA subsystem.
+pub fn device_names() -> Vec<String> {
+    let Ok(entries) = fs::read_dir(ROOT) else {
+        return Vec::new();
+    };
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    names
+}
+
+/// The index of a network interface.
+pub fn interface_index(name: &str) -> Option<u32> {
+    read(&Path::new("/sys/class/net").join(name).join("ifindex"))?
+        .parse()
+        .ok()
+}
+
+fn read(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A device's files as a kernel shows them: three GIDs in use, one not.
+    fn device() -> (tempfile::TempDir, DeviceFiles) {
+        let root = tempfile::tempdir().unwrap();
+        let port = root.path().join("ports/1");
+        for (name, text) in [
+            ("gids/0", "fe80:0000:0000:0000:0011:22ff:fe33:4455\n"),
+            ("gids/1", "0000:0000:0000:0000:0000:ffff:0a09:0001\n"),
+            ("gids/2", "0000:0000:0000:0000:0000:ffff:0a09:0001\n"),
+            ("gids/3", "0000:0000:0000:0000:0000:0000:0000:0000\n"),
+            ("gid_attrs/types/0", "RoCE v2\n"),
+            ("gid_attrs/types/1", "IB/RoCE v1\n"),
+            ("gid_attrs/types/2", "RoCE v2\n"),
+            ("gid_attrs/ndevs/0", "v0\n"),
+            ("gid_attrs/ndevs/2", "v0\n"),
+            ("rate", "100 Gb/sec (4X EDR)\n"),
+        ] {
+            let path = port.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let files = DeviceFiles(root.path().to_owned());
+        (root, files)
+    }
+
+    #[test]
+    fn gids_have_types_and_interfaces() {
+        let (_root, files) = device();
+        let gids = files.gids(1).unwrap();
+        assert_eq!(gids.len(), 3);
+        assert!(gids[0].is_link_local());
+        assert_eq!(gids[0].interface.as_deref(), Some("v0"));
+        assert_eq!(gids[1].kind, GidType::InfiniBandOrRoceV1);
+        assert_eq!(gids[1].interface, None);
+        assert_eq!(gids[2].kind, GidType::RoceV2);
+        assert_eq!(
+            gids[2].address.to_ipv4_mapped(),
+            Some("10.9.0.1".parse().unwrap())
+        );
+        assert!(files.gids(2).is_err());
+    }
+
+    #[test]
+    fn what_a_device_in_software_lacks_is_none() {
+        let (_root, files) = device();
+        assert_eq!(files.rate(1).as_deref(), Some("100 Gb/sec (4X EDR)"));
+        assert_eq!(files.numa_node(), None);
+        assert_eq!(files.pcie(), None);
+    }
+}
