@@ -1,0 +1,285 @@
+"""One virtual machine: its QEMU process, the job that it is given, and the streams that come out of it.
+
+Knows nothing of the command line or of how kernel and initramfs came to be. Nothing of a machine is in the
+file system, and its process dies with this one, so there is nothing to leave behind.
+
+Standard output and standard error are a virtio-serial port each. A marker, of random bytes, on standard output
+says that the guest is ready, and it waits for a line there; a second one ends the stream. A marker on standard
+error ends that stream and is followed by a line with the exit status, or with why the guest cannot be set up.
+"""
+
+import contextlib
+import ctypes
+import dataclasses
+import os
+import secrets
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import image
+
+CONSOLE_LINES_MAX = 40
+READ_BYTES = 1 << 16
+PR_SET_PDEATHSIG = 1
+
+
+@dataclasses.dataclass
+class Share:
+    """A host directory that the guest sees."""
+
+    host: str
+    guest: str
+    writable: bool = False
+
+
+@dataclasses.dataclass
+class Job:
+    """What to run, and on what machine."""
+
+    command: list
+    shares: list = dataclasses.field(default_factory=list)
+    environment: dict = dataclasses.field(default_factory=dict)
+    directory: str = "/"
+    hostname: str = "vm"
+    # Name to address, of machines on the same link.
+    hosts: dict = dataclasses.field(default_factory=dict)
+    memory_mib: int = 1024
+    cpus: int = 2
+    devices: int = 2
+    mtu: int = 9000
+    loss_percent: float = 0
+    # A device such as `rxe1`, or nothing.
+    link_down: str = ""
+    rdma_modules: bool = True
+    libibverbs: bool = True
+    numa_nodes: int = 1
+    hugepages: int = 0
+    # A number, or nothing for root; and what it may lock.
+    user: str = ""
+    memlock_kib: str = "unlimited"
+    # A connected stream socket, the cable of a network card, whose address with prefix is `net_address`.
+    link: socket.socket | None = None
+    net_address: str = ""
+
+    def files(self, marker):
+        """The files under /job in the guest, by name."""
+        values = {
+            "marker": marker, "hostname": self.hostname, "directory": self.directory,
+            "hosts": "\n".join(f"{address} {name}" for name, address in self.hosts.items()),
+            "devices": self.devices, "mtu": self.mtu, "loss": f"{self.loss_percent:g}",
+            "link_down": self.link_down, "rdma_modules": int(self.rdma_modules),
+            "libibverbs": int(self.libibverbs), "hugepages": self.hugepages, "user": self.user,
+            "memlock": self.memlock_kib, "net_address": self.net_address,
+        }
+        exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in self.environment.items())
+        mounts = []
+        for number, share in enumerate(self.shares):
+            # What is written has to be seen by the other side at once; what is only read may be kept.
+            options = "rw,cache=mmap" if share.writable else "ro,cache=loose"
+            mounts.append(f"share{number} {options} {share.guest}\n")
+        return {
+            "settings": "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in values.items()),
+            "command": f"{exports}exec {shlex.join(self.command)}\n",
+            "shares": "".join(mounts),
+        }
+
+
+class Machine:
+    """A machine that was started. Its job begins with `go`; when `wait` has returned True, `status` is the job's
+    exit status, or None with the reason in `failure`."""
+
+    def __init__(self, job, stdout, stderr, console=None):
+        """`stdout` and `stderr` are called with bytes as they come, and with none at the end; `console` with
+        lines."""
+        self.job, self.console = job, console
+        self.status, self.failure = None, None
+        self.console_lines = []
+        self.marker = secrets.token_hex(16)
+        # Set when the guest can begin, or never will.
+        self.ready = threading.Event()
+        build = image.find()
+        with contextlib.ExitStack() as passed:
+            initrd = passed.enter_context(self.make_initrd(build))
+            near, far = zip(socket.socketpair(), socket.socketpair())
+            handed = [initrd, *far, *([job.link] if job.link else [])]
+            for one in handed[1:]:
+                passed.enter_context(one)
+            self.process = subprocess.Popen(
+                self.qemu(build / "vmlinux", *handed), pass_fds=[one.fileno() for one in handed],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                preexec_fn=die_with_parent, start_new_session=True)
+        self.stdout, self.stderr = (Stream(end, self.marker.encode()) for end in near)
+        self.threads = [threading.Thread(target=self.relay_stdout, args=(stdout,)),
+                        threading.Thread(target=self.relay_stderr, args=(stderr,)),
+                        threading.Thread(target=self.read_console)]
+        for thread in self.threads:
+            thread.start()
+
+    def go(self):
+        """Lets the job begin; for a guest that is ready."""
+        with contextlib.suppress(OSError):
+            self.stdout.socket.sendall(b"go\n")
+
+    def wait(self, deadline):
+        """Whether the job, or the machine, ended before `deadline` (of time.monotonic)."""
+        for thread in self.threads[:2]:
+            thread.join(max(0, deadline - time.monotonic()))
+            if thread.is_alive():
+                return False
+        said = self.stderr.line
+        if not self.stdout.ended or not said:
+            self.failure = "the machine ended before its command did"
+        elif said.isdigit():
+            self.status = int(said)
+        else:
+            self.failure = f"the guest cannot be set up: {said}"
+        return True
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        for thread in self.threads:
+            thread.join()
+
+    def make_initrd(self, build):
+        """The build's initramfs and the job's files in one, in memory: there is no file to remove later."""
+        initrd = os.fdopen(os.memfd_create("initrd"), "wb")
+        with open(build / "initramfs", "rb") as base:
+            shutil.copyfileobj(base, initrd, READ_BYTES)
+        archive = image.Archive()
+        for name, text in self.job.files(self.marker).items():
+            archive.file(f"job/{name}", text.encode())
+        initrd.write(archive.bytes())
+        initrd.flush()
+        return initrd
+
+    def qemu(self, vmlinux, initrd, stdout, stderr, link=None):
+        """The command line; all but the kernel are open files that are handed on."""
+        job = self.job
+        # Most of it saves time: nothing here has to be random, mitigated or probed for.
+        kernel_line = ("console=ttyS0 panic=-1 random.trust_cpu=on nokaslr mitigations=off tsc=reliable "
+                       "no_timer_check cryptomgr.notests rcupdate.rcu_expedited=1 8250.nr_uarts=1")
+        command = [
+            "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+            "-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", f"{job.cpus}",
+            "-m", f"{job.memory_mib}M", "-rtc", "base=utc", "-serial", "stdio", "-kernel", f"{vmlinux}",
+            "-initrd", f"/proc/self/fd/{initrd.fileno()}",
+            "-append", kernel_line if self.console else f"{kernel_line} quiet", "-device", "virtio-serial-pci",
+        ]
+        for number, end in [(1, stdout), (2, stderr)]:
+            command += ["-chardev", f"socket,id=stream{number},fd={end.fileno()}",
+                        "-device", f"virtserialport,nr={number},chardev=stream{number}"]
+        for number, share in enumerate(job.shares):
+            readonly = "off" if share.writable else "on"
+            # A comma ends a value unless it is doubled.
+            path = share.host.replace(",", ",,")
+            command += ["-fsdev", f"local,id=fs{number},path={path},security_model=none,readonly={readonly},"
+                                  "multidevs=remap",
+                        "-device", f"virtio-9p-pci,fsdev=fs{number},mount_tag=share{number}"]
+        if link:
+            command += ["-netdev", f"stream,id=link,server=off,addr.type=fd,addr.str={link.fileno()}",
+                        "-device", f"virtio-net-pci,netdev=link,romfile=,mac={mac_of(job.net_address)}"]
+        if job.numa_nodes > 1:
+            command += numa_options(job)
+        return command
+
+    def relay_stdout(self, write):
+        if self.copy(self.stdout, write):
+            self.ready.set()
+            self.stdout.ended = self.copy(self.stdout, write)
+        self.ready.set()
+        write(b"")
+
+    def relay_stderr(self, write):
+        if self.copy(self.stderr, write):
+            self.stderr.line = self.stderr.read_line()
+        self.ready.set()
+        write(b"")
+
+    def copy(self, stream, write):
+        try:
+            return stream.copy_to_marker(write)
+        except OSError:
+            # Nobody reads any more what the command writes.
+            self.process.kill()
+            return False
+
+    def read_console(self):
+        with self.process.stdout as console:
+            for line in console:
+                text = line.decode(errors="replace").rstrip()
+                self.console_lines = [*self.console_lines[1 - CONSOLE_LINES_MAX:], text]
+                if self.console:
+                    self.console(text)
+
+
+class Stream:
+    """The host's end of a port, with what was read of it and not yet passed on."""
+
+    def __init__(self, end, marker):
+        self.socket, self.marker = end, marker
+        self.pending = b""
+        self.ended = False
+        self.line = ""
+
+    def copy_to_marker(self, write):
+        """Passes bytes on as they come; whether the marker ended them."""
+        while True:
+            at = self.pending.find(self.marker)
+            ready = at if at >= 0 else len(self.pending) - self.marker_begun()
+            if ready:
+                write(self.pending[:ready])
+            if at >= 0:
+                self.pending = self.pending[at + len(self.marker):]
+                return True
+            self.pending = self.pending[ready:]
+            if not self.more():
+                if self.pending:
+                    write(self.pending)
+                return False
+
+    def read_line(self):
+        """The line that follows, or nothing where there is no whole one."""
+        while b"\n" not in self.pending:
+            if not self.more():
+                return ""
+        return self.pending.split(b"\n")[0].decode(errors="replace")
+
+    def more(self):
+        try:
+            chunk = self.socket.recv(READ_BYTES)
+        except ConnectionError:
+            chunk = b""
+        self.pending += chunk
+        return bool(chunk)
+
+    def marker_begun(self):
+        """How many of the last bytes may be the beginning of a marker."""
+        longest = min(len(self.pending), len(self.marker) - 1)
+        return next((n for n in range(longest, 0, -1) if self.pending.endswith(self.marker[:n])), 0)
+
+
+def mac_of(address):
+    """From the address alone, as the guest has it, so that a peer's is known without asking."""
+    return "02:00:" + ":".join(f"{int(part):02x}" for part in address.split("/")[0].split("."))
+
+
+def numa_options(job):
+    """Memory and CPUs in equal parts; what remains goes to the last node."""
+    options = []
+    for node in range(job.numa_nodes):
+        first, last = (job.cpus * n // job.numa_nodes for n in (node, node + 1))
+        low, high = (job.memory_mib * n // job.numa_nodes for n in (node, node + 1))
+        options += ["-object", f"memory-backend-ram,id=node{node},size={high - low}M",
+                    "-numa", f"node,nodeid={node},cpus={first}-{last - 1},memdev=node{node}"]
+    return options
+
+
+def die_with_parent():
+    """The kernel kills QEMU when this process ends, however it does."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
