@@ -23,7 +23,8 @@ PACKAGES = ["qemu-system-x86", "busybox-static", "kmod", "iproute2", "libibverbs
 # Of the kernel's package only the image and these modules, with what they depend on, are kept.
 MODULES = ["virtio_pci", "virtio_console", "9p", "9pnet_virtio", "crc32_generic", "rdma_rxe", "ib_uverbs",
            "rdma_ucm", "veth", "bridge", "sch_netem", "virtio_net"]
-TOOLS = ["ip", "rdma", "tc", "ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_send_lat", "ib_write_lat",
+# `sh` is dash: busybox's shell would run its own `ip` and `tc`, which know less.
+TOOLS = ["sh", "ip", "rdma", "tc", "ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_send_lat", "ib_write_lat",
          "ib_read_lat"]
 LIBRARY_DIR = "usr/lib/x86_64-linux-gnu"
 # Opened by name: by the verbs' users, by libibverbs, and by what runs from a share.
@@ -195,7 +196,6 @@ def initramfs(kernel):
     busybox = tool("busybox")
     archive.file("usr/bin/busybox", pathlib.Path(busybox).read_bytes(), 0o755)
     for applet in run([busybox, "--list"]).split():
-        # The full iproute2 comes with what busybox has only in part.
         if applet not in TOOLS and applet != "busybox":
             archive.link(f"usr/bin/{applet}", "busybox")
     system = pathlib.Path("/") / LIBRARY_DIR
@@ -213,8 +213,18 @@ def initramfs(kernel):
     archive.file("etc/protocols", b"ip 0 IP\nicmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\n")
     modules = kernel / "modules"
     for path in sorted(p for p in modules.rglob("*") if p.is_file()):
-        archive.file(f"usr/lib/modules/{path.relative_to(modules)}", path.read_bytes())
+        archive.file(f"usr/lib/modules/{path.relative_to(modules)}", unsigned(path.read_bytes()))
     return archive.bytes()
+
+
+def unsigned(module):
+    """A kernel module without its signature, which takes the guest long to verify; other files as they are."""
+    end = b"~Module signature appended~\n"
+    if not module.endswith(end):
+        return module
+    body = module.removesuffix(end)
+    # Before the end are twelve bytes, of which the last four are the size of what is before them.
+    return body[:-12 - int.from_bytes(body[-4:], "big")]
 
 
 def libraries_of(binary):

@@ -91,13 +91,13 @@ class Job:
 
 class Machine:
     """A machine that was started. Its job begins with `go`; when `wait` has returned True, `status` is the job's
-    exit status, or None with the reason in `failure`."""
+    exit status, or None with the reason in `failure`; `explained` if it is the guest's own."""
 
     def __init__(self, job, stdout, stderr, console=None):
         """`stdout` and `stderr` are called with bytes as they come, and with none at the end; `console` with
         lines."""
         self.job, self.console = job, console
-        self.status, self.failure = None, None
+        self.status, self.failure, self.explained = None, None, False
         self.console_lines = []
         self.marker = secrets.token_hex(16)
         # Set when the guest can begin, or never will.
@@ -132,12 +132,14 @@ class Machine:
             if thread.is_alive():
                 return False
         said = self.stderr.line
+        if self.failure:
+            return True
         if not self.stdout.ended or not said:
             self.failure = "the machine ended before its command did"
         elif said.isdigit():
             self.status = int(said)
         else:
-            self.failure = f"the guest cannot be set up: {said}"
+            self.failure, self.explained = f"the guest cannot be set up: {said}", True
         return True
 
     def kill(self):
@@ -163,13 +165,14 @@ class Machine:
         job = self.job
         # Most of it saves time: nothing here has to be random, mitigated or probed for.
         kernel_line = ("console=ttyS0 panic=-1 random.trust_cpu=on nokaslr mitigations=off tsc=reliable "
-                       "no_timer_check cryptomgr.notests rcupdate.rcu_expedited=1 8250.nr_uarts=1")
+                       "no_timer_check cryptomgr.notests rcupdate.rcu_expedited=1 8250.nr_uarts=1 "+os.environ.get("KL",""))
+        if not self.console:
+            kernel_line += " quiet"
         command = [
             "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
-            "-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", f"{job.cpus}",
+            "-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", os.environ.get("CPU","max"), "-smp", f"{job.cpus}",
             "-m", f"{job.memory_mib}M", "-rtc", "base=utc", "-serial", "stdio", "-kernel", f"{vmlinux}",
-            "-initrd", f"/proc/self/fd/{initrd.fileno()}",
-            "-append", kernel_line if self.console else f"{kernel_line} quiet", "-device", "virtio-serial-pci",
+            "-initrd", f"/proc/self/fd/{initrd.fileno()}", "-append", kernel_line, "-device", "virtio-serial-pci",
         ]
         for number, end in [(1, stdout), (2, stderr)]:
             command += ["-chardev", f"socket,id=stream{number},fd={end.fileno()}",
@@ -204,8 +207,8 @@ class Machine:
     def copy(self, stream, write):
         try:
             return stream.copy_to_marker(write)
-        except OSError:
-            # Nobody reads any more what the command writes.
+        except OSError as error:
+            self.failure, self.explained = f"what the command writes cannot be passed on: {error.strerror}", True
             self.process.kill()
             return False
 
