@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use roundel_engine::{Design, Fabric};
+use roundel_engine::{Design, Fabric, FabricChoice};
 
 pub use values::{QueryList, TableArg, Tables};
 
@@ -48,6 +48,7 @@ const TPCH_EXAMPLES: &str = "\
 Examples:
   roundel tpch
   roundel tpch --scale 0.1 --queries 1,3-5 --workers 3 --design SEMQ/SR
+  roundel tpch --fabric rdma:mlx5_0
   roundel tpch --tables tpch-sf1 --iterations 5 --compare grpc
   roundel tpch --scale 10 --memory-limit 4GiB --json result.json
 
@@ -122,10 +123,15 @@ pub struct NodeArgs {
     /// queue pairs.
     #[arg(long, default_value_t)]
     pub design: Design,
-    /// What carries the rows: Roundel's exchange over shared memory, or datafusion-distributed's
-    /// own transport.
-    #[arg(long, value_name = "shm|grpc", default_value = "shm")]
-    pub fabric: Fabric,
+    /// What carries the rows: Roundel's exchange over RDMA devices or over shared memory, or
+    /// datafusion-distributed's own transport. `auto` takes the first of rdma, shm and grpc that
+    /// joins all workers; `rdma:DEVICE[/PORT[/GID]]` names a device.
+    #[arg(
+        long,
+        value_name = "auto|rdma[:DEVICE]|shm|grpc",
+        default_value = "auto"
+    )]
+    pub fabric: FabricChoice,
     /// Registered memory that a worker may use for exchanges.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = values::size)]
     pub registered_memory: u64,
@@ -139,8 +145,7 @@ Examples:
   roundel sql --table lineitem=tpch-sf1/lineitem
   roundel sql --table t=t.csv -c 'SELECT count(*) FROM t' --format json
   roundel sql --table t=t.parquet -f report.sql --format csv > report.csv
-  roundel sql --cluster 10.0.0.1:7070,10.0.0.2:7070 --token-file token --fabric grpc \\
-      --table t=/shared/t.parquet
+  roundel sql --cluster 10.0.0.1:7070,10.0.0.2:7070 --token-file token --table t=/shared/t.parquet
 
 In the shell, statements end with ';'. \\d lists the tables, \\d NAME describes one, \\q leaves.
 Ctrl-C cancels the query that runs. The history is in $XDG_STATE_HOME/roundel.";
@@ -198,10 +203,11 @@ const WORKER_EXAMPLES: &str = "\
 Examples:
   head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \\n' > token && chmod 600 token
   roundel worker --listen 127.0.0.1:7070 --token-file token
-  roundel worker --listen 10.0.0.1:7070 --token-file token --fabric grpc
+  roundel worker --listen 10.0.0.1:7070 --token-file token
+  roundel worker --listen 10.0.0.1:7070 --token-file token --fabric rdma:mlx5_0/1
 
-Workers on different hosts cannot use `shm`, which is memory of one host: start them, and the
-shell, with --fabric grpc.";
+Rows travel over RDMA where every member has a device, else over shared memory within one host and
+over gRPC between hosts. --fabric insists on one of them.";
 
 /// Flags of `roundel worker`.
 #[derive(Debug, Args)]

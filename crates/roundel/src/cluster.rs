@@ -13,7 +13,7 @@ pub fn options(args: &ClusterArgs) -> Result<ClusterOptions, Failure> {
     Ok(ClusterOptions {
         workers: usize::from(args.workers),
         threads: usize::from(args.node.threads),
-        fabric: args.node.fabric,
+        fabric: args.node.fabric.clone(),
         design: args.node.design,
         registered_memory_bytes: args.node.registered_memory,
         memory_limit_bytes: args.node.memory_limit,

@@ -20,7 +20,7 @@ pub async fn run(args: &WorkerArgs) -> Result<(), Failure> {
         listen: args.listen,
         threads: usize::from(args.node.threads),
         token,
-        fabric: args.node.fabric,
+        fabric: args.node.fabric.clone(),
         design: args.node.design,
         registered_memory_bytes: args.node.registered_memory,
         memory_limit_bytes: args.node.memory_limit,

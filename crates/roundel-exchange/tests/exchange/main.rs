@@ -7,6 +7,7 @@ mod cluster;
 mod designs;
 mod faults;
 mod faulty;
+mod machine;
 mod memory;
 mod order;
 mod random;

@@ -174,9 +174,9 @@ impl Bench<'_> {
         }
         bar.finish_and_clear();
         // After a failure a worker may be gone, and with it its counts.
-        let fabric = match self.args.cluster.node.fabric {
-            Fabric::Shm if failed.is_ok() => Some(self.cluster.fabric_counters().await?.into()),
-            _ => None,
+        let fabric = match failed {
+            Ok(()) => self.cluster.fabric_counters().await?.map(Into::into),
+            Err(_) => None,
         };
         let mut report = Report::new(queries, self.settings(), fabric);
         match &failed {
@@ -202,11 +202,7 @@ impl Bench<'_> {
             // Who goes first changes, so that neither always finds the caches warm.
             for ours in [iteration % 2 == 0, iteration % 2 == 1] {
                 let (fabric, session, seconds) = match (ours, &self.baseline) {
-                    (true, _) => (
-                        self.args.cluster.node.fabric,
-                        &self.session,
-                        &mut times.ours,
-                    ),
+                    (true, _) => (self.cluster.fabric().fabric, &self.session, &mut times.ours),
                     (false, Some((fabric, session))) => (*fabric, session, &mut times.baseline),
                     (false, None) => continue,
                 };
@@ -249,6 +245,7 @@ impl Bench<'_> {
 
     fn settings(&self) -> Settings {
         let (args, cluster) = (self.args, &self.args.cluster);
+        let carried = self.cluster.fabric();
         Settings {
             version: env!("CARGO_PKG_VERSION"),
             scale: args.scale,
@@ -256,7 +253,8 @@ impl Bench<'_> {
             threads: cluster.node.threads,
             partitions_per_task: partitions_per_task(usize::from(cluster.node.threads)),
             design: cluster.node.design.to_string(),
-            fabric: cluster.node.fabric.to_string(),
+            fabric: carried.fabric.to_string(),
+            fabric_reason: carried.why,
             tables: args.tables.to_string(),
             queries: args.queries.to_string(),
             iterations: args.iterations,

@@ -71,6 +71,8 @@ pub struct Settings {
     pub design: String,
     /// What carried the rows.
     pub fabric: String,
+    /// Why that.
+    pub fabric_reason: String,
     /// `memory` or a directory.
     pub tables: String,
     /// Queries asked for.
@@ -174,8 +176,8 @@ impl Table {
     /// Says what runs.
     pub fn header(&mut self, settings: &Settings) -> Result<(), Failure> {
         let carried = match settings.fabric.as_str() {
-            "shm" => format!("{} over shm", settings.design),
-            other => other.to_owned(),
+            "grpc" => "grpc".to_owned(),
+            verbs => format!("{} over {verbs}", settings.design),
         };
         let mut text = format!(
             "TPC-H scale {}, tables in {}, {} workers of {} threads, {carried}\n",
