@@ -49,6 +49,7 @@ Examples:
   roundel tpch
   roundel tpch --scale 0.1 --queries 1,3-5 --workers 3 --design SEMQ/SR
   roundel tpch --fabric rdma:mlx5_0
+  roundel tpch --cluster 10.0.0.1:7070,10.0.0.2:7070 --token-file token
   roundel tpch --tables tpch-sf1 --iterations 5 --compare grpc
   roundel tpch --scale 10 --memory-limit 4GiB --json result.json
 
@@ -102,12 +103,25 @@ impl From<Baseline> for Fabric {
     }
 }
 
-/// Flags of a cluster that the command starts.
+/// Flags of a cluster that the command starts, or joins.
 #[derive(Debug, Args)]
 pub struct ClusterArgs {
-    /// Worker processes to start.
+    /// Worker processes to start, when --cluster names none.
     #[arg(long, default_value = "2", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: u16,
+    /// Workers to join, which were started by hand with `roundel worker`.
+    #[arg(
+        long,
+        value_name = "HOST:PORT,…",
+        value_delimiter = ',',
+        conflicts_with = "workers",
+        requires = "token_file",
+        value_parser = values::worker_address
+    )]
+    pub cluster: Vec<String>,
+    /// File with the token of the cluster to join.
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    pub token_file: Option<PathBuf>,
     /// What every worker is started with.
     #[command(flatten)]
     pub node: NodeArgs,
@@ -154,22 +168,9 @@ Ctrl-C cancels the query that runs. The history is in $XDG_STATE_HOME/roundel.";
 #[derive(Debug, Args)]
 #[command(after_help = SQL_EXAMPLES)]
 pub struct SqlArgs {
-    /// The cluster to start, when --cluster names none.
+    /// The cluster.
     #[command(flatten)]
-    pub local: ClusterArgs,
-    /// Workers to join, which were started by hand with `roundel worker`.
-    #[arg(
-        long,
-        value_name = "HOST:PORT,…",
-        value_delimiter = ',',
-        conflicts_with = "workers",
-        requires = "token_file",
-        value_parser = values::worker_address
-    )]
-    pub cluster: Vec<String>,
-    /// File with the token of the cluster to join.
-    #[arg(long, value_name = "FILE", requires = "cluster")]
-    pub token_file: Option<PathBuf>,
+    pub cluster: ClusterArgs,
     /// A Parquet or CSV file, or a directory of them, as a table; may be repeated.
     #[arg(long = "table", value_name = "NAME=PATH")]
     pub tables: Vec<TableArg>,

@@ -25,7 +25,7 @@ use report::{QueryReport, Report, Settings, Table};
 /// Runs the command.
 pub async fn run(args: &TpchArgs) -> Result<(), Failure> {
     let mut signals = Signals::watch()?;
-    let cluster = cluster::start(&args.cluster, &mut signals).await?;
+    let cluster = cluster::join_or_start(&args.cluster, &mut signals).await?;
     let work = signals.or_signal(run_on(&cluster, args)).await;
     cluster::stop(cluster, &mut signals, work).await
 }
@@ -43,7 +43,7 @@ async fn run_on(cluster: &Cluster, args: &TpchArgs) -> Result<(), Failure> {
         None => None,
     };
     let single = match !args.no_verify || args.compare.is_some() {
-        true => Some(SingleProcess::load(args).await?),
+        true => Some(SingleProcess::load(args, cluster.workers().len()).await?),
         false => None,
     };
     let bench = Bench {
@@ -80,8 +80,8 @@ struct SingleProcess {
 }
 
 impl SingleProcess {
-    async fn load(args: &TpchArgs) -> Result<Self, Failure> {
-        let threads = usize::from(args.cluster.workers) * usize::from(args.cluster.node.threads);
+    async fn load(args: &TpchArgs, workers: usize) -> Result<Self, Failure> {
+        let threads = workers * usize::from(args.cluster.node.threads);
         let scale = args.scale;
         let tables = match &args.tables {
             Tables::Memory => TpchTables::Memory { scale },
@@ -249,7 +249,7 @@ impl Bench<'_> {
         Settings {
             version: env!("CARGO_PKG_VERSION"),
             scale: args.scale,
-            workers: cluster.workers,
+            workers: self.cluster.workers().len(),
             threads: cluster.node.threads,
             partitions_per_task: partitions_per_task(usize::from(cluster.node.threads)),
             design: cluster.node.design.to_string(),

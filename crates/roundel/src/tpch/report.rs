@@ -62,7 +62,7 @@ pub struct Settings {
     /// Scale factor.
     pub scale: f64,
     /// Worker processes.
-    pub workers: u16,
+    pub workers: usize,
     /// Runtime threads per worker.
     pub threads: u16,
     /// Partitions per task.
@@ -220,7 +220,7 @@ impl Table {
         );
         self.line(&text)?;
         if let Some(seconds) = report.single_process_total_seconds {
-            let threads = u32::from(report.settings.workers) * u32::from(report.settings.threads);
+            let threads = report.settings.workers * usize::from(report.settings.threads);
             let plural = if threads == 1 { "" } else { "s" };
             self.line(&format!(
                 "single-process DataFusion, {threads} thread{plural}: {seconds:.3} s"
