@@ -72,10 +72,14 @@ impl Fabric {
     /// A buffer that nobody needs in order to get on: none when the arena is more than half full,
     /// the rest of which is for new links.
     fn spare_buffer(&self, bytes: usize) -> Option<Buffer> {
-        let after = self.arena.usage().allocated.checked_add(bytes)?;
-        if after > self.arena.quota() / 2 {
+        if !self.has_spare(bytes) {
             return None;
         }
         self.arena.allocate(bytes).ok()
+    }
+
+    fn has_spare(&self, bytes: usize) -> bool {
+        let after = self.arena.usage().allocated.checked_add(bytes);
+        after.is_some_and(|after| after <= self.arena.quota() / 2)
     }
 }

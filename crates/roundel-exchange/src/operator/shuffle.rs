@@ -70,7 +70,12 @@ impl Shuffle {
         let count = options.design.endpoints(options.threads);
         let endpoints = (0..count)
             .map(|_| SendEndpoint::open(fabric, options, exchange, source))
-            .collect::<Result<_>>()?;
+            .collect::<Result<Vec<_>>>()?;
+        if options.repairs() {
+            for endpoint in &endpoints {
+                fabric.context.spawn(Box::pin(endpoint.attend()));
+            }
+        }
         Ok(Self {
             endpoints,
             payload_bytes: options.payload_bytes(),
@@ -253,6 +258,7 @@ impl Shuffle {
             sum.messages += one.messages;
             sum.bytes += one.bytes;
             sum.blocked_for_credit += one.blocked_for_credit;
+            sum.repaired_messages += one.repaired_messages;
         }
         sum
     }

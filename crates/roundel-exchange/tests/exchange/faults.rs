@@ -8,8 +8,8 @@ use crate::random::{Random, on_runtime};
 use arrow::array::RecordBatch;
 use futures::{StreamExt, TryStreamExt};
 use proptest::prelude::*;
-use roundel_exchange::wire::Kind;
-use roundel_exchange::{Design, ExchangeError, ExchangeOptions};
+use roundel_exchange::wire::{Header, Kind};
+use roundel_exchange::{Design, ExchangeError, ExchangeOptions, OnLoss};
 use roundel_verbs::ArenaOptions;
 use std::time::Duration;
 
@@ -33,9 +33,9 @@ fn small(design: Design) -> ExchangeOptions {
 fn unruly(seed: u64) -> Judge {
     let mut random = Random(seed);
     let mut repeated_at = 0;
-    Box::new(move |kind, number| {
+    Box::new(move |header, number| {
         let turns = 1 + random.below(8) as u32;
-        if kind == Kind::Data {
+        if header.kind() == Kind::Data {
             let repeat = number >= repeated_at + 2 * WINDOW as u64 && random.below(4) == 0;
             if repeat {
                 repeated_at = number;
@@ -126,10 +126,12 @@ proptest! {
 
 /// Of a kind, the first few are lost.
 fn first_lost(lost: Kind, count: u64) -> Judge {
-    Box::new(move |kind, number| match kind == lost && number < count {
-        true => Fate::Lost,
-        false => Fate::Delivered,
-    })
+    Box::new(
+        move |header, number| match header.kind() == lost && number < count {
+            true => Fate::Lost,
+            false => Fate::Delivered,
+        },
+    )
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -143,12 +145,14 @@ async fn lost_control_messages_are_repeated() {
 
 /// Loses data messages from the `first`; one partition is read, by one reader.
 async fn lose(design: Design, first: u64, count: u64, batches: i64) {
-    let lost =
-        move |kind, number| match kind == Kind::Data && (first..first + count).contains(&number) {
-            true => Fate::Lost,
-            false => Fate::Delivered,
-        };
+    let lost = move |header: &Header, number| match header.kind() == Kind::Data
+        && (first..first + count).contains(&number)
+    {
+        true => Fate::Lost,
+        false => Fate::Delivered,
+    };
     let mut options = small(design);
+    options.on_loss = OnLoss::Restart;
     options.missing_deadline = Duration::from_millis(200);
     let (cluster, links) = pair(&options, || Box::new(lost));
     let (destination, group) = links.destinations[0][1].clone();

@@ -245,7 +245,7 @@ async fn a_peer_that_grants_too_much_is_sent_what_fits() {
     for design in BOTH {
         let mut pair = Pair::open(design, 1 << 30);
         pair.receiver.links[0].credit = 200;
-        pair.receiver.say_credit(0, 0).unwrap();
+        pair.receiver.say_credit(0, 0, 0).unwrap();
         let sent = pair.send_all();
         match design {
             // Those beyond its receives wait in the send queue, as many as there are buffers.
@@ -302,6 +302,7 @@ async fn datagrams_of_strangers_change_nothing() {
     let forged = |body| {
         let header = Header {
             flags: 0,
+            group: 0,
             exchange: EXCHANGE,
             source: SOURCE,
             partition: 0,
@@ -320,7 +321,10 @@ async fn datagrams_of_strangers_change_nothing() {
         offset: 0,
         payload_length: 8,
     }));
-    let forged_credit = forged(Body::Credit(Credit { credit: 1000 }));
+    let forged_credit = forged(Body::Credit(Credit {
+        credit: 1000,
+        acknowledged: 1,
+    }));
     let messages = [
         Vec::new(),
         vec![0xa5; 3],

@@ -60,22 +60,25 @@ impl ReceiveEndpoint {
         self.report.registered_bytes += posted * self.options.message_bytes;
     }
 
-    /// Counts a receive posted again for a link, and writes credit back when enough have been.
-    pub(super) fn count_receive(&mut self, index: usize) {
+    /// Counts a receive posted again for a link, and writes credit back when enough have been, or
+    /// when the source wants what has arrived of a group acknowledged.
+    pub(super) fn count_receive(&mut self, index: usize, wanted: Option<u16>) {
         let frequency = self.options.credit_every(self.links[index].buffers);
         let link = &mut self.links[index];
         link.credit = link.credit.wrapping_add(1);
         link.unsaid += 1;
         // After the end nobody needs credit.
-        if link.unsaid >= frequency
-            && link.end.is_none()
-            && let Err(error) = self.say_credit(index, 0)
-        {
-            self.links[index].fail(error);
+        if link.end.is_none() && (link.unsaid >= frequency || wanted.is_some()) {
+            let group = wanted.unwrap_or_else(|| link.least_acknowledged());
+            if let Err(error) = self.say_credit(index, group, 0) {
+                self.links[index].fail(error);
+            }
         }
     }
 
-    pub(super) fn say_credit(&mut self, index: usize, flags: u8) -> Result<()> {
+    /// Says the credit of a link and, where lost messages are repaired, what has arrived of a
+    /// group.
+    pub(super) fn say_credit(&mut self, index: usize, group: u16, flags: u8) -> Result<()> {
         let link = &mut self.links[index];
         link.unsaid = 0;
         let credit = link.credit;
@@ -96,8 +99,12 @@ impl ReceiveEndpoint {
                 Ok(())
             }
             Carrier::Datagram(_) => {
-                let body = Body::Credit(Credit { credit });
-                self.say(index, flags, body)
+                let acknowledged = link.acknowledge(group);
+                let body = Body::Credit(Credit {
+                    credit,
+                    acknowledged,
+                });
+                self.say(index, group, flags, body)
             }
             Carrier::Offered(_) | Carrier::Closed => Ok(()),
         }

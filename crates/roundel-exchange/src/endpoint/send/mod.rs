@@ -4,6 +4,8 @@
 mod buffer;
 mod finish;
 mod progress;
+mod repair;
+mod retained;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -15,8 +17,9 @@ use crate::error::ExchangeError;
 use crate::error::Result;
 use crate::options::ExchangeOptions;
 use crate::report::{DestinationReport, EndpointReport};
-use crate::wire::{Body, Data, HEADER_LENGTH, Header};
+use crate::wire::{Body, Data, FLAG_ACKNOWLEDGE, HEADER_LENGTH, Header};
 use parking_lot::Mutex;
+use retained::Retained;
 use roundel_verbs::completion_queue::until_ready;
 use roundel_verbs::{
     Buffer, CompletionQueue, CompletionStatus, QueuePairOptions, ReceiveRequest, Transport,
@@ -56,6 +59,17 @@ struct Inner {
     state: Mutex<State>,
 }
 
+impl Inner {
+    /// Receives of a datagram endpoint for what one destination says.
+    fn control_receives(&self) -> usize {
+        let asks = match self.options.repairs() {
+            true => self.options.asks_in_flight(),
+            false => 0,
+        };
+        self.options.credits_in_flight() + asks + UD_CONTROL_RECEIVES
+    }
+}
+
 impl SendEndpoint {
     /// Opens an endpoint of source `source` of `exchange`.
     pub fn open(
@@ -93,7 +107,7 @@ impl SendEndpoint {
                 groups: Vec::new(),
                 shared: HashMap::new(),
                 shared_next: 0,
-                sequence: 0,
+                returning: Vec::new(),
                 completions: Vec::new(),
                 asked: false,
             }),
@@ -141,7 +155,7 @@ impl SendEndpoint {
                 datagram::post_receives(
                     &inner.fabric,
                     datagrams,
-                    inner.options.credits_in_flight() + UD_CONTROL_RECEIVES,
+                    inner.control_receives(),
                     HEADER_LENGTH,
                 )?;
                 let carrier = Carrier::Datagram {
@@ -174,12 +188,23 @@ impl SendEndpoint {
             free.push(inner.fabric.arena.allocate(inner.options.message_bytes)?);
         }
         let mut state = inner.state.lock();
+        if state.groups.len() > usize::from(u16::MAX) {
+            return Err(ExchangeError::Protocol {
+                peer: "this process".into(),
+                reason: format!("more groups than messages can name: {}", state.groups.len()),
+            });
+        }
         state.report.registered_bytes += count * inner.options.message_bytes;
         state.groups.push(Group {
             members: members.iter().map(|member| member.0).collect(),
             buffers: free.len(),
             free,
             closed: false,
+            sent: 0,
+            retained: inner
+                .options
+                .repairs()
+                .then(|| Retained::new(members.len())),
         });
         Ok(GroupId(state.groups.len() - 1))
     }
@@ -204,13 +229,20 @@ impl SendEndpoint {
         }
     }
 
+    /// Whether a group may have more buffers.
+    fn may_grow(&self, state: &State, group: GroupId) -> bool {
+        let (options, fabric) = (&self.0.options, &self.0.fabric);
+        state.groups[group.0].buffers < options.window_max()
+            && fabric.has_spare(options.message_bytes)
+    }
+
     /// One more buffer for a group all of whose buffers are in use, if there is memory to spare.
     fn grow(&self, state: &mut State, group: GroupId) -> Option<Buffer> {
         let (options, fabric) = (&self.0.options, &self.0.fabric);
-        if state.groups[group.0].buffers >= options.window_max() {
+        if !self.may_grow(state, group) {
             return None;
         }
-        let buffer = fabric.spare_buffer(options.message_bytes)?;
+        let buffer = fabric.arena.allocate(options.message_bytes).ok()?;
         state.groups[group.0].buffers += 1;
         state.report.registered_bytes += options.message_bytes;
         Some(buffer)
@@ -256,14 +288,20 @@ impl SendEndpoint {
             }
         }
         let mut memory = buffer.take();
-        let sequence = state.next_sequence();
-        let mut header = self.header(sequence, 0, partition, Body::Data(data));
-        if let [only] = state.groups[group.0].members[..] {
+        let target = &state.groups[group.0];
+        let mut header = self.header(group.0 as u16, 0, Body::Data(data));
+        header.partition = partition;
+        header.sequence = target.sent;
+        if let [only] = target.members[..] {
             header.credit_seen = state.destinations[only].credit.granted();
+        }
+        // What is kept comes back with an acknowledgement only, and the next one may be far off.
+        if target.retained.is_some() && target.free.is_empty() && !self.may_grow(&state, group) {
+            header.flags |= FLAG_ACKNOWLEDGE;
         }
         memory.write(0, &header.emit());
         let length = HEADER_LENGTH + data.payload_length as usize;
-        let sent = state.send_data(group.0, memory, length, sequence);
+        let sent = state.send_data(group.0, memory, length);
         if sent.is_err() {
             // Others wait for the same destination.
             inner.queue.wake();
@@ -312,13 +350,15 @@ impl SendEndpoint {
         self.0.state.lock().destinations[destination.0].report
     }
 
-    fn header(&self, sequence: u64, flags: u8, partition: u32, body: Body) -> Header {
+    /// The header of a message about a group, without what only data has.
+    fn header(&self, group: u16, flags: u8, body: Body) -> Header {
         Header {
             flags,
+            group,
             exchange: self.0.exchange,
             source: self.0.source,
-            partition,
-            sequence,
+            partition: 0,
+            sequence: 0,
             credit_seen: 0,
             body,
         }
