@@ -1,7 +1,7 @@
 //! How fast rows cross an exchange: two nodes in one process, all to all, over shared memory.
 //!
-//! `cargo bench -p roundel-exchange --bench exchange` prints one line per design and pattern: bytes
-//! of messages sent per second, the median of several runs.
+//! `cargo bench -p roundel-exchange --bench exchange [part of a case's name]` prints one line per case:
+//! bytes of messages sent per second, the median of several runs.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use roundel_verbs::shm;
 
 const NODES: usize = 2;
 const THREADS: usize = 2;
-const BATCHES: usize = 400;
+const BATCHES: usize = 1600;
 const RUNS: usize = 7;
 
 struct Node {
@@ -22,20 +22,27 @@ struct Node {
 }
 
 fn main() {
+    let only = std::env::args()
+        .skip(1)
+        .find(|word| !word.starts_with("--"));
     let batches = [("4096 rows", batch(4096)), ("64 rows", batch(64))];
     for design in Design::ALL {
         for (name, batch) in &batches {
             for broadcast in [false, true] {
-                let mut runs: Vec<f64> = (0..RUNS)
-                    .map(|_| on_runtime(run(design, batch, broadcast)))
-                    .collect();
-                runs.sort_by(f64::total_cmp);
                 let pattern = if broadcast {
                     "broadcast"
                 } else {
                     "repartition"
                 };
-                println!("{design}, {pattern}, {name}: {:.0} MB/s", runs[RUNS / 2]);
+                let case = format!("{design}, {pattern}, {name}");
+                if only.as_ref().is_some_and(|only| !case.contains(only)) {
+                    continue;
+                }
+                let mut runs: Vec<f64> = (0..RUNS)
+                    .map(|_| on_runtime(run(design, batch, broadcast)))
+                    .collect();
+                runs.sort_by(f64::total_cmp);
+                println!("{case}: {:.0} MB/s", runs[RUNS / 2]);
             }
         }
     }

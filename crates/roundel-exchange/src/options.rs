@@ -84,9 +84,23 @@ impl ExchangeOptions {
         self.design.transport() == Transport::UnreliableDatagram && self.on_loss == OnLoss::Repair
     }
 
+    /// Most messages of a group that a source keeps because they may not have arrived: so many
+    /// that one that is missing does not hold it up before it can be repaired.
+    pub(crate) fn unarrived_max(&self) -> usize {
+        2 * self.window_max()
+    }
+
+    /// Most messages of a source that may arrive before one that was sent earlier.
+    pub(crate) fn messages_ahead(&self) -> usize {
+        match self.repairs() {
+            true => self.unarrived_max(),
+            false => self.window_max(),
+        }
+    }
+
     /// Most messages with which a receiver asks for what it misses of one group at a time.
     pub(crate) fn asks_in_flight(&self) -> usize {
-        self.window_max().div_ceil(Missing::SPAN as usize)
+        self.unarrived_max().div_ceil(Missing::SPAN as usize)
     }
 
     /// Most messages that a source may ever have in flight on a link.

@@ -4,7 +4,7 @@
 //! ```text
 //!   SendEndpoint                                   ReceiveEndpoint
 //!     acquire(group) → buffer                        poll → message (header, buffer)
-//!     put(buffer, group): waits for credit           the caller copies the payload out and
+//!     put(buffer, origin): waits for credit          the caller copies the payload out and
 //!        SEND ───────────────────────────────────►   releases the buffer: it is posted again
 //!        credit ◄── WRITE with immediate (RC) ────   and, every few receives, credit written back
 //!                   or a datagram (UD)
@@ -25,7 +25,7 @@ mod send;
 
 pub use address::LinkAddress;
 pub use receive::{LinkId, Message, ReceiveEndpoint};
-pub use send::{DestinationId, GroupId, SendBuffer, SendEndpoint};
+pub use send::{DestinationId, GroupId, Origin, SendBuffer, SendEndpoint};
 
 use crate::error::Result;
 use roundel_verbs::{
@@ -72,14 +72,10 @@ impl Fabric {
     /// A buffer that nobody needs in order to get on: none when the arena is more than half full,
     /// the rest of which is for new links.
     fn spare_buffer(&self, bytes: usize) -> Option<Buffer> {
-        if !self.has_spare(bytes) {
+        let after = self.arena.usage().allocated.checked_add(bytes)?;
+        if after > self.arena.quota() / 2 {
             return None;
         }
         self.arena.allocate(bytes).ok()
-    }
-
-    fn has_spare(&self, bytes: usize) -> bool {
-        let after = self.arena.usage().allocated.checked_add(bytes);
-        after.is_some_and(|after| after <= self.arena.quota() / 2)
     }
 }

@@ -1,7 +1,7 @@
 //! SHUFFLE: batches become frames, frames become messages to the members of a group.
 
 use crate::design::Design;
-use crate::endpoint::{DestinationId, Fabric, GroupId, LinkAddress, SendEndpoint};
+use crate::endpoint::{DestinationId, Fabric, GroupId, LinkAddress, Origin, SendEndpoint};
 use crate::error::{ExchangeError, Result};
 use crate::frame::FrameSource;
 use crate::options::ExchangeOptions;
@@ -12,6 +12,8 @@ use arrow::compute::take_record_batch;
 use futures::future::try_join_all;
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// Says where each row goes. The engine supplies its own hash.
 pub trait Partitioner: Send + Sync {
@@ -45,6 +47,12 @@ pub struct Group {
     lanes: Vec<GroupId>,
     endpoints: Vec<usize>,
     peers: String,
+}
+
+impl Origin for FrameSource {
+    fn read(&self, range: Range<usize>, write: &mut dyn FnMut(usize, &[u8])) {
+        self.read(range, write);
+    }
 }
 
 impl Destination {
@@ -165,6 +173,7 @@ impl Shuffle {
         let lane = partition as usize % group.lanes.len();
         let endpoint = &self.endpoints[group.endpoints[lane]];
         let mut reader = source.into_reader();
+        let origin: Arc<dyn Origin> = reader.source().clone();
         while reader.remaining() > 0 {
             let mut buffer = endpoint.acquire(group.lanes[lane]).await?;
             let offset = reader.position();
@@ -184,7 +193,7 @@ impl Shuffle {
                 offset: offset as u32,
                 payload_length: filled as u32,
             };
-            endpoint.put(buffer, partition, data).await?;
+            endpoint.put(buffer, partition, data, &origin).await?;
         }
         Ok(())
     }

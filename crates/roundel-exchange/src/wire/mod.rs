@@ -9,7 +9,7 @@
 //!      0     2  magic, 0x4452 (the bytes "RD")
 //!      2     2  version, 2
 //!      4     1  kind: 1 data, 2 end-of-stream, 3 credit, 4 acknowledge, 5 sent, 6 missing
-//!      5     1  flags: bit 0 repeated, bit 1 acknowledge at once; all others 0
+//!      5     1  flags: bit 0 repeated; all others 0
 //!      6     2  transmission group of the source: the one that a data message was sent to, or
 //!               that a control message is about
 //!      8     8  exchange id
@@ -67,11 +67,7 @@ pub const FRAME_LENGTH_MAX: u32 = u32::MAX - 63;
 /// Set in [`Header::flags`] when a control message repeats one that was not acknowledged in time.
 pub const FLAG_REPEATED: u8 = 1;
 
-/// Set in [`Header::flags`] of a data message whose source has no buffer left until what it has
-/// sent is acknowledged.
-pub const FLAG_ACKNOWLEDGE: u8 = 2;
-
-const FLAGS_KNOWN: u8 = FLAG_REPEATED | FLAG_ACKNOWLEDGE;
+const FLAGS_KNOWN: u8 = FLAG_REPEATED;
 
 /// Offset of the part of a header that depends on the kind of message.
 const BODY_OFFSET: usize = 40;
@@ -117,7 +113,7 @@ impl Kind {
 /// A message header, decoded and consistent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// [`FLAG_REPEATED`] and [`FLAG_ACKNOWLEDGE`], or 0.
+    /// [`FLAG_REPEATED`] or 0.
     pub flags: u8,
     /// Transmission group of the source: the one that a data message was sent to, or that a
     /// control message is about.
@@ -254,11 +250,6 @@ impl Header {
     /// True when this message repeats one that was not acknowledged in time.
     pub fn is_repeated(&self) -> bool {
         self.flags & FLAG_REPEATED != 0
-    }
-
-    /// True when the source of this data message has no buffer left until it is acknowledged.
-    pub fn wants_acknowledgement(&self) -> bool {
-        self.flags & FLAG_ACKNOWLEDGE != 0
     }
 
     /// The header as bytes.

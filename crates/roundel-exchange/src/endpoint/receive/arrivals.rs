@@ -146,7 +146,6 @@ impl ReceiveEndpoint {
                     partition: header.partition,
                     group: header.group,
                     sequence: header.sequence,
-                    wants_acknowledgement: header.wants_acknowledgement(),
                     data,
                     credit_seen: header.credit_seen,
                     buffer,
@@ -210,8 +209,7 @@ impl ReceiveEndpoint {
         if link.starved {
             self.grow(index);
         }
-        let wanted = message.wants_acknowledgement.then_some(message.group);
-        self.count_receive(index, wanted);
+        self.count_receive(index);
         self.check_end(index);
     }
 

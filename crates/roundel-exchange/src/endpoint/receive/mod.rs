@@ -45,7 +45,6 @@ pub struct Message {
     /// Which fragment of which frame it is.
     pub data: Data,
     group: u16,
-    wants_acknowledgement: bool,
     credit_seen: u32,
     buffer: Buffer,
     payload_at: usize,

@@ -12,7 +12,7 @@ const ACKNOWLEDGEMENTS: usize = 4;
 impl ReceiveEndpoint {
     /// Whether a data message has not arrived before. One that cannot be fails its link.
     pub(super) fn is_fresh(&mut self, index: usize, header: &Header) -> bool {
-        let window = self.options.window_max();
+        let window = self.options.unarrived_max();
         let link = &mut self.links[index];
         let sequences = link.groups.entry(header.group).or_default();
         let arrival = sequences.arrive(header.sequence, window);
@@ -34,7 +34,7 @@ impl ReceiveEndpoint {
         link.sent = link.sent.max(sent.on_link);
         if self.options.repairs() {
             let sequences = link.groups.entry(group).or_default();
-            sequences.told(sent.to_group, self.options.window_max());
+            sequences.told(sent.to_group, self.options.unarrived_max());
             self.any_misses |= sequences.misses();
         }
     }

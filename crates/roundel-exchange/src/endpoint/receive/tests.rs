@@ -1,6 +1,6 @@
 //! What two endpoints alone can show: how windows grow, and what peers that break the rules do.
 
-use super::super::send::{DestinationId, GroupId, SendEndpoint};
+use super::super::send::{DestinationId, GroupId, Origin, SendEndpoint};
 use super::*;
 use crate::design::Design;
 use crate::wire::{Body, Credit, HEADER_LENGTH, Header};
@@ -8,6 +8,7 @@ use futures::FutureExt;
 use roundel_verbs::{
     ArenaOptions, Payload, SendOperation, SendRequest, TokioContext, shm, work::InlineBytes,
 };
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,15 @@ fn fabric(registered_bytes_max: usize) -> Fabric {
         channel: device.create_channel().unwrap(),
         device,
         context: Arc::new(TokioContext::current()),
+    }
+}
+
+/// The payload of a message.
+struct Number(u32);
+
+impl Origin for Number {
+    fn read(&self, range: Range<usize>, write: &mut dyn FnMut(usize, &[u8])) {
+        write(0, &u64::from(self.0).to_le_bytes()[range]);
     }
 }
 
@@ -94,7 +104,8 @@ impl Pair {
         let sent = async {
             let mut buffer = self.sender.acquire(self.group).await?;
             buffer.write(0, &u64::from(self.sent).to_le_bytes());
-            self.sender.put(buffer, 0, data).await
+            let origin: Arc<dyn Origin> = Arc::new(Number(self.sent));
+            self.sender.put(buffer, 0, data, &origin).await
         };
         match sent.now_or_never() {
             Some(sent) => sent.unwrap(),

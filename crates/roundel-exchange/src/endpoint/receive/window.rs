@@ -60,16 +60,15 @@ impl ReceiveEndpoint {
         self.report.registered_bytes += posted * self.options.message_bytes;
     }
 
-    /// Counts a receive posted again for a link, and writes credit back when enough have been, or
-    /// when the source wants what has arrived of a group acknowledged.
-    pub(super) fn count_receive(&mut self, index: usize, wanted: Option<u16>) {
+    /// Counts a receive posted again for a link, and writes credit back when enough have been.
+    pub(super) fn count_receive(&mut self, index: usize) {
         let frequency = self.options.credit_every(self.links[index].buffers);
         let link = &mut self.links[index];
         link.credit = link.credit.wrapping_add(1);
         link.unsaid += 1;
         // After the end nobody needs credit.
-        if link.end.is_none() && (link.unsaid >= frequency || wanted.is_some()) {
-            let group = wanted.unwrap_or_else(|| link.least_acknowledged());
+        if link.unsaid >= frequency && link.end.is_none() {
+            let group = link.least_acknowledged();
             if let Err(error) = self.say_credit(index, group, 0) {
                 self.links[index].fail(error);
             }

@@ -11,21 +11,23 @@ mod state;
 mod tests;
 
 pub use buffer::SendBuffer;
+pub use repair::Origin;
 
 use super::{Fabric, LinkAddress, datagram};
 use crate::error::ExchangeError;
 use crate::error::Result;
 use crate::options::ExchangeOptions;
 use crate::report::{DestinationReport, EndpointReport};
-use crate::wire::{Body, Data, FLAG_ACKNOWLEDGE, HEADER_LENGTH, Header};
+use crate::wire::{Body, Data, HEADER_LENGTH, Header};
 use parking_lot::Mutex;
+use repair::{Kept, REPAIR_BUFFERS};
 use retained::Retained;
 use roundel_verbs::completion_queue::until_ready;
 use roundel_verbs::{
     Buffer, CompletionQueue, CompletionStatus, QueuePairOptions, ReceiveRequest, Transport,
 };
 use state::{CONTROL_SENDS, Carrier, Destination, Group, State};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -85,6 +87,12 @@ impl SendEndpoint {
             Transport::ReliableConnection => None,
             _ => Some(datagram::open(fabric, &queue)?),
         };
+        let mut repair_buffers = Vec::new();
+        if options.repairs() {
+            for _ in 0..REPAIR_BUFFERS {
+                repair_buffers.push(fabric.arena.allocate(options.message_bytes)?);
+            }
+        }
         Ok(Self(Arc::new(Inner {
             fabric: fabric.clone(),
             options: options.clone(),
@@ -98,6 +106,7 @@ impl SendEndpoint {
                 },
                 report: EndpointReport {
                     queue_pairs: datagrams.iter().count(),
+                    registered_bytes: repair_buffers.len() * options.message_bytes,
                     ..EndpointReport::default()
                 },
                 datagrams,
@@ -107,7 +116,8 @@ impl SendEndpoint {
                 groups: Vec::new(),
                 shared: HashMap::new(),
                 shared_next: 0,
-                returning: Vec::new(),
+                repairs: VecDeque::new(),
+                repair_buffers,
                 completions: Vec::new(),
                 asked: false,
             }),
@@ -187,6 +197,7 @@ impl SendEndpoint {
         for _ in 0..count {
             free.push(inner.fabric.arena.allocate(inner.options.message_bytes)?);
         }
+        let (repairs, kept) = (inner.options.repairs(), inner.options.unarrived_max());
         let mut state = inner.state.lock();
         if state.groups.len() > usize::from(u16::MAX) {
             return Err(ExchangeError::Protocol {
@@ -201,10 +212,7 @@ impl SendEndpoint {
             free,
             closed: false,
             sent: 0,
-            retained: inner
-                .options
-                .repairs()
-                .then(|| Retained::new(members.len())),
+            retained: repairs.then(|| Retained::new(members.len(), kept)),
         });
         Ok(GroupId(state.groups.len() - 1))
     }
@@ -229,31 +237,31 @@ impl SendEndpoint {
         }
     }
 
-    /// Whether a group may have more buffers.
-    fn may_grow(&self, state: &State, group: GroupId) -> bool {
-        let (options, fabric) = (&self.0.options, &self.0.fabric);
-        state.groups[group.0].buffers < options.window_max()
-            && fabric.has_spare(options.message_bytes)
-    }
-
     /// One more buffer for a group all of whose buffers are in use, if there is memory to spare.
     fn grow(&self, state: &mut State, group: GroupId) -> Option<Buffer> {
         let (options, fabric) = (&self.0.options, &self.0.fabric);
-        if !self.may_grow(state, group) {
+        if state.groups[group.0].buffers >= options.window_max() {
             return None;
         }
-        let buffer = fabric.arena.allocate(options.message_bytes).ok()?;
+        let buffer = fabric.spare_buffer(options.message_bytes)?;
         state.groups[group.0].buffers += 1;
         state.report.registered_bytes += options.message_bytes;
         Some(buffer)
     }
 
     /// Sends the first `data.payload_length` bytes of the buffer's payload to every member of its
-    /// group, as soon as each has granted credit for it.
-    pub async fn put(&self, mut buffer: SendBuffer, partition: u32, data: Data) -> Result<()> {
+    /// group, as soon as each has granted credit for it. `origin` is what they were cut from, at
+    /// `data.offset`.
+    pub async fn put(
+        &self,
+        mut buffer: SendBuffer,
+        partition: u32,
+        data: Data,
+        origin: &Arc<dyn Origin>,
+    ) -> Result<()> {
         let mut since = None;
         until_ready(&[&self.0.queue], |_| {
-            self.poll_put(&mut buffer, partition, data, &mut since)
+            self.poll_put(&mut buffer, partition, data, origin, &mut since)
         })
         .await
     }
@@ -263,6 +271,7 @@ impl SendEndpoint {
         buffer: &mut SendBuffer,
         partition: u32,
         data: Data,
+        origin: &Arc<dyn Origin>,
         since: &mut Option<Duration>,
     ) -> Poll<Result<()>> {
         let inner = &*self.0;
@@ -288,20 +297,12 @@ impl SendEndpoint {
             }
         }
         let mut memory = buffer.take();
-        let target = &state.groups[group.0];
-        let mut header = self.header(group.0 as u16, 0, Body::Data(data));
-        header.partition = partition;
-        header.sequence = target.sent;
-        if let [only] = target.members[..] {
-            header.credit_seen = state.destinations[only].credit.granted();
-        }
-        // What is kept comes back with an acknowledgement only, and the next one may be far off.
-        if target.retained.is_some() && target.free.is_empty() && !self.may_grow(&state, group) {
-            header.flags |= FLAG_ACKNOWLEDGE;
-        }
+        let sequence = state.groups[group.0].sent;
+        let header = self.data_header(&state, group.0, sequence, partition, data);
         memory.write(0, &header.emit());
         let length = HEADER_LENGTH + data.payload_length as usize;
-        let sent = state.send_data(group.0, memory, length);
+        let kept = || Kept::new(partition, data, origin.clone());
+        let sent = state.send_data(group.0, memory, length, kept);
         if sent.is_err() {
             // Others wait for the same destination.
             inner.queue.wake();
@@ -348,6 +349,23 @@ impl SendEndpoint {
     /// What it sent to one destination so far.
     pub fn destination_report(&self, destination: DestinationId) -> DestinationReport {
         self.0.state.lock().destinations[destination.0].report
+    }
+
+    fn data_header(
+        &self,
+        state: &State,
+        group: usize,
+        sequence: u64,
+        partition: u32,
+        data: Data,
+    ) -> Header {
+        let mut header = self.header(group as u16, 0, Body::Data(data));
+        header.partition = partition;
+        header.sequence = sequence;
+        if let [only] = state.groups[group].members[..] {
+            header.credit_seen = state.destinations[only].credit.granted();
+        }
+        header
     }
 
     /// The header of a message about a group, without what only data has.

@@ -1,7 +1,7 @@
 //! What a SEND endpoint's completion queue brings: buffers back, credit, acknowledgements and
 //! questions.
 
-use super::state::{Carrier, NO_RETURN, SHARED, State};
+use super::state::{CONTROL, Carrier, REPAIR, SHARED, State};
 use super::{SendEndpoint, datagram};
 use crate::error::Result;
 use crate::wire::{Body, FLAG_REPEATED, Header, Sent};
@@ -23,11 +23,10 @@ impl SendEndpoint {
                 self.take(state, completion);
             }
             state.completions = completions;
-            if found < POLL_BATCH {
+            if found < POLL_BATCH && !self.repair(state) {
                 break;
             }
         }
-        state.take_back();
         // One answer for all the questions that came meanwhile.
         if std::mem::take(&mut state.asked) {
             for index in 0..state.destinations.len() {
@@ -71,7 +70,7 @@ impl SendEndpoint {
                     state.acknowledge_all(index);
                 }
             }
-            Body::Missing(missing) => self.repair(state, index, header.group, missing),
+            Body::Missing(missing) => self.take_missing(state, index, header.group, missing),
             Body::Data(_) | Body::EndOfStream(_) | Body::Sent(_) => {}
         }
     }
@@ -128,12 +127,14 @@ impl State {
         if failed {
             self.fail_queue_pair(&completion);
         }
-        if completion.id & NO_RETURN != 0 {
+        if completion.id & CONTROL != 0 {
             return;
         }
         if completion.id & SHARED == 0 {
-            if let Some(buffer) = completion.buffer {
-                self.give_back(completion.id as usize, buffer);
+            match completion.buffer {
+                Some(buffer) if completion.id == REPAIR => self.repair_buffers.push(buffer),
+                Some(buffer) => self.give_back(completion.id as usize, buffer),
+                None => {}
             }
             return;
         }

@@ -8,15 +8,18 @@ pub(super) struct Retained<T> {
     /// Sequence number of the oldest.
     first: u64,
     messages: VecDeque<T>,
+    /// How many there may be.
+    most: usize,
     /// By member: every message with a lower number has arrived there.
     acknowledged: Vec<u64>,
 }
 
 impl<T> Retained<T> {
-    pub(super) fn new(members: usize) -> Self {
+    pub(super) fn new(members: usize, most: usize) -> Self {
         Self {
             first: 0,
             messages: VecDeque::new(),
+            most,
             acknowledged: vec![0; members],
         }
     }
@@ -30,29 +33,31 @@ impl<T> Retained<T> {
         self.first + self.messages.len() as u64
     }
 
-    /// Every message below a number has arrived at a member. What it says of messages that were
-    /// never sent is ignored, and an older acknowledgement takes nothing back.
+    /// Every message below a number has arrived at a member: those that have arrived everywhere are
+    /// dropped. What it says of messages that were never sent is ignored, and an older
+    /// acknowledgement takes nothing back.
     pub(super) fn acknowledge(&mut self, member: usize, below: u64) {
         if below <= self.next() {
             let acknowledged = &mut self.acknowledged[member];
             *acknowledged = below.max(*acknowledged);
+            self.release();
         }
     }
 
     /// A member is gone: nothing is kept for it.
     pub(super) fn forget(&mut self, member: usize) {
         self.acknowledged[member] = u64::MAX;
+        self.release();
     }
 
-    /// Gives out the messages that have arrived everywhere.
-    pub(super) fn release(&mut self) -> impl Iterator<Item = T> {
+    fn release(&mut self) {
         let everywhere = self.acknowledged.iter().min();
         let arrived = everywhere.map_or(u64::MAX, |below| below.saturating_sub(self.first));
         let count = usize::try_from(arrived)
             .unwrap_or(usize::MAX)
             .min(self.messages.len());
         self.first += count as u64;
-        self.messages.drain(..count)
+        self.messages.drain(..count);
     }
 
     /// A message that a member says it misses, if it is one that may be missing there.
@@ -67,6 +72,10 @@ impl<T> Retained<T> {
     /// Whether a member has not acknowledged everything.
     pub(super) fn is_owed(&self, member: usize) -> bool {
         self.acknowledged[member] < self.next()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.messages.len() >= self.most
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -96,11 +105,11 @@ mod tests {
     }
 
     proptest! {
-        /// A message is given out once, in order, and when every member has it or is gone.
+        /// A message is kept until every member has it or is gone, and can be had until then.
         #[test]
         fn messages_are_kept_until_they_are_everywhere(steps in prop::collection::vec(step(), 0..80)) {
-            let mut retained = Retained::new(3);
-            let (mut sent, mut released) = (0u64, 0u64);
+            let mut retained = Retained::new(3, 7);
+            let mut sent = 0u64;
             let mut members = [Some(0u64); 3];
             for step in steps {
                 match step {
@@ -119,13 +128,12 @@ mod tests {
                         members[member] = None;
                     }
                 }
-                for message in retained.release() {
-                    prop_assert_eq!(message, released);
-                    released += 1;
-                }
-                let expected = members.iter().flatten().min().map_or(sent, |below| *below);
-                prop_assert_eq!(released, expected);
-                prop_assert_eq!(retained.is_empty(), released == sent);
+                let Some(everywhere) = members.iter().flatten().min() else {
+                    prop_assert!(retained.is_empty());
+                    return Ok(());
+                };
+                prop_assert_eq!(retained.is_empty(), *everywhere == sent);
+                prop_assert_eq!(retained.is_full(), sent - everywhere >= 7);
                 for (member, known) in members.iter().enumerate() {
                     prop_assert_eq!(retained.is_owed(member), known.is_some_and(|known| known < sent));
                     for sequence in (0..sent + 2).chain([u64::MAX]) {

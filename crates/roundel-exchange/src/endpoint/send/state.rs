@@ -2,7 +2,7 @@
 
 use super::super::credit::Credit;
 use super::GroupId;
-use super::repair::Kept;
+use super::repair::{Kept, Repair};
 use super::retained::Retained;
 use crate::error::{ExchangeError, Result};
 use crate::report::{DestinationReport, EndpointReport};
@@ -11,13 +11,13 @@ use roundel_verbs::{
     AddressHandle, Buffer, Completion, CompletionStatus, Payload, QueuePair, SendOperation,
     SendRequest, SharedBuffer, VerbsError,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// Marks of sends: a group's number for an owned buffer, or one of these. Nothing comes back from
-/// control messages and from messages that are kept.
+/// Marks of sends: a group's number for an owned buffer, or one of these.
+pub(super) const REPAIR: u64 = 1 << 61;
 pub(super) const SHARED: u64 = 1 << 62;
-pub(super) const NO_RETURN: u64 = 1 << 63;
+pub(super) const CONTROL: u64 = 1 << 63;
 /// Places in a send queue that data leaves to control messages.
 pub(super) const CONTROL_SENDS: usize = 4;
 
@@ -32,9 +32,10 @@ pub(super) struct State {
     pub(super) groups: Vec<Group>,
     pub(super) shared: HashMap<u64, SharedSend>,
     pub(super) shared_next: u64,
-    /// Buffers that nobody asks for any more, with their groups: they are free when their last
-    /// send has completed.
-    pub(super) returning: Vec<(usize, SharedBuffer)>,
+    /// What to send again, and free buffers for it: those of the groups may all be in the hands of
+    /// tasks that cannot go on before something was repaired.
+    pub(super) repairs: VecDeque<Repair>,
+    pub(super) repair_buffers: Vec<Buffer>,
     pub(super) completions: Vec<Completion>,
     /// Whether a destination has asked.
     pub(super) asked: bool,
@@ -121,7 +122,8 @@ impl Destination {
 }
 
 impl State {
-    /// Whether every member of a group has granted credit, and there is room in the send queues.
+    /// Whether every member of a group has granted credit, not too much is kept for it, and there is
+    /// room in the send queues.
     pub(super) fn may_send(&self, group: GroupId) -> bool {
         let members = &self.groups[group.0].members;
         // One queue pair carries all datagrams.
@@ -129,7 +131,9 @@ impl State {
             Some(_) => members.len(),
             None => 1,
         };
+        let retained = self.groups[group.0].retained.as_ref();
         self.credit_left(group) > 0
+            && retained.is_none_or(|retained| !retained.is_full())
             && members
                 .iter()
                 .all(|member| self.has_room(*member, sends + CONTROL_SENDS))
@@ -167,32 +171,21 @@ impl State {
         }
     }
 
-    /// Takes the buffers back whose last send has completed.
-    pub(super) fn take_back(&mut self) {
-        for (group, buffer) in std::mem::take(&mut self.returning) {
-            match buffer.try_into_owned() {
-                Ok(buffer) => self.give_back(group, buffer),
-                Err(buffer) => self.returning.push((group, buffer)),
-            }
-        }
-    }
-
     /// What a group keeps, and which member of it a destination is.
     pub(super) fn retained(
-        &mut self,
+        groups: &mut [Group],
         destination: usize,
         group: usize,
     ) -> Option<(usize, &mut Retained<Kept>)> {
-        let group = self.groups.get_mut(group)?;
+        let group = groups.get_mut(group)?;
         let member = group.members.iter().position(|to| *to == destination)?;
         Some((member, group.retained.as_mut()?))
     }
 
     /// Every message of a group below a number has arrived at a destination.
     pub(super) fn acknowledge(&mut self, destination: usize, group: usize, below: u64) {
-        if let Some((member, retained)) = self.retained(destination, group) {
+        if let Some((member, retained)) = Self::retained(&mut self.groups, destination, group) {
             retained.acknowledge(member, below);
-            self.release(group);
         }
     }
 
@@ -200,13 +193,6 @@ impl State {
     pub(super) fn acknowledge_all(&mut self, destination: usize) {
         for group in 0..self.groups.len() {
             self.acknowledge(destination, group, self.groups[group].sent);
-        }
-    }
-
-    fn release(&mut self, group: usize) {
-        if let Some(retained) = &mut self.groups[group].retained {
-            let released = retained.release().map(|kept| (group, kept.buffer));
-            self.returning.extend(released);
         }
     }
 
@@ -236,23 +222,19 @@ impl State {
         retained.any(|retained| !retained.is_empty())
     }
 
-    /// Posts the next message of a group to every member.
-    pub(super) fn send_data(&mut self, group: usize, memory: Buffer, length: usize) -> Result<()> {
+    /// Posts the next message of a group to every member; `kept` is what to repair it with.
+    pub(super) fn send_data(
+        &mut self,
+        group: usize,
+        memory: Buffer,
+        length: usize,
+        kept: impl FnOnce() -> Kept,
+    ) -> Result<()> {
         let members = self.groups[group].members.clone();
         let sequence = self.groups[group].sent;
         self.groups[group].sent += 1;
         if let Some(retained) = &mut self.groups[group].retained {
-            let buffer = memory.share();
-            retained.push(Kept::new(buffer.clone(), length));
-            for member in members {
-                let payload = Payload::Shared {
-                    buffer: buffer.clone(),
-                    length,
-                };
-                self.send(member, NO_RETURN, payload)?;
-                self.destinations[member].count(group, sequence, length);
-            }
-            return Ok(());
+            retained.push(kept());
         }
         if let [only] = members[..] {
             let payload = Payload::Owned {
@@ -285,7 +267,7 @@ impl State {
     pub(super) fn send_control(&mut self, destination: usize, header: &Header) -> Result<()> {
         let bytes = roundel_verbs::work::InlineBytes::new(&header.emit())
             .expect("a header is smaller than an inline payload");
-        self.send(destination, NO_RETURN, Payload::Inline(bytes))
+        self.send(destination, CONTROL, Payload::Inline(bytes))
     }
 
     /// Posts one message, for which there is room. A destination that cannot be sent to has
@@ -347,21 +329,17 @@ impl State {
     }
 
     /// Groups with a destination that is gone send nothing new any more: their buffers go back to
-    /// the arena, those in flight when they complete, and those that are kept when the other
-    /// members have them.
+    /// the arena, those in flight when they complete. What the other members miss they still get.
     pub(super) fn close_groups_of(&mut self, destination: usize) {
-        for index in 0..self.groups.len() {
-            let group = &mut self.groups[index];
+        for group in &mut self.groups {
             if let Some(member) = group.members.iter().position(|to| *to == destination) {
                 group.closed = true;
                 group.free.clear();
                 if let Some(retained) = &mut group.retained {
                     retained.forget(member);
                 }
-                self.release(index);
             }
         }
-        self.take_back();
         let groups = &self.groups;
         self.shared.retain(|_, send| !groups[send.group].closed);
     }
