@@ -10,4 +10,5 @@ mod faulty;
 mod memory;
 mod order;
 mod random;
+mod repair;
 mod types;

@@ -21,9 +21,8 @@ impl ReceiveEndpoint {
             }
         }
         let mut completions = std::mem::take(&mut self.completions);
-        let found = self
-            .queue
-            .poll(&mut completions, limit.clamp(1, POLL_BATCH));
+        let limit = limit.clamp(1, POLL_BATCH);
+        let found = self.queue.poll(&mut completions, limit);
         if found == 0 {
             self.lose_broken();
         }
@@ -37,7 +36,7 @@ impl ReceiveEndpoint {
             }
         }
         self.completions = completions;
-        self.ask_for_missing();
+        self.ask_for_missing(found < limit);
         any || found > 0
     }
 

@@ -39,8 +39,9 @@ impl ReceiveEndpoint {
         }
     }
 
-    /// Asks for the messages that are late.
-    pub(super) fn ask_for_missing(&mut self) {
+    /// Asks for the messages that are late; `all_taken` says whether everything that had arrived was
+    /// taken.
+    pub(super) fn ask_for_missing(&mut self, all_taken: bool) {
         if !std::mem::take(&mut self.any_misses) {
             return;
         }
@@ -53,7 +54,7 @@ impl ReceiveEndpoint {
             }
             let mut asks = Vec::new();
             for (group, sequences) in &mut link.groups {
-                let missing = sequences.ask(now, interval).into_iter();
+                let missing = sequences.ask(now, interval, all_taken).into_iter();
                 asks.extend(missing.map(|missing| (*group, missing)));
                 self.any_misses |= sequences.misses();
             }

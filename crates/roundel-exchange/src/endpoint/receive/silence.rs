@@ -43,7 +43,7 @@ impl ReceiveEndpoint {
                 }
             }
         }
-        self.ask_for_missing();
+        self.ask_for_missing(true);
     }
 
     /// Gives a link up one of whose messages is missing while very many later ones have come.

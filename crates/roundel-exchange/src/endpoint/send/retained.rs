@@ -74,8 +74,12 @@ impl<T> Retained<T> {
         self.acknowledged[member] < self.next()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
     pub(super) fn is_full(&self) -> bool {
-        self.messages.len() >= self.most
+        self.len() >= self.most
     }
 
     pub(super) fn is_empty(&self) -> bool {
