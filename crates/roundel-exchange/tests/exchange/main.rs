@@ -11,4 +11,5 @@ mod machine;
 mod memory;
 mod order;
 mod random;
+mod repair;
 mod types;

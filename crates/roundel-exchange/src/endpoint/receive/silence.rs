@@ -3,7 +3,7 @@
 use super::link::{Carrier, LinkState};
 use super::{LinkId, ReceiveEndpoint};
 use crate::error::Result;
-use crate::wire::{Acknowledge, Body, FLAG_REPEATED, Header, Kind};
+use crate::wire::{Acknowledge, Body, Header};
 use roundel_verbs::{Payload, SendOperation, SendRequest};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ impl ReceiveEndpoint {
         }
         let now = self.fabric.context.now();
         let interval = self.options.repeat_interval;
+        let repairs = self.options.repairs();
         for index in 0..self.links.len() {
             let link = &mut self.links[index];
             let silent = now.saturating_sub(link.heard_at);
@@ -24,22 +25,31 @@ impl ReceiveEndpoint {
             {
                 continue;
             }
-            if silent >= self.options.missing_deadline && link.is_short() {
-                link.fail(link.missing(silent));
-            } else if link.end.is_none() && now.saturating_sub(link.asked_at) >= interval {
+            // A reader may have been away for long. Nothing is given up for which nobody has asked.
+            let waited = match repairs {
+                true => interval.saturating_mul(link.asks),
+                false => silent,
+            };
+            if waited >= self.options.missing_deadline && link.is_short() {
+                link.fail(link.missing(silent, self.options.on_loss));
+            } else if (repairs || link.end.is_none())
+                && now.saturating_sub(link.asked_at) >= interval
+            {
                 // Its credit may be lost, or its end, or data and with it the credit it used up.
                 link.asked_at = now;
-                if let Err(error) = self.say_credit(index, FLAG_REPEATED) {
+                link.asks += 1;
+                if let Err(error) = self.repeat_credit(index) {
                     self.links[index].fail(error);
                 }
             }
         }
+        self.ask_for_missing(true);
     }
 
     /// Gives a link up one of whose messages is missing while very many later ones have come.
     pub fn give_up(&mut self, link: LinkId) {
         let link = &mut self.links[link.0];
-        link.fail(link.missing(Duration::ZERO));
+        link.fail(link.missing(Duration::ZERO, self.options.on_loss));
     }
 
     /// Whether messages of this endpoint can be lost.
@@ -70,28 +80,27 @@ impl ReceiveEndpoint {
             {
                 link.repeat_after = link.repeat_after.saturating_mul(2);
                 link.repeat_at = now.saturating_add(link.repeat_after);
-                let sequence = link.end_sequence;
-                self.acknowledge(index, sequence);
+                let messages = link.arrived.count;
+                self.acknowledge(index, messages);
             }
         }
     }
 
-    pub(super) fn acknowledge(&mut self, index: usize, sequence: u64) {
-        let body = Body::Acknowledge(Acknowledge {
-            kind: Kind::EndOfStream,
-            sequence,
-        });
+    /// Acknowledges an end-of-stream that told of so many messages.
+    pub(super) fn acknowledge(&mut self, index: usize, messages: u64) {
+        let body = Body::Acknowledge(Acknowledge { messages });
         // Failing to say so is no failure: the sender repeats its end.
-        let _ = self.say(index, 0, body);
+        let _ = self.say(index, 0, 0, body);
     }
 
-    pub(super) fn say(&self, index: usize, flags: u8, body: Body) -> Result<()> {
+    pub(super) fn say(&self, index: usize, group: u16, flags: u8, body: Body) -> Result<()> {
         let link = &self.links[index];
         let (Some(datagrams), Carrier::Datagram(handle)) = (&self.datagrams, &link.carrier) else {
             return Ok(());
         };
         let header = Header {
             flags,
+            group,
             exchange: link.exchange,
             source: link.source,
             partition: link.destination,
