@@ -29,7 +29,7 @@ TOOLS = ["sh", "ip", "rdma", "tc", "ib_send_bw", "ib_write_bw", "ib_read_bw", "i
 LIBRARY_DIR = "usr/lib/x86_64-linux-gnu"
 # Opened by name: by the verbs' users, by libibverbs, and by what runs from a share.
 LIBRARIES = ["libibverbs.so.1", "librdmacm.so.1", "libibverbs/librxe-rdmav*.so", "libc.so.6", "libm.so.6",
-             "libgcc_s.so.1", "libstdc++.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1",
+             "libgcc_s.so.1", "libpthread.so.0", "libdl.so.2", "librt.so.1",
              "libutil.so.1", "libresolv.so.2", "libnss_files.so.2", "libnss_dns.so.2"]
 # A build that was not used for so long is removed by the next one.
 UNUSED_DAYS_MAX = 14
