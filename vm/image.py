@@ -29,9 +29,9 @@ TOOLS = ["sh", "ip", "rdma", "tc", "ib_send_bw", "ib_write_bw", "ib_read_bw", "i
 LIBRARY_DIR = "usr/lib/x86_64-linux-gnu"
 # Opened by name: by the verbs' users, by libibverbs, and by what runs from a share.
 LIBRARIES = ["libibverbs.so.1", "librdmacm.so.1", "libibverbs/librxe-rdmav*.so", "libc.so.6", "libm.so.6",
-             "libgcc_s.so.1", "libstdc++.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1",
+             "libgcc_s.so.1", "libpthread.so.0", "libdl.so.2", "librt.so.1",
              "libutil.so.1", "libresolv.so.2", "libnss_files.so.2", "libnss_dns.so.2"]
-# A build that was not used for so long is removed by the next one.
+# A build that was not used for so long, or a kernel that is so old, is removed by the next build.
 UNUSED_DAYS_MAX = 14
 KERNEL_PACKAGE = re.compile(r"linux-image-\d\S*-amd64")
 
@@ -110,8 +110,13 @@ def install_packages(say):
     run(command, env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"})
 
 
+def kernel_dir(cache, version):
+    """Where a kernel is kept with the modules that are wanted today."""
+    return cache / f"kernel-{version}-{hashlib.sha256(repr(MODULES).encode()).hexdigest()[:8]}"
+
+
 def cached_kernel(cache):
-    kernels = sorted(cache.glob("kernel-*"))
+    kernels = sorted(cache.glob(kernel_dir(cache, "*").name))
     return kernels[-1] if kernels else None
 
 
@@ -135,7 +140,7 @@ def fetch_kernel(cache, say):
         (fresh / "vmlinux").write_bytes(unpack_vmlinux(vmlinuz))
         run([tool("depmod"), "-b", scratch / "package", version])
         keep_modules(scratch / "package/lib/modules" / version, fresh / "modules" / version)
-        kernel = cache / f"kernel-{version}"
+        kernel = kernel_dir(cache, version)
         fresh.rename(kernel)
     return kernel
 
@@ -291,9 +296,9 @@ def run(command, **options):
 
 
 def remove_unused(cache):
-    for build in cache.glob("build-*"):
-        if time.time() - build.stat().st_mtime > UNUSED_DAYS_MAX * 86400:
-            shutil.rmtree(build, ignore_errors=True)
+    for old in [*cache.glob("build-*"), *cache.glob("kernel-*")]:
+        if time.time() - old.stat().st_mtime > UNUSED_DAYS_MAX * 86400:
+            shutil.rmtree(old, ignore_errors=True)
     # What a killed run left; nobody else builds while the lock is held.
     for scratch in cache.glob("tmp-*"):
         shutil.rmtree(scratch, ignore_errors=True)
