@@ -43,7 +43,7 @@ pub use error::{EngineError, Result};
 pub use exchange::FabricCounters;
 pub use fabric::{Fabric, FabricChoice, FabricReason};
 pub use options::{ClusterOptions, PARTITIONS_PER_TASK_MIN, WorkerOptions, partitions_per_task};
-pub use roundel_exchange::Design;
+pub use roundel_exchange::{Design, OnLoss};
 pub use session::{LoadProgress, Session};
 pub use token::Token;
 pub use tpch::single_process_context;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use roundel_exchange::Design;
+use roundel_exchange::{Design, OnLoss};
 
 use crate::{FabricChoice, Token};
 
@@ -22,6 +22,8 @@ pub struct ClusterOptions {
     pub fabric: FabricChoice,
     /// The shuffle design. gRPC does not read it.
     pub design: Design,
+    /// What is done about lost datagrams. gRPC does not read it.
+    pub on_loss: OnLoss,
     /// Quota of registered memory of each worker, in bytes. gRPC does not read it.
     pub registered_memory_bytes: u64,
     /// Limit of each worker's query memory, in bytes; beyond it operators spill or fail.
@@ -56,6 +58,8 @@ pub struct WorkerOptions {
     pub fabric: FabricChoice,
     /// The shuffle design. gRPC does not read it.
     pub design: Design,
+    /// What is done about lost datagrams. gRPC does not read it.
+    pub on_loss: OnLoss,
     /// Quota of registered memory, in bytes. gRPC does not read it.
     pub registered_memory_bytes: u64,
     /// Limit of query memory, in bytes; beyond it operators spill or fail.

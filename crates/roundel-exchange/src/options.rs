@@ -49,6 +49,10 @@ pub struct ExchangeOptions {
     pub missing_deadline: Duration,
     /// Over datagrams: what to do about lost messages.
     pub on_loss: OnLoss,
+    /// Over datagrams: the queue key of all endpoints of the exchange, a secret that its nodes
+    /// share, drawn at random for it. Groups of several destinations need one to be sent to by
+    /// multicast. Without it every endpoint draws one of its own.
+    pub queue_key: Option<u32>,
     /// Whether the batches of each source and partition come out in the order they went in. They
     /// do anyway over Reliable Connection.
     pub ordered: bool,
@@ -74,6 +78,7 @@ impl ExchangeOptions {
             repeat_interval: Duration::from_millis(20),
             missing_deadline: Duration::from_secs(2),
             on_loss: OnLoss::default(),
+            queue_key: None,
             ordered: false,
         }
     }

@@ -25,6 +25,8 @@ pub struct EndpointReport {
     pub duplicates: u64,
     /// Messages that a source has sent again because their receiver missed them.
     pub repaired_messages: u64,
+    /// Messages that a source has sent once, by multicast, to all members of a group.
+    pub multicast_messages: u64,
     /// Times that a receiver has asked for messages it missed, of which one names up to 64.
     pub repair_asks: u64,
 }
@@ -54,6 +56,7 @@ impl EndpointReport {
         self.spilled_bytes += other.spilled_bytes;
         self.duplicates += other.duplicates;
         self.repaired_messages += other.repaired_messages;
+        self.multicast_messages += other.multicast_messages;
         self.repair_asks += other.repair_asks;
     }
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use roundel_engine::{Design, Fabric, FabricChoice};
+use roundel_engine::{Design, Fabric, FabricChoice, OnLoss};
 
 pub use values::{QueryList, TableArg, Tables};
 
@@ -137,6 +137,10 @@ pub struct NodeArgs {
     /// queue pairs.
     #[arg(long, default_value_t)]
     pub design: Design,
+    /// What to do about lost datagrams, in the designs over UD: send them again, run the query
+    /// again, or fail.
+    #[arg(long, value_name = "repair|restart|fail", default_value_t)]
+    pub on_loss: OnLoss,
     /// What carries the rows: Roundel's exchange over RDMA devices or over shared memory, or
     /// datafusion-distributed's own transport. `auto` takes the first of rdma, shm and grpc that
     /// joins all workers; `rdma:DEVICE[/PORT[/GID]]` names a device.

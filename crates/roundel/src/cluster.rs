@@ -15,6 +15,7 @@ pub fn options(args: &ClusterArgs) -> Result<ClusterOptions, Failure> {
         threads: usize::from(args.node.threads),
         fabric: args.node.fabric.clone(),
         design: args.node.design,
+        on_loss: args.node.on_loss,
         registered_memory_bytes: args.node.registered_memory,
         memory_limit_bytes: args.node.memory_limit,
         worker_program,

@@ -22,6 +22,7 @@ pub async fn run(args: &WorkerArgs) -> Result<(), Failure> {
         token,
         fabric: args.node.fabric.clone(),
         design: args.node.design,
+        on_loss: args.node.on_loss,
         registered_memory_bytes: args.node.registered_memory,
         memory_limit_bytes: args.node.memory_limit,
         lifeline: args.lifeline,

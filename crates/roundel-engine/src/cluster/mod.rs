@@ -202,6 +202,7 @@ impl fmt::Debug for Cluster {
 fn devices(options: &ClusterOptions) -> Result<Devices> {
     let sizes = Sizes {
         design: options.design,
+        on_loss: options.on_loss,
         threads: options.threads,
         registered_memory_bytes: options.registered_memory_bytes,
     };

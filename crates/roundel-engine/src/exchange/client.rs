@@ -277,6 +277,9 @@ impl Started {
         if let Told::Sent(sent) = told {
             count("messages", sent.messages);
             count("bytes", sent.bytes);
+            if sent.repaired > 0 {
+                count("repaired_messages", sent.repaired);
+            }
             time(
                 "blocked_for_credit",
                 std::time::Duration::from_nanos(sent.blocked_ns),

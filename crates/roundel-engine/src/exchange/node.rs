@@ -97,6 +97,7 @@ impl ExchangeNode {
         // Whether a stage's rows have an order is not known here; keeping it costs nothing while
         // nothing is overtaken.
         options.ordered = true;
+        options.on_loss = sizes.on_loss;
         let device_name = device.capabilities().device.clone();
         let arena = device.arena(ArenaOptions {
             registered_bytes_max,

@@ -93,6 +93,9 @@ pub(super) struct Sent {
     pub bytes: u64,
     #[prost(uint64, tag = "3")]
     pub blocked_ns: u64,
+    /// Of the messages, those that were sent again because they had been lost.
+    #[prost(uint64, tag = "4")]
+    pub repaired: u64,
 }
 
 /// Why a task failed.

@@ -196,6 +196,7 @@ impl Producer {
             messages: sent.messages,
             bytes: sent.bytes,
             blocked_ns: sent.blocked_for_credit.as_nanos() as u64,
+            repaired: sent.repaired_messages,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use roundel_exchange::Design;
+use roundel_exchange::{Design, OnLoss};
 use roundel_verbs::rdma::{self, RdmaOptions};
 use roundel_verbs::{DeviceAddress, shm};
 
@@ -37,6 +37,7 @@ type Opened = Result<Arc<ExchangeNode>, String>;
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
     pub design: Design,
+    pub on_loss: OnLoss,
     pub threads: usize,
     pub registered_memory_bytes: u64,
 }

@@ -47,6 +47,7 @@ pub async fn run_worker(options: WorkerOptions) -> Result<()> {
     let catalog = Arc::new(ShardCatalog::default());
     let sizes = Sizes {
         design: options.design,
+        on_loss: options.on_loss,
         threads: options.threads,
         registered_memory_bytes: options.registered_memory_bytes,
     };

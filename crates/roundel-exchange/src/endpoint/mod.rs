@@ -20,6 +20,7 @@
 mod address;
 mod credit;
 mod datagram;
+mod probe;
 mod receive;
 mod send;
 

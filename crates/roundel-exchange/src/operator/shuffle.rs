@@ -79,10 +79,8 @@ impl Shuffle {
         let endpoints = (0..count)
             .map(|_| SendEndpoint::open(fabric, options, exchange, source))
             .collect::<Result<Vec<_>>>()?;
-        if options.repairs() {
-            for endpoint in &endpoints {
-                fabric.context.spawn(Box::pin(endpoint.attend()));
-            }
+        for endpoint in &endpoints {
+            fabric.context.spawn(Box::pin(endpoint.attend()));
         }
         Ok(Self {
             endpoints,

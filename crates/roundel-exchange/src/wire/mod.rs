@@ -8,7 +8,8 @@
 //! offset  size  field
 //!      0     2  magic, 0x4452 (the bytes "RD")
 //!      2     2  version, 2
-//!      4     1  kind: 1 data, 2 end-of-stream, 3 credit, 4 acknowledge, 5 sent, 6 missing
+//!      4     1  kind: 1 data, 2 end-of-stream, 3 credit, 4 acknowledge, 5 sent, 6 missing,
+//!               7 join, 8 joined
 //!      5     1  flags: bit 0 repeated; all others 0
 //!      6     2  transmission group of the source: the one that a data message was sent to, or
 //!               that a control message is about
@@ -37,6 +38,9 @@
 //! missing          40  8  first sequence number of the group that is missing
 //!                  48  8  bitmap: bit i, the message with the sequence number first + i is
 //!                         missing; bit 0 is 1
+//! join             40 20  multicast group to which the source will send what is for the
+//!                         transmission group: its address (16) and its queue key (4)
+//! joined           the receiver has joined it
 //! ```
 //!
 //! Only data has a payload, which is never empty. [`Header::parse`] is total: any 64 bytes give a
@@ -74,6 +78,9 @@ const BODY_OFFSET: usize = 40;
 /// Bytes of that part.
 const BODY_LENGTH: usize = 24;
 
+/// Bytes of a multicast group in a message.
+const JOIN_BYTES: usize = 20;
+
 const _: () = assert!(BODY_OFFSET + BODY_LENGTH == HEADER_LENGTH);
 const _: () = assert!(FRAME_LENGTH_MAX.is_multiple_of(64));
 
@@ -94,6 +101,10 @@ pub enum Kind {
     Sent = 5,
     /// The receiver asks for messages again.
     Missing = 6,
+    /// The source asks the receiver to join a multicast group.
+    Join = 7,
+    /// The receiver has joined it.
+    Joined = 8,
 }
 
 impl Kind {
@@ -105,6 +116,8 @@ impl Kind {
             4 => Ok(Self::Acknowledge),
             5 => Ok(Self::Sent),
             6 => Ok(Self::Missing),
+            7 => Ok(Self::Join),
+            8 => Ok(Self::Joined),
             found => Err(WireError::Kind { found }),
         }
     }
@@ -148,6 +161,10 @@ pub enum Body {
     Sent(Sent),
     /// See [`Kind::Missing`].
     Missing(Missing),
+    /// See [`Kind::Join`].
+    Join(Join),
+    /// See [`Kind::Joined`].
+    Joined,
 }
 
 /// Which fragment of which frame a data message carries.
@@ -215,6 +232,13 @@ pub struct Missing {
     pub bitmap: u64,
 }
 
+/// The multicast group of a transmission group, in the verbs layer's encoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Join {
+    /// Address and queue key.
+    pub multicast: [u8; JOIN_BYTES],
+}
+
 impl Missing {
     /// Sequence numbers that one message can tell of: those from `first` on.
     pub const SPAN: u64 = u64::BITS as u64;
@@ -236,6 +260,8 @@ impl Header {
             Body::Acknowledge(_) => Kind::Acknowledge,
             Body::Sent(_) => Kind::Sent,
             Body::Missing(_) => Kind::Missing,
+            Body::Join(_) => Kind::Join,
+            Body::Joined => Kind::Joined,
         }
     }
 
@@ -297,6 +323,8 @@ impl Header {
                 put(&mut bytes, 40, first.to_le_bytes());
                 put(&mut bytes, 48, bitmap.to_le_bytes());
             }
+            Body::Join(Join { multicast }) => put(&mut bytes, 40, multicast),
+            Body::Joined => {}
         }
         bytes
     }
@@ -361,6 +389,15 @@ impl Header {
                     return Err(WireError::NothingMissing);
                 }
                 Body::Missing(Missing { first, bitmap })
+            }
+            Kind::Join => {
+                reserved(bytes, 60..64)?;
+                let multicast = get(bytes, 40);
+                Body::Join(Join { multicast })
+            }
+            Kind::Joined => {
+                reserved(bytes, 40..64)?;
+                Body::Joined
             }
         };
         Ok(Self {

@@ -21,6 +21,8 @@ fn control() -> impl Strategy<Value = Body> {
             let bitmap = bitmap | 1;
             Body::Missing(Missing { first, bitmap })
         }),
+        any::<[u8; JOIN_BYTES]>().prop_map(|multicast| Body::Join(Join { multicast })),
+        Just(Body::Joined),
     ]
 }
 

@@ -9,6 +9,7 @@ mod faults;
 mod faulty;
 mod machine;
 mod memory;
+mod multicast;
 mod order;
 mod random;
 mod repair;

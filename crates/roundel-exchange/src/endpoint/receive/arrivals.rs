@@ -163,6 +163,10 @@ impl ReceiveEndpoint {
                 self.take_sent(index, header.group, sent);
                 self.post_datagram(buffer);
             }
+            Body::Join(join) if self.datagrams.is_some() => {
+                self.join(index, header.group, join);
+                self.post_datagram(buffer);
+            }
             _ if self.datagrams.is_some() => self.post_datagram(buffer),
             _ => {
                 let link = &mut self.links[index];

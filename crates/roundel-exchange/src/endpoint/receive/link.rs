@@ -5,7 +5,7 @@ use crate::error::ExchangeError;
 use crate::loss::OnLoss;
 use crate::wire::SequenceDigest;
 use roundel_verbs::{AddressHandle, CompletionStatus, QueuePair};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub(super) struct Link {
@@ -32,6 +32,8 @@ pub(super) struct Link {
     /// that was last acknowledged during a silence.
     pub(super) groups: BTreeMap<u16, Sequences>,
     pub(super) group_in_turn: u16,
+    /// Groups of the source that were joined by multicast.
+    pub(super) joined: BTreeSet<u16>,
     /// Those that the source says it has sent, once it has ended, and how many it had sent when
     /// it last answered.
     pub(super) end: Option<SequenceDigest>,
@@ -86,6 +88,7 @@ impl Link {
             arrived: SequenceDigest::default(),
             groups: BTreeMap::new(),
             group_in_turn: 0,
+            joined: BTreeSet::new(),
             end: None,
             sent: 0,
             state: LinkState::Open,

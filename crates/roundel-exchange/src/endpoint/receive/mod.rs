@@ -3,6 +3,7 @@
 
 mod arrivals;
 mod link;
+mod multicast;
 mod repair;
 mod sequence;
 mod silence;
@@ -86,7 +87,7 @@ impl ReceiveEndpoint {
             .create_completion_queue(datagram::DEPTH, Some(&fabric.channel))?;
         let datagrams = match options.design.transport() {
             Transport::ReliableConnection => None,
-            _ => Some(datagram::open(fabric, &queue)?),
+            _ => Some(datagram::open(fabric, &queue, options.queue_key)?),
         };
         Ok(Self {
             fabric: fabric.clone(),

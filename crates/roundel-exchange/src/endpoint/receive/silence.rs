@@ -1,5 +1,6 @@
 //! Over datagrams: what a receiver says, and what it does when it hears nothing.
 
+use super::super::probe::{PROBE_INTERVAL, probe};
 use super::link::{Carrier, LinkState};
 use super::{LinkId, ReceiveEndpoint};
 use crate::error::Result;
@@ -8,11 +9,13 @@ use roundel_verbs::{Payload, SendOperation, SendRequest};
 use std::time::Duration;
 
 impl ReceiveEndpoint {
-    /// Over datagrams, when nothing was heard for a while: asks the senders, and gives up on
-    /// messages that are missing for too long. Call it when everything that had arrived was taken
-    /// and a wait has lasted [`repeat_interval`](crate::ExchangeOptions::repeat_interval).
+    /// When nothing was heard for a while. Over datagrams: asks the senders, and gives up on
+    /// messages that are missing for too long. Over connections: probes whether they live. Call it
+    /// when everything that had arrived was taken and a wait has lasted
+    /// [`repeat_interval`](crate::ExchangeOptions::repeat_interval).
     pub fn on_silence(&mut self) {
         if self.datagrams.is_none() {
+            self.probe_connections();
             return;
         }
         let now = self.fabric.context.now();
@@ -44,6 +47,19 @@ impl ReceiveEndpoint {
             }
         }
         self.ask_for_missing(true);
+    }
+
+    fn probe_connections(&mut self) {
+        let now = self.fabric.context.now();
+        for (index, link) in self.links.iter_mut().enumerate() {
+            let since = now.saturating_sub(link.heard_at.max(link.asked_at));
+            if let (Carrier::Connected(queue_pair), true) = (&link.carrier, link.is_open())
+                && since >= PROBE_INTERVAL
+            {
+                link.asked_at = now;
+                probe(queue_pair, index as u64);
+            }
+        }
     }
 
     /// Gives a link up one of whose messages is missing while very many later ones have come.

@@ -1,8 +1,10 @@
 //! The SEND endpoint: Send/Receive with stateless absolute credit, over Reliable Connection (one
 //! queue pair per destination) or Unreliable Datagram (one queue pair for all).
 
+mod attend;
 mod buffer;
 mod finish;
+mod multicast;
 mod progress;
 mod repair;
 mod retained;
@@ -85,7 +87,7 @@ impl SendEndpoint {
             .create_completion_queue(COMPLETIONS, Some(&fabric.channel))?;
         let datagrams = match options.design.transport() {
             Transport::ReliableConnection => None,
-            _ => Some(datagram::open(fabric, &queue)?),
+            _ => Some(datagram::open(fabric, &queue, options.queue_key)?),
         };
         let mut repair_buffers = Vec::new();
         if options.repairs() {
@@ -171,6 +173,7 @@ impl SendEndpoint {
                 let carrier = Carrier::Datagram {
                     handle,
                     number: offer.queue_pair.number,
+                    queue_key: offer.queue_pair.queue_key,
                 };
                 (carrier, datagrams.address().clone())
             }
@@ -213,8 +216,11 @@ impl SendEndpoint {
             closed: false,
             sent: 0,
             retained: repairs.then(|| Retained::new(members.len(), kept)),
+            multicast: None,
         });
-        Ok(GroupId(state.groups.len() - 1))
+        let group = state.groups.len() - 1;
+        self.begin_multicast(&mut state, group);
+        Ok(GroupId(group))
     }
 
     /// Waits for a free buffer of the group.

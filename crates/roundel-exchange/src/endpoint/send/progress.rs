@@ -71,7 +71,8 @@ impl SendEndpoint {
                 }
             }
             Body::Missing(missing) => self.take_missing(state, index, header.group, missing),
-            Body::Data(_) | Body::EndOfStream(_) | Body::Sent(_) => {}
+            Body::Joined => state.joined(index, usize::from(header.group)),
+            Body::Data(_) | Body::EndOfStream(_) | Body::Sent(_) | Body::Join(_) => {}
         }
     }
 

@@ -1,8 +1,8 @@
 //! Over datagrams: messages that a receiver misses are made once more, from what they were cut from,
 //! which is kept until the receiver has acknowledged them.
 
+use super::SendEndpoint;
 use super::state::{CONTROL_SENDS, REPAIR, State};
-use super::{Inner, SendEndpoint};
 use crate::wire::{Data, HEADER_LENGTH, Missing};
 use roundel_verbs::{Buffer, Payload};
 use std::ops::Range;
@@ -156,34 +156,6 @@ impl SendEndpoint {
         if state.send(destination, REPAIR, payload).is_ok() {
             state.report.repaired_messages += 1;
             state.destinations[destination].report.repaired_messages += 1;
-        }
-    }
-
-    /// Looks, every `repeat_interval`, whether a receiver misses something: the tasks that send
-    /// may be busy with other things for long.
-    pub(crate) fn attend(&self) -> impl Future<Output = ()> + Send + use<> {
-        let context = self.0.fabric.context.clone();
-        let interval = self.0.options.repeat_interval;
-        let inner = Arc::downgrade(&self.0);
-        async move {
-            loop {
-                context.sleep(interval).await;
-                let Some(endpoint) = inner.upgrade().map(SendEndpoint) else {
-                    return;
-                };
-                endpoint.look();
-            }
-        }
-    }
-
-    fn look(&self) {
-        let Inner { state, queue, .. } = &*self.0;
-        let mut state = state.lock();
-        if state.keeps_any() {
-            self.progress(&mut state);
-            drop(state);
-            // What was taken for others is theirs to find.
-            queue.wake();
         }
     }
 }

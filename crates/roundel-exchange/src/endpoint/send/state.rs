@@ -2,6 +2,7 @@
 
 use super::super::credit::Credit;
 use super::GroupId;
+use super::multicast::Multicast;
 use super::repair::{Kept, Repair};
 use super::retained::Retained;
 use crate::error::{ExchangeError, Result};
@@ -60,7 +61,11 @@ pub(super) struct Destination {
 
 pub(super) enum Carrier {
     Connected(QueuePair),
-    Datagram { handle: AddressHandle, number: u32 },
+    Datagram {
+        handle: AddressHandle,
+        number: u32,
+        queue_key: u32,
+    },
     Closed,
 }
 
@@ -81,6 +86,8 @@ pub(super) struct Group {
     pub(super) sent: u64,
     /// Where lost messages are repaired: those that have not arrived everywhere.
     pub(super) retained: Option<Retained<Kept>>,
+    /// Where one message reaches every member.
+    pub(super) multicast: Option<Multicast>,
 }
 
 /// A buffer posted to every member of a group.
@@ -245,6 +252,22 @@ impl State {
             self.destinations[only].count(group, sequence, length);
             return Ok(());
         }
+        if let Some(handle) = self.groups[group]
+            .multicast
+            .as_ref()
+            .and_then(Multicast::ready)
+        {
+            let payload = Payload::Owned {
+                buffer: memory,
+                length,
+            };
+            self.send_datagram(handle, group as u64, payload)?;
+            self.report.multicast_messages += 1;
+            for member in members {
+                self.destinations[member].count(group, sequence, length);
+            }
+            return Ok(());
+        }
         let key = self.shared_next;
         self.shared_next += 1;
         let buffer = memory.share();
@@ -283,30 +306,30 @@ impl State {
 
     fn post(&mut self, destination: usize, id: u64, payload: Payload) -> Result<()> {
         let target = &mut self.destinations[destination];
-        let (queue_pair, handle, in_flight) = match (&target.carrier, &self.datagrams) {
-            (Carrier::Connected(queue_pair), _) => (queue_pair, None, &mut target.in_flight),
-            (Carrier::Datagram { handle, .. }, Some(datagrams)) => (
-                datagrams,
-                Some(handle.clone()),
-                &mut self.datagrams_in_flight,
-            ),
-            _ => return Err(target.lost(CompletionStatus::Flushed)),
-        };
-        let mut requests = vec![SendRequest {
-            id,
-            operation: SendOperation::Send,
-            payload,
-            destination: handle,
-        }];
-        if queue_pair.post_send(&mut requests)? == 0 {
-            return Err(ExchangeError::from(VerbsError::DeviceLimit {
-                what: "sends in flight",
-                requested: *in_flight + 1,
-                limit: *in_flight,
-            }));
+        match &target.carrier {
+            Carrier::Connected(queue_pair) => {
+                post_one(queue_pair, &mut target.in_flight, id, payload, None)
+            }
+            Carrier::Datagram { handle, .. } => {
+                let handle = handle.clone();
+                self.send_datagram(handle, id, payload)
+            }
+            Carrier::Closed => Err(target.lost(CompletionStatus::Flushed)),
         }
-        *in_flight += 1;
-        Ok(())
+    }
+
+    /// Posts one datagram, for which there is room.
+    fn send_datagram(&mut self, to: AddressHandle, id: u64, payload: Payload) -> Result<()> {
+        match &self.datagrams {
+            Some(datagrams) => {
+                let in_flight = &mut self.datagrams_in_flight;
+                post_one(datagrams, in_flight, id, payload, Some(to))
+            }
+            None => Err(ExchangeError::Protocol {
+                peer: "this process".into(),
+                reason: "a datagram on an endpoint without any".into(),
+            }),
+        }
     }
 
     /// The queue pair of a completion is broken.
@@ -343,4 +366,28 @@ impl State {
         let groups = &self.groups;
         self.shared.retain(|_, send| !groups[send.group].closed);
     }
+}
+
+fn post_one(
+    queue_pair: &QueuePair,
+    in_flight: &mut usize,
+    id: u64,
+    payload: Payload,
+    destination: Option<AddressHandle>,
+) -> Result<()> {
+    let mut requests = vec![SendRequest {
+        id,
+        operation: SendOperation::Send,
+        payload,
+        destination,
+    }];
+    if queue_pair.post_send(&mut requests)? == 0 {
+        return Err(ExchangeError::from(VerbsError::DeviceLimit {
+            what: "sends in flight",
+            requested: *in_flight + 1,
+            limit: *in_flight,
+        }));
+    }
+    *in_flight += 1;
+    Ok(())
 }
