@@ -60,10 +60,10 @@ impl Broadcast {
             let batch = batch(0, 0, number, ROWS);
             shuffle.send(&group, 0, &batch).await.unwrap();
         }
-        let after = self.sent();
         for member in &members {
             shuffle.finish(member).await.unwrap();
         }
+        let after = self.sent();
         (next + BATCHES, before, after)
     }
 
@@ -102,19 +102,15 @@ async fn each_message_is_sent_once_and_arrives_everywhere() {
             got.sort_unstable();
             assert_eq!(got, (0..count).collect::<Vec<_>>(), "{design}");
         }
-        let sends = |report: &EndpointReport| report.counters.messages(Opcode::Send);
-        let multicast = after.multicast_messages - before.multicast_messages;
-        let repaired = after.repaired_messages - before.repaired_messages;
+        // Devices count what has completed, so a few may be missing.
+        let sends = |report: &EndpointReport| report.counters.messages(Opcode::Send) as i64;
+        let multicast = (after.multicast_messages - before.multicast_messages) as i64;
+        let repaired = (after.repaired_messages - before.repaired_messages) as i64;
         let other = sends(&after) - sends(&before) - multicast - repaired;
-        println!(
-            "{design}: {multicast} messages by multicast, {repaired} repaired, {other} others"
-        );
+        println!("{design}: {multicast} by multicast, {repaired} repaired, {other} others");
         // Of a batch there are several messages; to three members apart there would be three times
         // as many. The others are answers to questions, of which there are few.
-        assert!(multicast > BATCHES as u64, "{multicast} messages");
-        assert!(
-            other < multicast / 2,
-            "{other} messages besides {multicast}"
-        );
+        assert!(multicast > BATCHES, "{multicast} messages");
+        assert!(other < multicast / 4, "{other} besides {multicast}");
     }
 }
