@@ -25,19 +25,23 @@ impl ReceiveEndpoint {
             {
                 continue;
             }
-            // A reader may have been away for long. Nothing is given up for which nobody has asked.
+            let short = link.is_short();
+            if !short {
+                link.asks = 0;
+            }
+            // Readers and sources may have been silent for long before anything was missing.
             let waited = match repairs {
                 true => interval.saturating_mul(link.asks),
                 false => silent,
             };
-            if waited >= self.options.missing_deadline && link.is_short() {
+            if short && waited >= self.options.missing_deadline {
                 link.fail(link.missing(silent, self.options.on_loss));
             } else if (repairs || link.end.is_none())
                 && now.saturating_sub(link.asked_at) >= interval
             {
                 // Its credit may be lost, or its end, or data and with it the credit it used up.
                 link.asked_at = now;
-                link.asks += 1;
+                link.asks = link.asks.saturating_add(1);
                 if let Err(error) = self.repeat_credit(index) {
                     self.links[index].fail(error);
                 }
