@@ -7,6 +7,9 @@ use crate::wire::{Acknowledge, Body, Header};
 use roundel_verbs::{Payload, SendOperation, SendRequest};
 use std::time::Duration;
 
+/// Intervals between acknowledgements of an end, at most.
+const RAREST: u32 = 16;
+
 impl ReceiveEndpoint {
     /// Over datagrams, when nothing was heard for a while: asks the senders, and gives up on
     /// messages that are missing for too long. Call it when everything that had arrived was taken
@@ -72,8 +75,8 @@ impl ReceiveEndpoint {
         })
     }
 
-    /// Acknowledges the ends of complete links again, more and more rarely: an acknowledgement may
-    /// be lost, and a sender without credit cannot ask for another.
+    /// Acknowledges the ends of complete links again, more and more rarely at first: an
+    /// acknowledgement may be lost, and a sender without credit cannot ask for another.
     pub fn repeat_acknowledgements(&mut self) {
         let now = self.fabric.context.now();
         for index in 0..self.links.len() {
@@ -82,7 +85,8 @@ impl ReceiveEndpoint {
                 && matches!(link.carrier, Carrier::Datagram(_))
                 && now >= link.repeat_at
             {
-                link.repeat_after = link.repeat_after.saturating_mul(2);
+                let rarest = self.options.repeat_interval.saturating_mul(RAREST);
+                link.repeat_after = link.repeat_after.saturating_mul(2).min(rarest);
                 link.repeat_at = now.saturating_add(link.repeat_after);
                 let messages = link.arrived.count;
                 self.acknowledge(index, messages);
