@@ -1,15 +1,17 @@
 //! How fast rows cross an exchange: two nodes in one process, all to all, over shared memory.
 //!
 //! `cargo bench -p roundel-exchange --bench exchange [part of a case's name]` prints one line per case:
-//! bytes of messages sent per second, the median of several runs.
+//! bytes of messages sent per second, the median of several runs. Nothing is lost: `repair` beside
+//! `restart` says what it costs to be able to repair.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt32Array};
+use arrow::compute::take_record_batch;
 use futures::StreamExt;
 use roundel_exchange::*;
-use roundel_verbs::shm;
+use roundel_verbs::{Transport, shm};
 
 const NODES: usize = 2;
 const THREADS: usize = 2;
@@ -26,26 +28,32 @@ fn main() {
         .skip(1)
         .find(|word| !word.starts_with("--"));
     let batches = [("4096 rows", batch(4096)), ("64 rows", batch(64))];
-    for design in Design::ALL {
-        for (name, batch) in &batches {
-            for broadcast in [false, true] {
-                let pattern = if broadcast {
-                    "broadcast"
-                } else {
-                    "repartition"
-                };
-                let case = format!("{design}, {pattern}, {name}");
+    for (design, on_loss) in designs() {
+        for (rows, batch) in &batches {
+            for pattern in ["repartition", "broadcast"] {
+                let case = format!("{design} {on_loss}, {pattern}, {rows}");
                 if only.as_ref().is_some_and(|only| !case.contains(only)) {
                     continue;
                 }
+                let broadcast = pattern == "broadcast";
                 let mut runs: Vec<f64> = (0..RUNS)
-                    .map(|_| on_runtime(run(design, batch, broadcast)))
+                    .map(|_| on_runtime(run(design, on_loss, batch, broadcast)))
                     .collect();
                 runs.sort_by(f64::total_cmp);
                 println!("{case}: {:.0} MB/s", runs[RUNS / 2]);
             }
         }
     }
+}
+
+/// What is compared. Over connections nothing is lost, and there is nothing to do about it.
+fn designs() -> Vec<(Design, OnLoss)> {
+    let all = Design::ALL.into_iter();
+    all.flat_map(|design| match design.transport() {
+        Transport::ReliableConnection => vec![(design, OnLoss::default())],
+        _ => vec![(design, OnLoss::Repair), (design, OnLoss::Restart)],
+    })
+    .collect()
 }
 
 fn on_runtime(run: impl Future<Output = f64>) -> f64 {
@@ -65,7 +73,7 @@ fn batch(rows: usize) -> RecordBatch {
 }
 
 /// One exchange, in megabytes per second. Each node has a task and a partition per thread.
-async fn run(design: Design, batch: &RecordBatch, broadcast: bool) -> f64 {
+async fn run(design: Design, on_loss: OnLoss, batch: &RecordBatch, broadcast: bool) -> f64 {
     let mut options = None;
     let nodes: Vec<Node> = (0..NODES as u32)
         .map(|source| {
@@ -75,6 +83,7 @@ async fn run(design: Design, batch: &RecordBatch, broadcast: bool) -> f64 {
                 let mut options =
                     ExchangeOptions::new(design, THREADS, fabric.device.capabilities());
                 options.ordered = true;
+                options.on_loss = on_loss;
                 options
             });
             let budget: Arc<dyn MemoryBudget> = Arc::new(Unlimited);
@@ -115,11 +124,14 @@ async fn run(design: Design, batch: &RecordBatch, broadcast: bool) -> f64 {
         let mut feeds = Vec::new();
         for thread in 0..THREADS {
             let (shuffle, groups, batch) = (node.shuffle.clone(), groups.clone(), batch.clone());
+            let all = UInt32Array::from_iter_values(0..batch.num_rows() as u32);
             feeds.push(tokio::spawn(async move {
                 for number in 0..BATCHES {
                     let group = &groups[number % groups.len()];
                     let partition = (number % groups.len() * THREADS + thread) as u32;
-                    let sent = shuffle.send(group, partition, &batch).await;
+                    // New rows, as an operator would have made them.
+                    let rows = take_record_batch(&batch, &all).expect("rows exist");
+                    let sent = shuffle.send(group, partition, &rows).await;
                     sent.expect("nothing fails");
                 }
             }));

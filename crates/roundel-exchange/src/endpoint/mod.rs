@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Credit is absolute: the number of receives posted for the link so far, modulo 2^32. A repeated
-//! or overtaken credit does no harm.
+//! or overtaken credit does no harm. Over datagrams it carries what has arrived, and what is lost is
+//! sent again, see [`OnLoss`](crate::OnLoss).
 //!
 //! A **link** joins one source to one destination over one endpoint of each. Each side opens its
 //! end and hands the other its [`LinkAddress`] out of band: the receiver offers, the sender

@@ -462,6 +462,63 @@ async fn a_source_that_is_busy_elsewhere_repairs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_that_was_silent_for_long_is_given_time() {
+    for design in DATAGRAMS {
+        let mut options = small(design);
+        options.repeat_interval = Duration::from_millis(20);
+        options.missing_deadline = Duration::from_millis(200);
+        let link = OneLink::open(&options, || lose_once(|sequence| sequence >= MESSAGES));
+        let (shuffle, destination, group) = link.sender();
+        let sender = tokio::spawn(async move {
+            for batch in sent(0, 2, 3) {
+                shuffle.send(&group, 2, &batch).await.unwrap();
+                tokio::time::sleep(2 * options.missing_deadline).await;
+            }
+            finish(&shuffle, &destination).await.unwrap();
+        });
+        let read = link.stream().try_collect::<Vec<_>>();
+        let got = tokio::time::timeout(HANG, read).await;
+        assert!(got.expect("no exchange hangs").unwrap() == sent(0, 2, 3));
+        sender.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_that_hold_all_buffers_hold_up_no_repair() {
+    const TASKS: i64 = 6;
+    for design in DATAGRAMS {
+        let mut options = small(design);
+        options.buffers_per_link = 2;
+        options.buffers_per_link_start = 2;
+        options.buffers_per_link_max = 2;
+        let link = OneLink::open(&options, || lose_once(|sequence| sequence % 5 == 0));
+        let (shuffle, destination, group) = link.sender();
+        let sends = (0..TASKS).map(|task| {
+            let (shuffle, group) = (shuffle.clone(), group.clone());
+            tokio::spawn(async move {
+                let mine = |number: &usize| *number as i64 % TASKS == task;
+                let all = sent(0, 2, 10 * TASKS).into_iter().enumerate();
+                for (_, batch) in all.filter(|(number, _)| mine(number)) {
+                    shuffle.send(&group, 2, &batch).await.unwrap();
+                }
+            })
+        });
+        let sends: Vec<_> = sends.collect();
+        let send = async {
+            futures::future::try_join_all(sends).await.unwrap();
+            finish(&shuffle, &destination).await.unwrap();
+        };
+        let read = async { link.stream().try_collect::<Vec<_>>().await.unwrap() };
+        let both = async { futures::join!(read, send) };
+        let (mut got, ()) = tokio::time::timeout(HANG, both)
+            .await
+            .expect("no exchange hangs");
+        got.sort_by_key(number);
+        assert!(got == sent(0, 2, 10 * TASKS));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_are_kept_until_they_have_arrived() {
     for design in DATAGRAMS {
         let link = OneLink::open(&small(design), || lose_once(|sequence| sequence == 0));

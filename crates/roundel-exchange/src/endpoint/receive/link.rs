@@ -41,8 +41,8 @@ pub(super) struct Link {
     pub(super) state: LinkState,
     /// How the connection broke; what had arrived before may still be waiting.
     pub(super) broken: Option<CompletionStatus>,
-    /// When data or the end last came, when the source was last asked for it, and how often since
-    /// data came.
+    /// When data or the end last came, when the source was last asked for it, and how often in vain
+    /// since it is known that messages are missing.
     pub(super) heard_at: Duration,
     pub(super) asked_at: Duration,
     pub(super) asks: u32,

@@ -8,6 +8,9 @@ use crate::wire::{Acknowledge, Body, Header};
 use roundel_verbs::{Payload, SendOperation, SendRequest};
 use std::time::Duration;
 
+/// Intervals between acknowledgements of an end, at most.
+const RAREST: u32 = 16;
+
 impl ReceiveEndpoint {
     /// When nothing was heard for a while. Over datagrams: asks the senders, and gives up on
     /// messages that are missing for too long. Over connections: probes whether they live. Call it
@@ -28,19 +31,23 @@ impl ReceiveEndpoint {
             {
                 continue;
             }
-            // A reader may have been away for long. Nothing is given up for which nobody has asked.
+            let short = link.is_short();
+            if !short {
+                link.asks = 0;
+            }
+            // Readers and sources may have been silent for long before anything was missing.
             let waited = match repairs {
                 true => interval.saturating_mul(link.asks),
                 false => silent,
             };
-            if waited >= self.options.missing_deadline && link.is_short() {
+            if short && waited >= self.options.missing_deadline {
                 link.fail(link.missing(silent, self.options.on_loss));
             } else if (repairs || link.end.is_none())
                 && now.saturating_sub(link.asked_at) >= interval
             {
                 // Its credit may be lost, or its end, or data and with it the credit it used up.
                 link.asked_at = now;
-                link.asks += 1;
+                link.asks = link.asks.saturating_add(1);
                 if let Err(error) = self.repeat_credit(index) {
                     self.links[index].fail(error);
                 }
@@ -84,8 +91,8 @@ impl ReceiveEndpoint {
         })
     }
 
-    /// Acknowledges the ends of complete links again, more and more rarely: an acknowledgement may
-    /// be lost, and a sender without credit cannot ask for another.
+    /// Acknowledges the ends of complete links again, more and more rarely at first: an
+    /// acknowledgement may be lost, and a sender without credit cannot ask for another.
     pub fn repeat_acknowledgements(&mut self) {
         let now = self.fabric.context.now();
         for index in 0..self.links.len() {
@@ -94,7 +101,8 @@ impl ReceiveEndpoint {
                 && matches!(link.carrier, Carrier::Datagram(_))
                 && now >= link.repeat_at
             {
-                link.repeat_after = link.repeat_after.saturating_mul(2);
+                let rarest = self.options.repeat_interval.saturating_mul(RAREST);
+                link.repeat_after = link.repeat_after.saturating_mul(2).min(rarest);
                 link.repeat_at = now.saturating_add(link.repeat_after);
                 let messages = link.arrived.count;
                 self.acknowledge(index, messages);
