@@ -37,8 +37,8 @@ class Machine:
         self.status, self.failure, self.explained = None, None, False
         self.console_lines = []
         self.marker = secrets.token_hex(16)
-        # Set when the guest can begin, or never will.
-        self.ready = threading.Event()
+        # Set when the guest is up, or never will be.
+        self.ready, self.up = threading.Event(), False
         build = image.find()
         with contextlib.ExitStack() as passed:
             initrd = passed.enter_context(self.make_initrd(build))
@@ -69,14 +69,12 @@ class Machine:
             if thread.is_alive():
                 return False
         said = self.stderr.line
-        if self.failure:
-            return True
-        if not self.stdout.ended or not said:
-            self.failure = "the machine ended before its command did"
-        elif said.isdigit():
+        if said.isdigit() and self.stdout.ended:
             self.status = int(said)
-        else:
+        elif said and not said.isdigit():
             self.failure, self.explained = f"the guest cannot be set up: {said}", True
+        elif not self.failure:
+            self.failure = "the machine ended before its command did"
         return True
 
     def kill(self):
@@ -131,6 +129,7 @@ class Machine:
 
     def relay_stdout(self, write):
         if self.copy(self.stdout, write):
+            self.up = True
             self.ready.set()
             self.stdout.ended = self.copy(self.stdout, write)
         self.ready.set()
@@ -139,6 +138,9 @@ class Machine:
     def relay_stderr(self, write):
         if self.copy(self.stderr, write):
             self.stderr.line = self.stderr.read_line()
+            if not self.stderr.line.isdigit():
+                # It never was up, and standard output does not end by itself.
+                self.process.kill()
         self.ready.set()
         write(b"")
 
