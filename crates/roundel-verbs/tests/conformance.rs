@@ -6,10 +6,10 @@ use roundel_verbs::{Device, VerbsError, rdma, shm};
 use std::cell::Cell;
 
 fn run(provider: &dyn Provider) {
-    let mut report = Report::default();
+    let mut report = Report::observed(|finding| println!("{finding}"));
     let filter = std::env::var("CONFORMANCE").unwrap_or_default();
     conformance::run_matching(provider, &filter, &mut report);
-    println!("{report}");
+    println!("\n{report}");
     assert!(report.findings().iter().any(|_| true), "no case matches");
     let failed: Vec<_> = report.failures().map(|finding| finding.case).collect();
     assert!(
@@ -35,6 +35,10 @@ impl Provider for Devices {
         let next = self.next.get();
         self.next.set(next + 1);
         rdma::open(&self.options[next % self.options.len()])
+    }
+
+    fn slowness(&self) -> u64 {
+        20
     }
 }
 

@@ -205,7 +205,7 @@ fn echo(node: &Node<'_>, pair: &QueuePair, rounds: u64, begins: bool) -> Result<
 }
 
 fn ping_pong(provider: &dyn Provider) -> CaseResult {
-    const ROUNDS: u64 = 2000;
+    let rounds = rounds(provider, 2000);
     let (a, b) = (sleeper!(provider), sleeper!(provider));
     let (qa, qb) = connect(&a.node, &b.node, &connected_options())?;
     a.node.post_receives(&qa, 0, 2, 64)?;
@@ -216,8 +216,8 @@ fn ping_pong(provider: &dyn Provider) -> CaseResult {
         receives: b.node.receives.clone(),
     };
     std::thread::scope(|scope| {
-        let second = scope.spawn(move || other.echo(&qb, ROUNDS));
-        let first = echo(&a.node, &qa, ROUNDS, true);
+        let second = scope.spawn(move || other.echo(&qb, rounds));
+        let first = echo(&a.node, &qa, rounds, true);
         let second = second
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -337,7 +337,7 @@ async fn next(queue: &CompletionQueue) -> Completion {
 
 fn tasks(provider: &dyn Provider) -> CaseResult {
     const PAIRS: usize = 4;
-    const ROUNDS: u64 = 300;
+    let rounds = rounds(provider, 300);
     let (a, b) = (sleeper!(provider), sleeper!(provider));
     let mut work = Vec::new();
     for _ in 0..PAIRS {
@@ -359,7 +359,7 @@ fn tasks(provider: &dyn Provider) -> CaseResult {
         let mut tasks = tokio::task::JoinSet::new();
         for (index, (pair, sends, receives)) in work.into_iter().enumerate() {
             tasks.spawn(async move {
-                for round in 0..ROUNDS {
+                for round in 0..rounds {
                     if index % 2 == 0 || round > 0 {
                         post(&pair, round, SendOperation::Send, inline(b"ball")?)?;
                         expect(&[next(&sends).await], &[(round, Success)])?;
@@ -371,7 +371,7 @@ fn tasks(provider: &dyn Provider) -> CaseResult {
                 }
                 // The second of a pair owes its last answer; both stay until it was received.
                 if index % 2 == 1 {
-                    post(&pair, ROUNDS, SendOperation::Send, inline(b"ball")?)?;
+                    post(&pair, rounds, SendOperation::Send, inline(b"ball")?)?;
                     next(&sends).await;
                 }
                 Ok::<_, Failure>((pair, sends, receives))
@@ -386,7 +386,7 @@ fn tasks(provider: &dyn Provider) -> CaseResult {
 }
 
 fn two_tasks_one_queue(provider: &dyn Provider) -> CaseResult {
-    const MESSAGES: u64 = 400;
+    let messages = rounds(provider, 400);
     let (a, b) = (Node::open(provider)?, sleeper!(provider));
     let (qa, qb) = connect(&a, &b.node, &connected_options())?;
     b.node.post_receives(&qb, 0, 32, 64)?;
@@ -398,7 +398,7 @@ fn two_tasks_one_queue(provider: &dyn Provider) -> CaseResult {
             let mut found = Vec::new();
             until_ready(&[receives], |_| {
                 use std::sync::atomic::Ordering::SeqCst;
-                if receives.poll(&mut found, 1) > 0 || taken.load(SeqCst) >= MESSAGES {
+                if receives.poll(&mut found, 1) > 0 || taken.load(SeqCst) >= messages {
                     Poll::Ready(())
                 } else {
                     Poll::Pending
@@ -410,7 +410,7 @@ fn two_tasks_one_queue(provider: &dyn Provider) -> CaseResult {
             };
             let buffer = completion.buffer;
             post_receives(qb, vec![ReceiveRequest { id: 0, buffer }])?;
-            if taken.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1 == MESSAGES {
+            if taken.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1 == messages {
                 // The other one waits for a message that will not come.
                 receives.wake();
             }
@@ -420,7 +420,7 @@ fn two_tasks_one_queue(provider: &dyn Provider) -> CaseResult {
         let sends = a.sends.clone();
         let sender = scope.spawn(move || -> Result<(), Failure> {
             let mut done = Vec::new();
-            for id in 0..MESSAGES {
+            for id in 0..messages {
                 let mut one = vec![request(id, SendOperation::Send, inline(b"x")?)];
                 while !one.is_empty() {
                     qa.post_send(&mut one)?;
@@ -429,7 +429,7 @@ fn two_tasks_one_queue(provider: &dyn Provider) -> CaseResult {
                 }
             }
             let end = now() + PATIENCE;
-            while (done.len() as u64) < MESSAGES && now() < end {
+            while (done.len() as u64) < messages && now() < end {
                 sends.poll(&mut done, 64);
                 std::thread::yield_now();
             }

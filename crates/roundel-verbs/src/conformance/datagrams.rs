@@ -261,7 +261,7 @@ fn one_to_many(provider: &dyn Provider) -> CaseResult {
 
 fn many_to_one(provider: &dyn Provider) -> CaseResult {
     const SENDERS: usize = 4;
-    const EACH: u64 = 2000;
+    let each = rounds(provider, 2000);
     let b = Node::open(provider)?;
     let qb = b.datagrams()?;
     b.post_receives(&qb, 0, 64, GRH_BYTES + 512)?;
@@ -299,7 +299,7 @@ fn many_to_one(provider: &dyn Provider) -> CaseResult {
         }
         Ok(())
     };
-    for number in 0..EACH {
+    for number in 0..each {
         for (source, (a, qa, to)) in senders.iter().enumerate() {
             let mut bytes = vec![number as u8; 16 + (number % 400) as usize];
             bytes[..8].copy_from_slice(&number.to_le_bytes());
@@ -326,7 +326,7 @@ fn many_to_one(provider: &dyn Provider) -> CaseResult {
     }
     let count: usize = seen.values().map(Vec::len).sum();
     ensure!(
-        count * 2 > SENDERS * EACH as usize,
+        count * 2 > SENDERS * each as usize,
         "only {count} datagrams came although receives were posted"
     );
     Ok(Verdict::Passed)

@@ -23,6 +23,11 @@ pub(super) fn now() -> Instant {
     Instant::now()
 }
 
+/// Rounds of a case that shows the same thing over and over: fewer on a slow provider.
+pub(super) fn rounds(provider: &dyn Provider, on_a_fast_one: u64) -> u64 {
+    (on_a_fast_one / provider.slowness()).max(on_a_fast_one.min(20))
+}
+
 /// A device with an arena and two completion queues.
 pub(super) struct Node<'a> {
     pub provider: &'a dyn Provider,

@@ -194,7 +194,7 @@ fn dropped_queue_pair(provider: &dyn Provider) -> CaseResult {
 
 fn nothing_left(provider: &dyn Provider) -> CaseResult {
     let (a, b) = (Node::open(provider)?, Node::open(provider)?);
-    for round in 0..50 {
+    for round in 0..rounds(provider, 50) {
         let (qa, qb) = connect(&a, &b, &connected_options())?;
         let (da, db) = (a.datagrams()?, b.datagrams()?);
         b.post_receives(&qb, 0, 8, 1024)?;

@@ -38,6 +38,12 @@ pub trait Provider {
     fn idle(&self) {
         std::thread::yield_now();
     }
+
+    /// How many times slower than memory it moves messages: rounds that only repeat are that many
+    /// times fewer.
+    fn slowness(&self) -> u64 {
+        1
+    }
 }
 
 impl<F: Fn() -> Result<Device>> Provider for F {
@@ -79,6 +85,7 @@ pub fn run_matching(provider: &dyn Provider, filter: &str, report: &mut Report) 
             continue;
         }
         tracing::debug!(case = case.name, "conformance");
+        let start = fixture::now();
         let verdict = match catch_unwind(AssertUnwindSafe(|| (case.run)(provider))) {
             Ok(Ok(verdict)) => verdict,
             Ok(Err(report::Failure(text))) => Verdict::Failed(text),
@@ -88,6 +95,7 @@ pub fn run_matching(provider: &dyn Provider, filter: &str, report: &mut Report) 
             case: case.name,
             verbs: case.verbs,
             verdict,
+            took: start.elapsed(),
         });
     }
 }

@@ -328,7 +328,7 @@ fn write_with_immediate_waits(provider: &dyn Provider) -> CaseResult {
 fn write_then_send(provider: &dyn Provider) -> CaseResult {
     let c = Connection::open(provider)?;
     let remote = c.b.arena.allocate_exposed(64)?;
-    for round in 1..=100u64 {
+    for round in 1..=rounds(provider, 100) {
         c.b.post_receives(&c.qb, round, 1, 64)?;
         let write = SendOperation::Write(remote.remote_address());
         post_sends(
@@ -356,12 +356,12 @@ fn visibility(provider: &dyn Provider) -> CaseResult {
             "the order in which a WRITE's bytes become visible is not promised".into(),
         ));
     }
+    let rounds = rounds(provider, 300);
     // Words first: every value read was written, never a mixture.
     let word = c.b.arena.allocate_exposed(64)?;
     let to_word = word.remote_address();
     // Then a message whose last byte is polled, as a ring with a valid flag does it.
     const LENGTH: usize = 1000;
-    const ROUNDS: u64 = 300;
     let message = c.b.arena.allocate_exposed(LENGTH)?;
     let to_message = message.remote_address();
     let Connection {
@@ -376,7 +376,7 @@ fn visibility(provider: &dyn Provider) -> CaseResult {
         let arena = a.arena.clone();
         let sends = a.sends.clone();
         let writer = scope.spawn(move || -> Result<(), crate::VerbsError> {
-            for round in 1..=ROUNDS {
+            for round in 1..=rounds {
                 while turn.load(Ordering::Acquire) < round {
                     std::thread::yield_now();
                 }
@@ -396,7 +396,7 @@ fn visibility(provider: &dyn Provider) -> CaseResult {
             Ok(())
         });
         let outcome = (|| {
-            for round in 1..=ROUNDS {
+            for round in 1..=rounds {
                 let byte = (round % 255) as u8 + 1;
                 turn.store(round, Ordering::Release);
                 let end = now() + PATIENCE;
