@@ -26,6 +26,13 @@ pub enum Transport {
 }
 
 impl Transport {
+    /// Every transport service.
+    pub const ALL: [Self; 3] = [
+        Self::ReliableConnection,
+        Self::UnreliableConnection,
+        Self::UnreliableDatagram,
+    ];
+
     /// Whether a queue pair of it is connected to one peer.
     pub fn is_connected(self) -> bool {
         self != Self::UnreliableDatagram
@@ -39,6 +46,15 @@ impl Transport {
             SendOperation::Read(_)
             | SendOperation::CompareAndSwap { .. }
             | SendOperation::FetchAndAdd { .. } => self == Self::ReliableConnection,
+        }
+    }
+
+    /// What errors call queue pairs of it.
+    pub(crate) fn queue_pairs(self) -> &'static str {
+        match self {
+            Self::ReliableConnection => "RC queue pairs",
+            Self::UnreliableConnection => "UC queue pairs",
+            Self::UnreliableDatagram => "UD queue pairs",
         }
     }
 

@@ -83,7 +83,7 @@ impl RdmaCompletionQueue {
                 })
             })
             .transpose()?;
-        let depth = depth.clamp(1, device.completions_max);
+        let depth = depth.clamp(1, device.capabilities.completions_max);
         let armed = Arc::new(Mutex::new(false));
         let (raw_channel, mark) = match &channel {
             Some(channel) => (channel.raw, channel.add(&armed)),
@@ -116,7 +116,7 @@ impl RdmaCompletionQueue {
         let mut inner = self.inner.lock();
         let wanted = inner.reserved + completions;
         if wanted > inner.capacity {
-            let limit = self.device.completions_max;
+            let limit = self.device.capabilities.completions_max;
             if wanted > limit {
                 return Err(VerbsError::DeviceLimit {
                     what: "completions in a queue",

@@ -66,6 +66,15 @@ fn queue_of(queue: &Arc<dyn ProviderCompletionQueue>) -> Result<Arc<RdmaCompleti
     })
 }
 
+/// What the device calls a queue pair of a transport.
+pub(super) fn queue_pair_type(transport: Transport) -> u32 {
+    match transport {
+        Transport::ReliableConnection => IBV_QPT_RC,
+        Transport::UnreliableConnection => IBV_QPT_UC,
+        Transport::UnreliableDatagram => IBV_QPT_UD,
+    }
+}
+
 impl RdmaQueuePair {
     pub(super) fn create(device: &Arc<DeviceState>, options: &RawQueuePairOptions) -> Result<Self> {
         let send_queue = queue_of(&options.send_queue)?;
@@ -87,11 +96,7 @@ impl RdmaQueuePair {
         initial.recv_cq = receive_queue.raw;
         initial.srq = shared.as_ref().map_or(null_mut(), |shared| shared.raw());
         initial.sq_sig_all = 1;
-        initial.qp_type = match options.transport {
-            Transport::ReliableConnection => IBV_QPT_RC,
-            Transport::UnreliableConnection => IBV_QPT_UC,
-            Transport::UnreliableDatagram => IBV_QPT_UD,
-        };
+        initial.qp_type = queue_pair_type(options.transport);
         initial.cap = ibv_qp_cap {
             max_send_wr: options.send_depth.max(1) as u32,
             max_recv_wr: match shared {

@@ -8,9 +8,9 @@ use super::library::last_error;
 use super::work::post_receives;
 use crate::error::{Result, VerbsError};
 use crate::provider::{ProviderSharedReceiveQueue, RawReceiveRequest};
+use parking_lot::Mutex;
 use std::mem::zeroed;
 use std::ptr::null_mut;
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Weak};
 
