@@ -66,14 +66,14 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// A node whose queues share a channel.
-struct Sleeper<'a> {
-    node: Node<'a>,
-    channel: CompletionChannel,
+pub(super) struct Sleeper<'a> {
+    pub node: Node<'a>,
+    pub channel: CompletionChannel,
 }
 
 impl<'a> Sleeper<'a> {
     /// `None` when the provider has no channels.
-    fn open(provider: &'a dyn Provider) -> Result<Option<Self>, Failure> {
+    pub(super) fn open(provider: &'a dyn Provider) -> Result<Option<Self>, Failure> {
         let device = provider.open()?;
         if device.capabilities().completion_channels_max == 0 {
             return Ok(None);
@@ -85,7 +85,8 @@ impl<'a> Sleeper<'a> {
         Ok(Some(Self { node, channel }))
     }
 
-    fn readable(&self, timeout: Duration) -> Result<bool, Failure> {
+    /// Whether there is an event, now or before the timeout.
+    pub(super) fn readable(&self, timeout: Duration) -> Result<bool, Failure> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut fds = [PollFd::new(&self.channel, PollFlags::IN)];
         let timeout = Timespec {
@@ -106,6 +107,8 @@ macro_rules! sleeper {
         }
     };
 }
+
+pub(super) use sleeper;
 
 fn one_event(provider: &dyn Provider) -> CaseResult {
     let (a, b) = (Node::open(provider)?, sleeper!(provider));
@@ -163,7 +166,7 @@ fn timeout(provider: &dyn Provider) -> CaseResult {
 }
 
 /// Waits without spinning until something came.
-fn asleep(queue: &CompletionQueue) -> Result<Vec<Completion>, Failure> {
+pub(super) fn asleep(queue: &CompletionQueue) -> Result<Vec<Completion>, Failure> {
     let mut found = Vec::new();
     queue.wait(&mut found, 1, 0, PATIENCE)?;
     if found.is_empty() {

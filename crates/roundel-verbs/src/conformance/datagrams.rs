@@ -5,6 +5,7 @@ use super::report::{CaseResult, ensure, ensure_eq};
 use super::{Case, Provider, Verdict};
 use crate::capabilities::GRH_BYTES;
 use crate::error::VerbsError;
+use crate::queue_pair::QueuePairState::{Error, ReadyToSend};
 use crate::work::CompletionStatus::{Flushed, LocalLength, LocalOperation, Success};
 use crate::work::{Payload, SendOperation, SendRequest};
 use std::collections::BTreeMap;
@@ -48,7 +49,8 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         name: "datagrams: a receive that is too small",
-        verbs: "the receive completes with a local length error, or the datagram is dropped",
+        verbs: "the receive completes with a local length error, which breaks the queue pair, or the \
+                datagram is dropped",
         run: too_small,
     },
     Case {
@@ -220,11 +222,15 @@ fn too_small(provider: &dyn Provider) -> CaseResult {
         b.receives.poll(&mut found, 1);
         provider.idle();
     }
+    let state = qb.state();
+    if found.is_empty() {
+        ensure_eq!(state, ReadyToSend, "state after a datagram was dropped");
+    } else {
+        ensure_eq!(state, Error, "state after a receive failed");
+    }
     match found.first().map(|completion| completion.status) {
         None | Some(LocalLength) => Ok(Verdict::Passed),
-        Some(LocalOperation) => Ok(Verdict::Differs(
-            "the status says that the receive was wrong, not what was wrong".into(),
-        )),
+        Some(LocalOperation) => Ok(Verdict::Differs(VAGUE_STATUS.into())),
         Some(other) => Err(super::report::Failure(format!("ended as {other:?}"))),
     }
 }

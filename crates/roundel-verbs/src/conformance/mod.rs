@@ -12,15 +12,22 @@ mod fixture;
 mod report;
 
 mod accounting;
+mod arming;
+mod atomics;
 mod channels;
+mod completion_queues;
 mod datagrams;
 mod flow;
 mod inlining;
 mod load;
 mod memory;
 mod messages;
+mod multicast;
+mod permissions;
 mod remote_memory;
+mod shared_receives;
 mod state;
+mod unreliable;
 
 pub use report::{Finding, Report, Verdict};
 
@@ -74,8 +81,15 @@ pub fn run_matching(provider: &dyn Provider, filter: &str, report: &mut Report) 
         flow::CASES,
         inlining::CASES,
         remote_memory::CASES,
+        permissions::CASES,
+        atomics::CASES,
+        unreliable::CASES,
         datagrams::CASES,
+        multicast::CASES,
+        shared_receives::CASES,
+        completion_queues::CASES,
         channels::CASES,
+        arming::CASES,
         accounting::CASES,
         memory::CASES,
         load::CASES,

@@ -94,8 +94,8 @@ impl std::fmt::Display for Report {
 }
 
 impl Finding {
-    /// What the case is about.
-    fn concern(&self) -> &'static str {
+    /// What the case is about, with others: what its name begins with.
+    pub fn concern(&self) -> &'static str {
         self.case.split(':').next().unwrap_or_default()
     }
 }
@@ -143,4 +143,11 @@ macro_rules! ensure_eq {
     }};
 }
 
-pub(super) use {ensure, ensure_eq};
+/// Fails the case.
+macro_rules! fail {
+    ($($text:tt)+) => {
+        return Err($crate::conformance::report::Failure(format!($($text)+)))
+    };
+}
+
+pub(super) use {ensure, ensure_eq, fail};
