@@ -62,17 +62,35 @@ impl CompletionQueue {
             .insert(queue_pair, in_flight.clone());
     }
 
-    pub(crate) fn detach(&self, queue_pair: u32) {
-        self.0.state.lock().in_flight.remove(&queue_pair);
+    /// Forgets a queue pair, but not the next one that has its number already.
+    pub(crate) fn detach(&self, queue_pair: u32, in_flight: &Arc<InFlight>) {
+        let mut state = self.0.state.lock();
+        let known = state.in_flight.get(&queue_pair);
+        if known.is_some_and(|known| Arc::ptr_eq(known, in_flight)) {
+            state.in_flight.remove(&queue_pair);
+        }
     }
 
     /// Appends at most `limit` completions to `completions`; returns how many.
     pub fn poll(&self, completions: &mut Vec<Completion>, limit: usize) -> usize {
         let mut state = self.0.state.lock();
-        let state = &mut *state;
-        state.scratch.clear();
-        self.0.provider.poll(&mut state.scratch, limit);
         let before = completions.len();
+        // None at all means that there are none: completions of a queue pair that is just being
+        // dropped must not hide those behind them.
+        while self.poll_some(&mut state, completions, limit) > 0 && completions.len() == before {}
+        completions.len() - before
+    }
+
+    /// Takes at most `limit` completions from the provider and appends those that somebody waits
+    /// for; returns how many it took.
+    fn poll_some(
+        &self,
+        state: &mut State,
+        completions: &mut Vec<Completion>,
+        limit: usize,
+    ) -> usize {
+        state.scratch.clear();
+        let taken = self.0.provider.poll(&mut state.scratch, limit);
         for raw in state.scratch.drain(..) {
             // A completion of a queue pair that was dropped meanwhile has no owner any more.
             let Some(in_flight) = state.in_flight.get(&raw.queue_pair) else {
@@ -98,7 +116,7 @@ impl CompletionQueue {
                 source_queue_pair: raw.source_queue_pair,
             });
         }
-        completions.len() - before
+        taken
     }
 
     /// Asks for an event at the next completion. Poll once more afterwards.

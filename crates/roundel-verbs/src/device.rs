@@ -93,16 +93,26 @@ impl Device {
         receive_queue: &CompletionQueue,
         shared: Option<&SharedReceiveQueue>,
     ) -> Result<QueuePair> {
-        self.within_limit(options.send_depth)?;
-        self.within_limit(options.receive_depth)?;
+        let transport = options.transport;
+        if !self.capabilities().transports.contains(&transport) {
+            return Err(VerbsError::Unsupported {
+                provider: self.capabilities().provider,
+                what: transport.queue_pairs(),
+            });
+        }
+        let limit = self.capabilities().work_requests_max;
+        within("requests per send queue", options.send_depth, limit)?;
+        if shared.is_none() {
+            within("requests per receive queue", options.receive_depth, limit)?;
+        }
         let provider = self.0.create_queue_pair(RawQueuePairOptions {
-            transport: options.transport,
+            transport,
             send_queue: send_queue.provider().clone(),
             receive_queue: receive_queue.provider().clone(),
             send_depth: options.send_depth,
             receive_depth: options.receive_depth,
             rnr_retry: options.rnr_retry,
-            queue_key: match options.transport {
+            queue_key: match transport {
                 Transport::UnreliableDatagram => options.queue_key,
                 _ => 0,
             },
@@ -118,18 +128,6 @@ impl Device {
         ))
     }
 
-    fn within_limit(&self, depth: usize) -> Result<()> {
-        let limit = self.capabilities().work_requests_max;
-        if depth > limit {
-            return Err(VerbsError::DeviceLimit {
-                what: "work requests per queue",
-                requested: depth,
-                limit,
-            });
-        }
-        Ok(())
-    }
-
     /// Resolves a UD destination.
     pub fn create_address_handle(&self, remote: &QueuePairAddress) -> Result<AddressHandle> {
         Ok(AddressHandle(self.0.create_address_handle(remote)?))
@@ -137,13 +135,20 @@ impl Device {
 
     /// A receive queue for at most `depth` receives that many queue pairs take theirs from.
     pub fn create_shared_receive_queue(&self, depth: usize) -> Result<SharedReceiveQueue> {
-        self.within_limit(depth)?;
+        if self.capabilities().shared_receive_queues_max == 0 {
+            return Err(self.0.unsupported("shared receive queues"));
+        }
+        let limit = self.capabilities().shared_receives_max;
+        within("receives per shared receive queue", depth, limit)?;
         let provider = self.0.create_shared_receive_queue(depth)?;
         Ok(SharedReceiveQueue::new(provider, depth))
     }
 
     /// Resolves a multicast group as a UD destination.
     pub fn create_multicast_handle(&self, group: &MulticastGroup) -> Result<AddressHandle> {
+        if self.capabilities().multicast_groups_max == 0 {
+            return Err(self.0.unsupported("multicast"));
+        }
         Ok(AddressHandle(self.0.create_multicast_handle(group)?))
     }
 
@@ -151,6 +156,17 @@ impl Device {
     pub fn counters(&self) -> CounterSnapshot {
         self.0.counters()
     }
+}
+
+fn within(what: &'static str, requested: usize, limit: usize) -> Result<()> {
+    if requested > limit {
+        return Err(VerbsError::DeviceLimit {
+            what,
+            requested,
+            limit,
+        });
+    }
+    Ok(())
 }
 
 impl std::fmt::Debug for Device {

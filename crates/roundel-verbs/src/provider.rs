@@ -141,6 +141,9 @@ pub trait ProviderSharedReceiveQueue: Send + Sync + std::any::Any {
     /// `destroy` has returned.
     #[allow(unsafe_code)]
     unsafe fn post_receive(&self, requests: &[RawReceiveRequest]) -> Result<usize>;
+    /// The ids of receives that queue pairs took which were destroyed before the completions were
+    /// polled; each is told once.
+    fn take_abandoned(&self) -> Vec<u64>;
     /// Destroys it, after its queue pairs.
     fn destroy(&self);
 }

@@ -26,6 +26,13 @@ pub enum Transport {
 }
 
 impl Transport {
+    /// Every transport service.
+    pub const ALL: [Self; 3] = [
+        Self::ReliableConnection,
+        Self::UnreliableConnection,
+        Self::UnreliableDatagram,
+    ];
+
     /// Whether a queue pair of it is connected to one peer.
     pub fn is_connected(self) -> bool {
         self != Self::UnreliableDatagram
@@ -39,6 +46,15 @@ impl Transport {
             SendOperation::Read(_)
             | SendOperation::CompareAndSwap { .. }
             | SendOperation::FetchAndAdd { .. } => self == Self::ReliableConnection,
+        }
+    }
+
+    /// What errors call queue pairs of it.
+    pub(crate) fn queue_pairs(self) -> &'static str {
+        match self {
+            Self::ReliableConnection => "RC queue pairs",
+            Self::UnreliableConnection => "UC queue pairs",
+            Self::UnreliableDatagram => "UD queue pairs",
         }
     }
 
@@ -172,13 +188,18 @@ impl QueuePair {
     }
 
     /// Joins a multicast group: from now on it gets what is sent to the group, as long as it
-    /// lives. For UD queue pairs whose queue key is the group's.
+    /// lives. For UD queue pairs whose queue key is the group's. Joining twice is joining once.
     pub fn join(&self, group: &MulticastGroup) -> Result<()> {
         if self.options.transport != Transport::UnreliableDatagram {
             return Err(VerbsError::UnsupportedOnTransport {
                 operation: "multicast",
                 transport: self.options.transport,
             });
+        }
+        if self.options.queue_key != group.queue_key {
+            return Err(VerbsError::InvalidRequest(
+                "the multicast group has another queue key than the queue pair".into(),
+            ));
         }
         self.provider.join_multicast(group)
     }
@@ -333,14 +354,18 @@ fn part(buffer: &Buffer, length: usize) -> Result<RawLocal> {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        self.send_queue.detach(self.number());
-        self.receive_queue.detach(self.number());
         let sends = std::mem::take(&mut *self.in_flight.sends.lock());
         let posted = match self.shared {
             Some(_) => Vec::new(),
             None => self.in_flight.receives.take_all(),
         };
         self.provider.destroy(posted);
+        // Not before: until then a receive from the shared queue may complete elsewhere.
+        self.send_queue.detach(self.number(), &self.in_flight);
+        self.receive_queue.detach(self.number(), &self.in_flight);
+        if let Some(shared) = &self.shared {
+            shared.reclaim();
+        }
         // After `destroy` nothing reads the buffers of sends: `shm` serves them in this process,
         // devices are done with a queue pair when it is destroyed.
         drop(sends);

@@ -41,6 +41,13 @@ impl SharedReceiveQueue {
         self.0.depth
     }
 
+    /// Frees the receives that a queue pair took which is destroyed.
+    pub(crate) fn reclaim(&self) {
+        for receive in self.0.provider.take_abandoned() {
+            drop(self.0.receives.complete(receive));
+        }
+    }
+
     /// Posts requests, from the front of the vector, and removes those that were taken; returns
     /// how many.
     pub fn post_receive(&self, requests: &mut Vec<ReceiveRequest>) -> Result<usize> {

@@ -66,14 +66,14 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// A node whose queues share a channel.
-struct Sleeper<'a> {
-    node: Node<'a>,
-    channel: CompletionChannel,
+pub(super) struct Sleeper<'a> {
+    pub node: Node<'a>,
+    pub channel: CompletionChannel,
 }
 
 impl<'a> Sleeper<'a> {
     /// `None` when the provider has no channels.
-    fn open(provider: &'a dyn Provider) -> Result<Option<Self>, Failure> {
+    pub(super) fn open(provider: &'a dyn Provider) -> Result<Option<Self>, Failure> {
         let device = provider.open()?;
         if device.capabilities().completion_channels_max == 0 {
             return Ok(None);
@@ -85,7 +85,8 @@ impl<'a> Sleeper<'a> {
         Ok(Some(Self { node, channel }))
     }
 
-    fn readable(&self, timeout: Duration) -> Result<bool, Failure> {
+    /// Whether there is an event, now or before the timeout.
+    pub(super) fn readable(&self, timeout: Duration) -> Result<bool, Failure> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut fds = [PollFd::new(&self.channel, PollFlags::IN)];
         let timeout = Timespec {
@@ -106,6 +107,8 @@ macro_rules! sleeper {
         }
     };
 }
+
+pub(super) use sleeper;
 
 fn one_event(provider: &dyn Provider) -> CaseResult {
     let (a, b) = (Node::open(provider)?, sleeper!(provider));
@@ -163,7 +166,7 @@ fn timeout(provider: &dyn Provider) -> CaseResult {
 }
 
 /// Waits without spinning until something came.
-fn asleep(queue: &CompletionQueue) -> Result<Vec<Completion>, Failure> {
+pub(super) fn asleep(queue: &CompletionQueue) -> Result<Vec<Completion>, Failure> {
     let mut found = Vec::new();
     queue.wait(&mut found, 1, 0, PATIENCE)?;
     if found.is_empty() {
@@ -205,7 +208,7 @@ fn echo(node: &Node<'_>, pair: &QueuePair, rounds: u64, begins: bool) -> Result<
 }
 
 fn ping_pong(provider: &dyn Provider) -> CaseResult {
-    const ROUNDS: u64 = 2000;
+    let rounds = rounds(provider, 2000);
     let (a, b) = (sleeper!(provider), sleeper!(provider));
     let (qa, qb) = connect(&a.node, &b.node, &connected_options())?;
     a.node.post_receives(&qa, 0, 2, 64)?;
@@ -216,8 +219,8 @@ fn ping_pong(provider: &dyn Provider) -> CaseResult {
         receives: b.node.receives.clone(),
     };
     std::thread::scope(|scope| {
-        let second = scope.spawn(move || other.echo(&qb, ROUNDS));
-        let first = echo(&a.node, &qa, ROUNDS, true);
+        let second = scope.spawn(move || other.echo(&qb, rounds));
+        let first = echo(&a.node, &qa, rounds, true);
         let second = second
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -337,7 +340,7 @@ async fn next(queue: &CompletionQueue) -> Completion {
 
 fn tasks(provider: &dyn Provider) -> CaseResult {
     const PAIRS: usize = 4;
-    const ROUNDS: u64 = 300;
+    let rounds = rounds(provider, 300);
     let (a, b) = (sleeper!(provider), sleeper!(provider));
     let mut work = Vec::new();
     for _ in 0..PAIRS {
@@ -359,7 +362,7 @@ fn tasks(provider: &dyn Provider) -> CaseResult {
         let mut tasks = tokio::task::JoinSet::new();
         for (index, (pair, sends, receives)) in work.into_iter().enumerate() {
             tasks.spawn(async move {
-                for round in 0..ROUNDS {
+                for round in 0..rounds {
                     if index % 2 == 0 || round > 0 {
                         post(&pair, round, SendOperation::Send, inline(b"ball")?)?;
                         expect(&[next(&sends).await], &[(round, Success)])?;
@@ -371,7 +374,7 @@ fn tasks(provider: &dyn Provider) -> CaseResult {
                 }
                 // The second of a pair owes its last answer; both stay until it was received.
                 if index % 2 == 1 {
-                    post(&pair, ROUNDS, SendOperation::Send, inline(b"ball")?)?;
+                    post(&pair, rounds, SendOperation::Send, inline(b"ball")?)?;
                     next(&sends).await;
                 }
                 Ok::<_, Failure>((pair, sends, receives))
@@ -386,7 +389,7 @@ fn tasks(provider: &dyn Provider) -> CaseResult {
 }
 
 fn two_tasks_one_queue(provider: &dyn Provider) -> CaseResult {
-    const MESSAGES: u64 = 400;
+    let messages = rounds(provider, 400);
     let (a, b) = (Node::open(provider)?, sleeper!(provider));
     let (qa, qb) = connect(&a, &b.node, &connected_options())?;
     b.node.post_receives(&qb, 0, 32, 64)?;
@@ -398,7 +401,7 @@ fn two_tasks_one_queue(provider: &dyn Provider) -> CaseResult {
             let mut found = Vec::new();
             until_ready(&[receives], |_| {
                 use std::sync::atomic::Ordering::SeqCst;
-                if receives.poll(&mut found, 1) > 0 || taken.load(SeqCst) >= MESSAGES {
+                if receives.poll(&mut found, 1) > 0 || taken.load(SeqCst) >= messages {
                     Poll::Ready(())
                 } else {
                     Poll::Pending
@@ -410,7 +413,7 @@ fn two_tasks_one_queue(provider: &dyn Provider) -> CaseResult {
             };
             let buffer = completion.buffer;
             post_receives(qb, vec![ReceiveRequest { id: 0, buffer }])?;
-            if taken.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1 == MESSAGES {
+            if taken.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1 == messages {
                 // The other one waits for a message that will not come.
                 receives.wake();
             }
@@ -420,7 +423,7 @@ fn two_tasks_one_queue(provider: &dyn Provider) -> CaseResult {
         let sends = a.sends.clone();
         let sender = scope.spawn(move || -> Result<(), Failure> {
             let mut done = Vec::new();
-            for id in 0..MESSAGES {
+            for id in 0..messages {
                 let mut one = vec![request(id, SendOperation::Send, inline(b"x")?)];
                 while !one.is_empty() {
                     qa.post_send(&mut one)?;
@@ -429,7 +432,7 @@ fn two_tasks_one_queue(provider: &dyn Provider) -> CaseResult {
                 }
             }
             let end = now() + PATIENCE;
-            while (done.len() as u64) < MESSAGES && now() < end {
+            while (done.len() as u64) < messages && now() < end {
                 sends.poll(&mut done, 64);
                 std::thread::yield_now();
             }

@@ -5,6 +5,7 @@ use super::report::{CaseResult, ensure, ensure_eq};
 use super::{Case, Provider, Verdict};
 use crate::capabilities::GRH_BYTES;
 use crate::error::VerbsError;
+use crate::queue_pair::QueuePairState::{Error, ReadyToSend};
 use crate::work::CompletionStatus::{Flushed, LocalLength, LocalOperation, Success};
 use crate::work::{Payload, SendOperation, SendRequest};
 use std::collections::BTreeMap;
@@ -48,7 +49,8 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         name: "datagrams: a receive that is too small",
-        verbs: "the receive completes with a local length error, or the datagram is dropped",
+        verbs: "the receive completes with a local length error, which breaks the queue pair, or the \
+                datagram is dropped",
         run: too_small,
     },
     Case {
@@ -220,11 +222,15 @@ fn too_small(provider: &dyn Provider) -> CaseResult {
         b.receives.poll(&mut found, 1);
         provider.idle();
     }
+    let state = qb.state();
+    if found.is_empty() {
+        ensure_eq!(state, ReadyToSend, "state after a datagram was dropped");
+    } else {
+        ensure_eq!(state, Error, "state after a receive failed");
+    }
     match found.first().map(|completion| completion.status) {
         None | Some(LocalLength) => Ok(Verdict::Passed),
-        Some(LocalOperation) => Ok(Verdict::Differs(
-            "the status says that the receive was wrong, not what was wrong".into(),
-        )),
+        Some(LocalOperation) => Ok(Verdict::Differs(VAGUE_STATUS.into())),
         Some(other) => Err(super::report::Failure(format!("ended as {other:?}"))),
     }
 }
@@ -261,7 +267,7 @@ fn one_to_many(provider: &dyn Provider) -> CaseResult {
 
 fn many_to_one(provider: &dyn Provider) -> CaseResult {
     const SENDERS: usize = 4;
-    const EACH: u64 = 2000;
+    let each = rounds(provider, 2000);
     let b = Node::open(provider)?;
     let qb = b.datagrams()?;
     b.post_receives(&qb, 0, 64, GRH_BYTES + 512)?;
@@ -299,7 +305,7 @@ fn many_to_one(provider: &dyn Provider) -> CaseResult {
         }
         Ok(())
     };
-    for number in 0..EACH {
+    for number in 0..each {
         for (source, (a, qa, to)) in senders.iter().enumerate() {
             let mut bytes = vec![number as u8; 16 + (number % 400) as usize];
             bytes[..8].copy_from_slice(&number.to_le_bytes());
@@ -326,7 +332,7 @@ fn many_to_one(provider: &dyn Provider) -> CaseResult {
     }
     let count: usize = seen.values().map(Vec::len).sum();
     ensure!(
-        count * 2 > SENDERS * EACH as usize,
+        count * 2 > SENDERS * each as usize,
         "only {count} datagrams came although receives were posted"
     );
     Ok(Verdict::Passed)

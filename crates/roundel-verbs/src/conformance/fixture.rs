@@ -15,12 +15,20 @@ use std::time::{Duration, Instant};
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a case waits to see that nothing comes.
 pub(super) const SILENCE: Duration = Duration::from_millis(20);
+/// How a provider differs whose statuses tell less.
+pub(super) const VAGUE_STATUS: &str =
+    "the status says that the request was wrong, not what was wrong";
 /// The queue key of datagram queue pairs.
 pub(super) const QUEUE_KEY: u32 = 0x1234_5678;
 
 #[allow(clippy::disallowed_methods)] // The suite runs outside of any simulation.
 pub(super) fn now() -> Instant {
     Instant::now()
+}
+
+/// Rounds of a case that shows the same thing over and over: fewer on a slow provider.
+pub(super) fn rounds(provider: &dyn Provider, on_a_fast_one: u64) -> u64 {
+    (on_a_fast_one / provider.slowness()).max(on_a_fast_one.min(20))
 }
 
 /// A device with an arena and two completion queues.
@@ -42,7 +50,11 @@ impl<'a> Node<'a> {
     pub(super) fn on(provider: &'a dyn Provider, device: Device) -> Result<Self, Failure> {
         Ok(Self {
             provider,
-            arena: device.arena(ArenaOptions::default()),
+            // Small segments: a device pins every page of them.
+            arena: device.arena(ArenaOptions {
+                segment_bytes: 256 << 10,
+                ..ArenaOptions::default()
+            }),
             sends: device.create_completion_queue(1024, None)?,
             receives: device.create_completion_queue(1024, None)?,
             device,
@@ -139,7 +151,7 @@ pub(super) fn datagram_options() -> QueuePairOptions {
     }
 }
 
-/// Two nodes with a reliable connection.
+/// Two nodes with a connection, reliable unless its options say otherwise.
 pub(super) struct Connection<'a> {
     pub a: Node<'a>,
     pub b: Node<'a>,
@@ -156,13 +168,26 @@ impl<'a> Connection<'a> {
         provider: &'a dyn Provider,
         options: &QueuePairOptions,
     ) -> Result<Self, Failure> {
-        let (a, b) = (Node::open(provider)?, Node::open(provider)?);
+        Self::between(Node::open(provider)?, Node::open(provider)?, options)
+    }
+
+    pub(super) fn between(
+        a: Node<'a>,
+        b: Node<'a>,
+        options: &QueuePairOptions,
+    ) -> Result<Self, Failure> {
         let (qa, qb) = connect(&a, &b, options)?;
         Ok(Self { a, b, qa, qb })
     }
+
+    /// New queue pairs in place of those that broke.
+    pub(super) fn again(&mut self) -> Result<(), Failure> {
+        (self.qa, self.qb) = connect(&self.a, &self.b, &connected_options())?;
+        Ok(())
+    }
 }
 
-/// A reliable connection between two nodes.
+/// A connection between two nodes.
 pub(super) fn connect(
     a: &Node<'_>,
     b: &Node<'_>,

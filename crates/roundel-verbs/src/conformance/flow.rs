@@ -26,6 +26,11 @@ pub(super) const CASES: &[Case] = &[
         run: retries_end,
     },
     Case {
+        name: "flow: a SEND that waits needs no polling",
+        verbs: "the device retries by itself, whether or not anybody polls the completion queue",
+        run: goes_on_unpolled,
+    },
+    Case {
         name: "flow: nothing overtakes a SEND that waits",
         verbs: "requests of one send queue are carried out in order, a WRITE after a waiting SEND too",
         run: no_overtaking,
@@ -50,6 +55,11 @@ pub(super) const CASES: &[Case] = &[
         name: "flow: depths above the device's limit are refused",
         verbs: "ibv_create_qp fails above max_qp_wr",
         run: depth_limit,
+    },
+    Case {
+        name: "flow: queues as deep as the device's limit",
+        verbs: "ibv_create_qp takes max_qp_wr; the completion queue must have room for it",
+        run: deepest,
     },
     Case {
         name: "flow: polling takes no more than asked for",
@@ -105,6 +115,24 @@ fn retries_end(provider: &dyn Provider) -> CaseResult {
         ensure_eq!(c.qa.state(), QueuePairState::Error, "state");
     }
     Ok(Verdict::Passed)
+}
+
+fn goes_on_unpolled(provider: &dyn Provider) -> CaseResult {
+    let c = Connection::open(provider)?;
+    post(&c.qa, 1, SendOperation::Send, inline(b"patient")?)?;
+    c.b.silent()?;
+    c.b.post_receives(&c.qb, 1, 1, 64)?;
+    if c.a.device.capabilities().progress_without_polling {
+        expect(&c.b.received(1)?, &[(1, Success)])?;
+        return Ok(Verdict::Passed);
+    }
+    expect(&c.a.sent(1)?, &[(1, Success)])?;
+    expect(&c.b.received(1)?, &[(1, Success)])?;
+    Ok(Verdict::Differs(
+        "a SEND that waits is tried again when its completion queue is polled, which its sleeper \
+         is woken for"
+            .into(),
+    ))
 }
 
 fn no_overtaking(provider: &dyn Provider) -> CaseResult {
@@ -252,6 +280,39 @@ fn depth_limit(provider: &dyn Provider) -> CaseResult {
     ensure!(
         matches!(refused, Err(VerbsError::DeviceLimit { .. })),
         "{refused:?}"
+    );
+    Ok(Verdict::Passed)
+}
+
+fn deepest(provider: &dyn Provider) -> CaseResult {
+    let (a, b) = (Node::open(provider)?, Node::open(provider)?);
+    let depth = a.device.capabilities().work_requests_max;
+    let receives = b.device.create_completion_queue(1, None)?;
+    let options = connected_options();
+    let deep = QueuePairOptions {
+        receive_depth: depth,
+        ..connected_options()
+    };
+    let (qa, qb) = (
+        a.queue_pair(&options)?,
+        b.device.create_queue_pair(&deep, &b.sends, &receives)?,
+    );
+    qa.connect(qb.address())?;
+    qb.connect(qa.address())?;
+    let empty = |id| ReceiveRequest { id, buffer: None };
+    post_receives(&qb, (0..depth as u64).map(empty).collect())?;
+    for id in 0..64 {
+        post(&qa, id, SendOperation::Send, Payload::Empty)?;
+    }
+    a.sent(64)?;
+    qb.modify_to_error();
+    let found = wait_for(provider, &receives, depth)?;
+    let status = |id| if id < 64 { Success } else { Flushed };
+    let wanted: Vec<_> = (0..depth as u64).map(|id| (id, status(id))).collect();
+    let found: Vec<_> = found.iter().map(|c| (c.id, c.status)).collect();
+    ensure!(
+        found == wanted,
+        "{depth} receives did not complete in order"
     );
     Ok(Verdict::Passed)
 }

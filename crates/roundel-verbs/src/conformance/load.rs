@@ -64,7 +64,7 @@ impl Side<'_, '_> {
 }
 
 fn symmetric(provider: &dyn Provider) -> CaseResult {
-    const MESSAGES: u64 = 3000;
+    let messages = rounds(provider, 3000);
     let (a, b) = (Node::open(provider)?, Node::open(provider)?);
     let options = QueuePairOptions {
         send_depth: 8,
@@ -75,7 +75,7 @@ fn symmetric(provider: &dyn Provider) -> CaseResult {
     let mut sides = Vec::new();
     for (node, pair) in [(&a, qa), (&b, qb)] {
         node.post_receives(&pair, 0, 1, 8)?;
-        let to_send = (0..MESSAGES)
+        let to_send = (0..messages)
             .map(|id| Ok(request(id, SendOperation::Send, inline(&id.to_le_bytes())?)))
             .collect::<Result<_, Failure>>()?;
         sides.push(Side {
@@ -88,7 +88,7 @@ fn symmetric(provider: &dyn Provider) -> CaseResult {
     }
     let mut end = now() + PATIENCE;
     let mut step = 0u64;
-    while sides.iter().any(|s| s.sent + s.received < 2 * MESSAGES) {
+    while sides.iter().any(|s| s.sent + s.received < 2 * messages) {
         step += 1;
         let mut moved = false;
         for (index, side) in sides.iter_mut().enumerate() {
@@ -105,15 +105,15 @@ fn symmetric(provider: &dyn Provider) -> CaseResult {
 }
 
 fn batches(provider: &dyn Provider) -> CaseResult {
-    const MESSAGES: u64 = 5000;
+    let messages = rounds(provider, 5000);
     let c = Connection::open(provider)?;
     c.b.post_receives(&c.qb, 0, 13, 8)?;
     let mut next = 0u64;
     let mut requests: Vec<SendRequest> = Vec::new();
     let (mut sent, mut received) = (0u64, 0u64);
     let end = now() + PATIENCE;
-    while received < MESSAGES {
-        while next < MESSAGES && requests.len() < 1 + (next % 17) as usize {
+    while received < messages {
+        while next < messages && requests.len() < 1 + (next % 17) as usize {
             let payload = inline(&next.to_le_bytes())?;
             requests.push(request(next, SendOperation::Send, payload));
             next += 1;
@@ -134,14 +134,14 @@ fn batches(provider: &dyn Provider) -> CaseResult {
             again.push(ReceiveRequest { id: 0, buffer });
         }
         post_receives(&c.qb, again)?;
-        ensure!(now() < end, "only {received} of {MESSAGES} came");
+        ensure!(now() < end, "only {received} of {messages} came");
         provider.idle();
     }
     Ok(Verdict::Passed)
 }
 
 fn threads(provider: &dyn Provider) -> CaseResult {
-    const MESSAGES: u64 = 20_000;
+    let messages = rounds(provider, 20_000);
     let c = Connection::open(provider)?;
     c.b.post_receives(&c.qb, 0, 16, 1024)?;
     let (qa, sends, arena) = (c.qa, c.a.sends.clone(), c.a.arena.clone());
@@ -153,8 +153,8 @@ fn threads(provider: &dyn Provider) -> CaseResult {
             let (mut next, mut done) = (0u64, 0u64);
             let mut waiting = Vec::new();
             let end = now() + 3 * PATIENCE;
-            while done < MESSAGES {
-                while next < MESSAGES
+            while done < messages {
+                while next < messages
                     && let Some(mut buffer) = free.pop()
                 {
                     let length = 8 + (next % 1000) as usize;
@@ -173,7 +173,7 @@ fn threads(provider: &dyn Provider) -> CaseResult {
                     free.extend(completion.buffer);
                     done += 1;
                 }
-                ensure!(now() < end, "only {done} of {MESSAGES} were sent");
+                ensure!(now() < end, "only {done} of {messages} were sent");
                 std::thread::yield_now();
             }
             Ok(())
@@ -181,7 +181,7 @@ fn threads(provider: &dyn Provider) -> CaseResult {
         let end = now() + 3 * PATIENCE;
         let mut expected = 0u64;
         let mut take = || -> Result<(), Failure> {
-            while expected < MESSAGES {
+            while expected < messages {
                 let mut found = Vec::new();
                 c.b.receives.poll(&mut found, 8);
                 for completion in found {
@@ -196,7 +196,7 @@ fn threads(provider: &dyn Provider) -> CaseResult {
                     let buffer = completion.buffer;
                     post_receives(&c.qb, vec![ReceiveRequest { id: 0, buffer }])?;
                 }
-                ensure!(now() < end, "only {expected} of {MESSAGES} came");
+                ensure!(now() < end, "only {expected} of {messages} came");
                 provider.idle();
             }
             Ok(())

@@ -6,7 +6,7 @@ use super::{Case, Provider, Verdict};
 use crate::error::VerbsError;
 use crate::memory::ArenaOptions;
 use crate::queue_pair::QueuePairState;
-use crate::work::CompletionStatus::{Flushed, Success};
+use crate::work::CompletionStatus::{Flushed, RetryExceeded, Success};
 use crate::work::{Payload, SendOperation};
 
 pub(super) const CASES: &[Case] = &[
@@ -44,8 +44,13 @@ pub(super) const CASES: &[Case] = &[
     Case {
         name: "memory: a dead peer's queue pairs break and flush",
         verbs: "when the peer's node is down, requests end with retry exceeded and the queue pair \
-                breaks; here the break comes by itself",
+                breaks",
         run: dead_peer,
+    },
+    Case {
+        name: "memory: a dead peer is noticed by who asks",
+        verbs: "a queue pair without requests under way does not learn that its peer is gone",
+        run: idle_dead_peer,
     },
 ];
 
@@ -194,7 +199,7 @@ fn dropped_queue_pair(provider: &dyn Provider) -> CaseResult {
 
 fn nothing_left(provider: &dyn Provider) -> CaseResult {
     let (a, b) = (Node::open(provider)?, Node::open(provider)?);
-    for round in 0..50 {
+    for round in 0..rounds(provider, 50) {
         let (qa, qb) = connect(&a, &b, &connected_options())?;
         let (da, db) = (a.datagrams()?, b.datagrams()?);
         b.post_receives(&qb, 0, 8, 1024)?;
@@ -223,6 +228,29 @@ fn nothing_left(provider: &dyn Provider) -> CaseResult {
         ensure_eq!(arena.usage().registered, 0, "registered in the end");
         node.silent()?;
     }
+    Ok(Verdict::Passed)
+}
+
+fn idle_dead_peer(provider: &dyn Provider) -> CaseResult {
+    let Connection { a, b, qa, qb } = Connection::open(provider)?;
+    a.post_receives(&qa, 10, 2, 64)?;
+    drop((b, qb));
+    if a.device.capabilities().breaks_with_peer {
+        expect(&a.received(2)?, &[(10, Flushed), (11, Flushed)])?;
+        return Ok(Verdict::Differs(
+            "an idle queue pair breaks by itself".into(),
+        ));
+    }
+    a.silent()?;
+    ensure_eq!(qa.state(), QueuePairState::ReadyToSend, "state");
+    // A request of no bytes finds out.
+    let nowhere = crate::RemoteAddress {
+        address: 0,
+        remote_key: 0,
+    };
+    post(&qa, 1, SendOperation::Write(nowhere), Payload::Empty)?;
+    expect(&a.sent(1)?, &[(1, RetryExceeded)])?;
+    expect(&a.received(2)?, &[(10, Flushed), (11, Flushed)])?;
     Ok(Verdict::Passed)
 }
 

@@ -12,15 +12,22 @@ mod fixture;
 mod report;
 
 mod accounting;
+mod arming;
+mod atomics;
 mod channels;
+mod completion_queues;
 mod datagrams;
 mod flow;
 mod inlining;
 mod load;
 mod memory;
 mod messages;
+mod multicast;
+mod permissions;
 mod remote_memory;
+mod shared_receives;
 mod state;
+mod unreliable;
 
 pub use report::{Finding, Report, Verdict};
 
@@ -37,6 +44,12 @@ pub trait Provider {
     /// Called when the suite polls and there is nothing: a simulated provider moves its clock on.
     fn idle(&self) {
         std::thread::yield_now();
+    }
+
+    /// How many times slower than memory it moves messages: rounds that only repeat are that many
+    /// times fewer.
+    fn slowness(&self) -> u64 {
+        1
     }
 }
 
@@ -68,8 +81,15 @@ pub fn run_matching(provider: &dyn Provider, filter: &str, report: &mut Report) 
         flow::CASES,
         inlining::CASES,
         remote_memory::CASES,
+        permissions::CASES,
+        atomics::CASES,
+        unreliable::CASES,
         datagrams::CASES,
+        multicast::CASES,
+        shared_receives::CASES,
+        completion_queues::CASES,
         channels::CASES,
+        arming::CASES,
         accounting::CASES,
         memory::CASES,
         load::CASES,
@@ -79,6 +99,7 @@ pub fn run_matching(provider: &dyn Provider, filter: &str, report: &mut Report) 
             continue;
         }
         tracing::debug!(case = case.name, "conformance");
+        let start = fixture::now();
         let verdict = match catch_unwind(AssertUnwindSafe(|| (case.run)(provider))) {
             Ok(Ok(verdict)) => verdict,
             Ok(Err(report::Failure(text))) => Verdict::Failed(text),
@@ -88,6 +109,7 @@ pub fn run_matching(provider: &dyn Provider, filter: &str, report: &mut Report) 
             case: case.name,
             verbs: case.verbs,
             verdict,
+            took: start.elapsed(),
         });
     }
 }

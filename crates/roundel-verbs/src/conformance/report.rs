@@ -1,6 +1,7 @@
 //! What the suite found.
 
 use crate::error::VerbsError;
+use std::time::Duration;
 
 /// How a case ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,16 +23,30 @@ pub struct Finding {
     pub verbs: &'static str,
     /// How it ended.
     pub verdict: Verdict,
+    /// How long it took.
+    pub took: Duration,
 }
 
 /// All findings, in the order of the suite.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     findings: Vec<Finding>,
+    observer: Option<fn(&Finding)>,
 }
 
 impl Report {
+    /// An empty report that shows each finding to `observer` as it comes.
+    pub fn observed(observer: fn(&Finding)) -> Self {
+        Self {
+            findings: Vec::new(),
+            observer: Some(observer),
+        }
+    }
+
     pub(super) fn add(&mut self, finding: Finding) {
+        if let Some(observer) = self.observer {
+            observer(&finding);
+        }
         self.findings.push(finding);
     }
 
@@ -48,20 +63,40 @@ impl Report {
     }
 }
 
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            case, verbs, took, ..
+        } = self;
+        let took = took.as_secs_f64();
+        match &self.verdict {
+            Verdict::Passed => write!(f, "ok      {took:6.2} s  {case}"),
+            Verdict::Differs(how) => write!(f, "differs {took:6.2} s  {case}: {how}"),
+            Verdict::Failed(what) => write!(
+                f,
+                "FAILED  {took:6.2} s  {case}: {what}\n    real verbs: {verbs}"
+            ),
+        }
+    }
+}
+
+/// The time of each concern, which is what a case's name begins with.
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for finding in &self.findings {
-            match &finding.verdict {
-                Verdict::Passed => writeln!(f, "ok       {}", finding.case)?,
-                Verdict::Differs(how) => writeln!(f, "differs  {}: {how}", finding.case)?,
-                Verdict::Failed(what) => writeln!(
-                    f,
-                    "FAILED   {}: {what}\n         real verbs: {}",
-                    finding.case, finding.verbs
-                )?,
-            }
+        for concern in self.findings.chunk_by(|a, b| a.concern() == b.concern()) {
+            let took: Duration = concern.iter().map(|finding| finding.took).sum();
+            let count = concern.len();
+            let name = concern[0].concern();
+            writeln!(f, "{:6.2} s  {name}, {count} cases", took.as_secs_f64())?;
         }
         Ok(())
+    }
+}
+
+impl Finding {
+    /// What the case is about, with others: what its name begins with.
+    pub fn concern(&self) -> &'static str {
+        self.case.split(':').next().unwrap_or_default()
     }
 }
 
@@ -108,4 +143,11 @@ macro_rules! ensure_eq {
     }};
 }
 
-pub(super) use {ensure, ensure_eq};
+/// Fails the case.
+macro_rules! fail {
+    ($($text:tt)+) => {
+        return Err($crate::conformance::report::Failure(format!($($text)+)))
+    };
+}
+
+pub(super) use {ensure, ensure_eq, fail};

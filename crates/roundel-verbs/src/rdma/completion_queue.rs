@@ -37,14 +37,36 @@ struct Inner {
     reserved: usize,
     /// Completions that fit.
     capacity: usize,
-    pairs: HashMap<u32, Member>,
+    pairs: HashMap<u32, Arc<PairState>>,
     /// Taken from the device, not yet polled.
     taken: VecDeque<RawCompletion>,
 }
 
-struct Member {
-    state: Arc<PairState>,
-    reserved: usize,
+/// Room for the completions of a queue pair, or of a shared receive queue, given back when dropped.
+pub(super) struct Room {
+    queue: Arc<RdmaCompletionQueue>,
+    completions: usize,
+}
+
+impl Room {
+    /// Makes the queue large enough for as many completions more at a time.
+    pub(super) fn reserve(queue: &Arc<RdmaCompletionQueue>, completions: usize) -> Result<Self> {
+        queue.reserve(completions)?;
+        Ok(Self {
+            queue: queue.clone(),
+            completions,
+        })
+    }
+
+    pub(super) fn is_in(&self, queue: &Arc<RdmaCompletionQueue>) -> bool {
+        Arc::ptr_eq(&self.queue, queue)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.queue.inner.lock().reserved -= self.completions;
+    }
 }
 
 impl RdmaCompletionQueue {
@@ -61,7 +83,7 @@ impl RdmaCompletionQueue {
                 })
             })
             .transpose()?;
-        let depth = depth.clamp(1, device.completions_max);
+        let depth = depth.clamp(1, device.capabilities.completions_max);
         let armed = Arc::new(Mutex::new(false));
         let (raw_channel, mark) = match &channel {
             Some(channel) => (channel.raw, channel.add(&armed)),
@@ -90,13 +112,11 @@ impl RdmaCompletionQueue {
         })
     }
 
-    /// Makes room for as many completions as a queue pair that is about to be created can have in
-    /// the queue at a time.
-    pub(super) fn reserve(&self, completions: usize) -> Result<()> {
+    fn reserve(&self, completions: usize) -> Result<()> {
         let mut inner = self.inner.lock();
         let wanted = inner.reserved + completions;
         if wanted > inner.capacity {
-            let limit = self.device.completions_max;
+            let limit = self.device.capabilities.completions_max;
             if wanted > limit {
                 return Err(VerbsError::DeviceLimit {
                     what: "completions in a queue",
@@ -115,40 +135,45 @@ impl RdmaCompletionQueue {
         Ok(())
     }
 
-    /// Takes a reservation back of a queue pair that was not created.
-    pub(super) fn unreserve(&self, completions: usize) {
-        self.inner.lock().reserved -= completions;
+    /// Makes a queue pair known, before anything is posted to it.
+    pub(super) fn attach(&self, state: &Arc<PairState>) {
+        let mut inner = self.inner.lock();
+        if let Some(other) = inner.pairs.get(&state.number()).cloned()
+            && !Arc::ptr_eq(&other, state)
+        {
+            // The device has destroyed the other one and given its number again already.
+            self.forget(&mut inner, &other);
+        }
+        inner.pairs.insert(state.number(), state.clone());
     }
 
-    /// Makes the queue pair known for which room was reserved. One that uses this queue for both
-    /// directions is told once more.
-    pub(super) fn attach(&self, number: u32, state: &Arc<PairState>, reserved: usize) {
+    /// Forgets a queue pair that was destroyed.
+    pub(super) fn detach(&self, state: &Arc<PairState>) {
         let mut inner = self.inner.lock();
-        let member = inner.pairs.entry(number).or_insert_with(|| Member {
-            state: state.clone(),
-            reserved: 0,
-        });
-        member.reserved += reserved;
-    }
-
-    /// Forgets a queue pair that was destroyed, with the completions nobody waits for any more:
-    /// they must neither fill the queue nor meet the next queue pair of this number.
-    pub(super) fn detach(&self, number: u32) {
-        let mut inner = self.inner.lock();
-        let inner = &mut *inner;
-        let mut found = Vec::new();
-        while self.take(inner, &mut found, BATCH) > 0 {}
-        inner.taken.extend(found);
-        inner
-            .taken
-            .retain(|completion| completion.queue_pair != number);
-        if let Some(member) = inner.pairs.remove(&number) {
-            inner.reserved -= member.reserved;
+        let known = inner.pairs.get(&state.number());
+        if known.is_some_and(|known| Arc::ptr_eq(known, state)) {
+            self.forget(&mut inner, state);
         }
     }
 
+    /// Forgets a queue pair with the completions nobody waits for any more: they must neither fill
+    /// the queue nor meet the next queue pair of this number.
+    fn forget(&self, inner: &mut Inner, state: &PairState) {
+        let mut found = Vec::new();
+        while self.take(inner, &mut found, BATCH) > 0 {}
+        inner.taken.extend(found);
+        inner.taken.retain(|completion| {
+            let waited_for = completion.queue_pair != state.number();
+            if !waited_for {
+                state.abandoned(completion);
+            }
+            waited_for
+        });
+        inner.pairs.remove(&state.number());
+    }
+
     /// Takes completions from the device.
-    fn take(&self, inner: &mut Inner, found: &mut Vec<RawCompletion>, limit: usize) -> usize {
+    fn take(&self, inner: &Inner, found: &mut Vec<RawCompletion>, limit: usize) -> usize {
         let mut batch = [const { MaybeUninit::<ibv_wc>::uninit() }; BATCH];
         let limit = limit.min(BATCH);
         // SAFETY: the operations table of an open context has this entry.
@@ -164,9 +189,9 @@ impl RdmaCompletionQueue {
         for entry in &batch[..count.min(limit)] {
             // SAFETY: the call has filled the first `count` entries.
             let entry = unsafe { entry.assume_init_ref() };
-            if let Some(member) = inner.pairs.get(&entry.qp_num) {
+            if let Some(state) = inner.pairs.get(&entry.qp_num) {
                 let completion = completion(entry);
-                member.state.completed(&completion, entry);
+                state.completed(&completion, entry);
                 found.push(completion);
             }
         }

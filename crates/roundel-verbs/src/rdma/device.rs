@@ -12,7 +12,7 @@ use super::events::Events;
 use super::library::{Verbs, last_error};
 use super::memory::RdmaSegment;
 use super::pairs::Pairs;
-use super::queue_pair::RdmaQueuePair;
+use super::queue_pair::{RdmaQueuePair, queue_pair_type};
 use super::shared_receive::RdmaSharedReceiveQueue;
 use super::sysfs;
 use crate::address::{DeviceAddress, QueuePairAddress};
@@ -25,6 +25,7 @@ use crate::provider::{
     ProviderAddressHandle, ProviderChannel, ProviderCompletionQueue, ProviderDevice,
     ProviderQueuePair, ProviderSegment, ProviderSharedReceiveQueue, RawQueuePairOptions,
 };
+use crate::queue_pair::Transport;
 use crate::work::INLINE_BYTES_MAX;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -46,7 +47,10 @@ pub fn open(options: &RdmaOptions) -> Result<Device> {
     let pairs = Arc::new(Pairs::default());
     // From here on, dropping it closes everything.
     let mut state = DeviceState::new(choice, domain, &pairs);
-    state.capabilities.inline_bytes_max = state.probe_inline()?;
+    (
+        state.capabilities.transports,
+        state.capabilities.inline_bytes_max,
+    ) = state.probe()?;
     state.events = Some(Events::watch(
         &state.context,
         &state.capabilities.device,
@@ -66,8 +70,6 @@ pub(super) struct DeviceState {
     pub interface_index: Option<u32>,
     /// READs and atomics that a queue pair may have outstanding as the one who asks.
     pub asked_reads: u8,
-    /// Most completions in a queue.
-    pub completions_max: usize,
     pub pairs: Arc<Pairs>,
     paths: Mutex<HashMap<RdmaAddress, Weak<Path>>>,
     events: Option<Events>,
@@ -104,9 +106,12 @@ impl DeviceState {
             capabilities: Capabilities {
                 provider: "rdma",
                 device: format!("{device}/{port_number}"),
+                transports: Vec::new(),
                 queue_pairs_max: count(attributes.max_qp),
-                work_requests_max: count(attributes.max_qp_wr),
+                // All of a queue's requests may be on a completion queue at a time.
+                work_requests_max: count(attributes.max_qp_wr).min(count(attributes.max_cqe)),
                 completion_queues_max: count(attributes.max_cq),
+                completions_max: count(attributes.max_cqe),
                 completion_channels_max: 1024,
                 inline_bytes_max: 0,
                 rc_message_bytes_max: port.max_msg_sz as usize,
@@ -116,6 +121,7 @@ impl DeviceState {
                 outstanding_reads_max: asked_reads.into(),
                 atomics: attributes.atomic_cap != IBV_ATOMIC_NONE,
                 shared_receive_queues_max: count(attributes.max_srq),
+                shared_receives_max: count(attributes.max_srq_wr).min(count(attributes.max_cqe)),
                 // On InfiniBand a group is joined through the subnet manager, which needs rdma_cm.
                 multicast_groups_max: if ethernet {
                     count(attributes.max_mcast_grp)
@@ -124,6 +130,8 @@ impl DeviceState {
                 },
                 // iWARP does not promise it (RFC 5040).
                 write_in_address_order: context.infiniband_transport,
+                progress_without_polling: true,
+                breaks_with_peer: false,
                 same_host_only: false,
             },
             address: RdmaAddress {
@@ -137,7 +145,6 @@ impl DeviceState {
             gid_index,
             interface_index: interface.as_deref().and_then(sysfs::interface_index),
             asked_reads,
-            completions_max: count(attributes.max_cqe),
             pairs: pairs.clone(),
             paths: Mutex::default(),
             events: None,
@@ -150,9 +157,9 @@ impl DeviceState {
         self.context.verbs
     }
 
-    /// The longest inline payload, up to what this crate has room for: devices do not tell, they
-    /// refuse to create a queue pair.
-    fn probe_inline(&self) -> Result<usize> {
+    /// The transports, and the longest inline payload up to what this crate has room for: devices
+    /// do not tell, they refuse to create a queue pair.
+    fn probe(&self) -> Result<(Vec<Transport>, usize)> {
         let verbs = self.verbs();
         // SAFETY: the context is open; queue and queue pairs are destroyed before they are
         // forgotten; the struct holds numbers and pointers, for which zero is valid.
@@ -161,27 +168,33 @@ impl DeviceState {
             if queue.is_null() {
                 return Err(last_error("ibv_create_cq"));
             }
-            let mut found = 0;
-            for bytes in [INLINE_BYTES_MAX, 64, 32, 16] {
+            let accepted = |kind: u32, inline_bytes: usize| {
                 let mut initial: ibv_qp_init_attr = zeroed();
                 (initial.send_cq, initial.recv_cq) = (queue, queue);
-                initial.qp_type = IBV_QPT_RC;
+                initial.qp_type = kind;
                 initial.cap = ibv_qp_cap {
                     max_send_wr: 1,
                     max_recv_wr: 1,
                     max_send_sge: 1,
                     max_recv_sge: 1,
-                    max_inline_data: bytes as u32,
+                    max_inline_data: inline_bytes as u32,
                 };
                 let pair = (verbs.ibv_create_qp)(self.domain, &mut initial);
-                if !pair.is_null() {
-                    found = bytes.min(initial.cap.max_inline_data as usize);
-                    (verbs.ibv_destroy_qp)(pair);
-                    break;
+                if pair.is_null() {
+                    return None;
                 }
-            }
+                (verbs.ibv_destroy_qp)(pair);
+                Some(inline_bytes.min(initial.cap.max_inline_data as usize))
+            };
+            let transports = Transport::ALL
+                .into_iter()
+                .filter(|transport| accepted(queue_pair_type(*transport), 0).is_some())
+                .collect();
+            let inline_bytes = [INLINE_BYTES_MAX, 64, 32, 16]
+                .into_iter()
+                .find_map(|bytes| accepted(IBV_QPT_RC, bytes));
             (verbs.ibv_destroy_cq)(queue);
-            Ok(found)
+            Ok((transports, inline_bytes.unwrap_or(0)))
         }
     }
 
@@ -285,9 +298,6 @@ impl ProviderDevice for RdmaDevice {
         &self,
         group: &MulticastGroup,
     ) -> Result<Arc<dyn ProviderAddressHandle>> {
-        if self.0.capabilities.multicast_groups_max == 0 {
-            return Err(self.unsupported("multicast"));
-        }
         let to = RdmaAddress {
             gid: group.gid().into(),
             lid: 0,

@@ -63,6 +63,7 @@ functions! {
     ibv_create_ah(*mut ibv_pd, *mut ibv_ah_attr) -> *mut ibv_ah;
     ibv_destroy_ah(*mut ibv_ah) -> c_int;
     ibv_attach_mcast(*mut ibv_qp, *const ibv_gid, u16) -> c_int;
+    ibv_detach_mcast(*mut ibv_qp, *const ibv_gid, u16) -> c_int;
     ibv_get_async_event(*mut ibv_context, *mut ibv_async_event) -> c_int;
     ibv_ack_async_event(*mut ibv_async_event);
     ibv_event_type_str(c_uint) -> *const c_char;

@@ -3,16 +3,19 @@
 
 use super::bindings::{ibv_gid, ibv_qp};
 use super::device::DeviceState;
-use super::library::check;
+use super::library::{Verbs, check};
 use crate::error::{Result, VerbsError};
 use crate::multicast::MulticastGroup;
 use std::net::Ipv6Addr;
 use std::os::fd::OwnedFd;
 
-/// A queue pair's membership. The group's datagrams reach the port only while the network
-/// interface is a member too, which it is as long as this socket is open. The queue pair leaves
-/// with its destruction.
+/// A queue pair's membership, which ends when it is dropped: a queue pair that is still a member
+/// cannot be destroyed. The group's datagrams reach the port only while the network interface is
+/// a member too, which it is as long as this socket is open.
 pub(super) struct Membership {
+    pub group: MulticastGroup,
+    verbs: &'static Verbs,
+    pair: *mut ibv_qp,
     _interface: OwnedFd,
 }
 
@@ -32,8 +35,22 @@ impl Membership {
         let code = unsafe { (device.verbs().ibv_attach_mcast)(pair, &ibv_gid(group.gid()), 0) };
         check("ibv_attach_mcast", code)?;
         Ok(Self {
+            group: *group,
+            verbs: device.verbs(),
+            pair,
             _interface: interface,
         })
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        let gid = ibv_gid(self.group.gid());
+        // SAFETY: the queue pair drops its memberships before it is destroyed.
+        let code = unsafe { (self.verbs.ibv_detach_mcast)(self.pair, &gid, 0) };
+        if code != 0 {
+            tracing::warn!(code, group = ?self.group, "a multicast group could not be left");
+        }
     }
 }
 

@@ -4,7 +4,8 @@
 
 use super::bindings::*;
 use super::library::{Verbs, check};
-use crate::counters::Counters;
+use super::shared_receive::RdmaSharedReceiveQueue;
+use crate::counters::{Counters, Opcode};
 use crate::error::Result;
 use crate::provider::RawCompletion;
 use crate::queue_pair::{QueuePairState, Transport};
@@ -12,6 +13,7 @@ use crate::work::CompletionStatus;
 use parking_lot::Mutex;
 use std::ffi::CStr;
 use std::mem::zeroed;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 const INIT: u8 = 0;
@@ -23,6 +25,8 @@ pub(super) struct PairState {
     verbs: &'static Verbs,
     transport: Transport,
     number: u32,
+    /// Where its receives come from, if not from a queue of its own.
+    shared: Option<Arc<RdmaSharedReceiveQueue>>,
     known: AtomicU8,
     /// The queue pair, until it is destroyed: for what is not the data path.
     raw: Mutex<Option<Raw>>,
@@ -35,13 +39,19 @@ struct Raw(*mut ibv_qp);
 unsafe impl Send for Raw {}
 
 impl PairState {
-    pub(super) fn new(verbs: &'static Verbs, transport: Transport, raw: *mut ibv_qp) -> Self {
+    pub(super) fn new(
+        verbs: &'static Verbs,
+        transport: Transport,
+        raw: *mut ibv_qp,
+        shared: Option<Arc<RdmaSharedReceiveQueue>>,
+    ) -> Self {
         Self {
             counters: Counters::default(),
             verbs,
             transport,
             // SAFETY: the queue pair was created just now.
             number: unsafe { (*raw).qp_num },
+            shared,
             known: AtomicU8::new(INIT),
             raw: Mutex::new(Some(Raw(raw))),
         }
@@ -138,20 +148,34 @@ impl PairState {
         }
     }
 
-    /// Destroys the queue pair: when this returns, the device is done with everything posted.
-    pub(super) fn destroy(&self) {
-        let mut raw = self.raw.lock();
-        if let Some(raw) = raw.take() {
-            // SAFETY: nobody has it any more; the lock keeps others from using it meanwhile.
-            let code = unsafe { (self.verbs.ibv_destroy_qp)(raw.0) };
-            if code != 0 {
-                tracing::warn!(
-                    code,
-                    queue_pair = self.number,
-                    "a queue pair could not be destroyed"
-                );
-            }
+    /// A completion that nobody polled before the queue pair was destroyed. The shared receive
+    /// queue would wait for it.
+    pub(super) fn abandoned(&self, completion: &RawCompletion) {
+        if let Some(shared) = &self.shared
+            && completion.opcode == Opcode::Receive
+        {
+            shared.abandon(completion.id);
         }
+    }
+
+    /// Destroys the queue pair: then the device is done with everything posted. Returns whether
+    /// that worked.
+    pub(super) fn destroy(&self) -> bool {
         self.mark_broken();
+        // Not under the lock: the call waits until the event thread has acknowledged the queue
+        // pair's events, and that thread may be about to take the lock.
+        let Some(raw) = self.raw.lock().take() else {
+            return true;
+        };
+        // SAFETY: whoever used it held the lock, and nobody finds it any more.
+        let code = unsafe { (self.verbs.ibv_destroy_qp)(raw.0) };
+        if code != 0 {
+            tracing::error!(
+                code,
+                queue_pair = self.number,
+                "a queue pair could not be destroyed: its receives stay posted"
+            );
+        }
+        code == 0
     }
 }

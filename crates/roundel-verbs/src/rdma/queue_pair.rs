@@ -4,7 +4,7 @@
 use super::address::RdmaAddress;
 use super::address_handle::unreachable;
 use super::bindings::*;
-use super::completion_queue::RdmaCompletionQueue;
+use super::completion_queue::{RdmaCompletionQueue, Room};
 use super::device::DeviceState;
 use super::library::last_error;
 use super::multicast::Membership;
@@ -32,7 +32,7 @@ const TIMEOUT: u8 = 14;
 /// How often an unacknowledged packet is sent again: a peer that is gone is noticed within 0.5 s to
 /// 2 s. The field goes up to 7, which Soft-RoCE takes for "without end".
 const RETRIES: u8 = 6;
-/// How long a sender waits whose receiver was not ready: code 18 is 4.1 ms.
+/// How long a sender waits whose receiver was not ready: code 18 is 5.1 ms.
 const RECEIVER_NOT_READY_TIMER: u8 = 18;
 /// Packet sequence numbers have 24 bits.
 const SEQUENCE_MASK: u32 = 0xff_ffff;
@@ -50,7 +50,8 @@ pub(super) struct RdmaQueuePair {
     memberships: Mutex<Vec<Membership>>,
     send_queue: Arc<RdmaCompletionQueue>,
     receive_queue: Arc<RdmaCompletionQueue>,
-    _shared: Option<Arc<RdmaSharedReceiveQueue>>,
+    /// For its completions, given back after it is destroyed.
+    _rooms: (Room, Arc<Room>),
 }
 
 // SAFETY: the library's calls on a queue pair are thread safe; all else is behind locks.
@@ -65,27 +66,12 @@ fn queue_of(queue: &Arc<dyn ProviderCompletionQueue>) -> Result<Arc<RdmaCompleti
     })
 }
 
-/// Room in a completion queue, given back unless it is used.
-struct Reservation<'a> {
-    queue: &'a Arc<RdmaCompletionQueue>,
-    completions: usize,
-}
-
-impl<'a> Reservation<'a> {
-    fn new(queue: &'a Arc<RdmaCompletionQueue>, completions: usize) -> Result<Self> {
-        queue.reserve(completions)?;
-        Ok(Self { queue, completions })
-    }
-
-    fn keep(self, number: u32, state: &Arc<PairState>) {
-        self.queue.attach(number, state, self.completions);
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Reservation<'_> {
-    fn drop(&mut self) {
-        self.queue.unreserve(self.completions);
+/// What the device calls a queue pair of a transport.
+pub(super) fn queue_pair_type(transport: Transport) -> u32 {
+    match transport {
+        Transport::ReliableConnection => IBV_QPT_RC,
+        Transport::UnreliableConnection => IBV_QPT_UC,
+        Transport::UnreliableDatagram => IBV_QPT_UD,
     }
 }
 
@@ -99,25 +85,23 @@ impl RdmaQueuePair {
             .map(RdmaSharedReceiveQueue::of)
             .transpose()?;
         // A device may use both queues for errors of either direction; depths are never 0.
-        let sends = Reservation::new(&send_queue, options.send_depth.max(1))?;
-        let receives = Reservation::new(&receive_queue, options.receive_depth.max(1))?;
+        let sends = Room::reserve(&send_queue, options.send_depth.max(1))?;
+        let receives = match &shared {
+            Some(shared) => shared.room_in(&receive_queue)?,
+            None => Arc::new(Room::reserve(&receive_queue, options.receive_depth.max(1))?),
+        };
         // SAFETY: the struct holds numbers and pointers, for which zero is valid.
         let mut initial: ibv_qp_init_attr = unsafe { zeroed() };
         initial.send_cq = send_queue.raw;
         initial.recv_cq = receive_queue.raw;
         initial.srq = shared.as_ref().map_or(null_mut(), |shared| shared.raw());
         initial.sq_sig_all = 1;
-        initial.qp_type = match options.transport {
-            Transport::ReliableConnection => IBV_QPT_RC,
-            Transport::UnreliableConnection => IBV_QPT_UC,
-            Transport::UnreliableDatagram => IBV_QPT_UD,
-        };
+        initial.qp_type = queue_pair_type(options.transport);
         initial.cap = ibv_qp_cap {
             max_send_wr: options.send_depth.max(1) as u32,
-            max_recv_wr: if shared.is_some() {
-                0
-            } else {
-                options.receive_depth.max(1) as u32
+            max_recv_wr: match shared {
+                Some(_) => 0,
+                None => options.receive_depth.max(1) as u32,
             },
             max_send_sge: 1,
             max_recv_sge: 1,
@@ -128,9 +112,10 @@ impl RdmaQueuePair {
         if raw.is_null() {
             return Err(last_error("ibv_create_qp"));
         }
-        let state = Arc::new(PairState::new(device.verbs(), options.transport, raw));
-        sends.keep(state.number(), &state);
-        receives.keep(state.number(), &state);
+        let verbs = device.verbs();
+        let state = Arc::new(PairState::new(verbs, options.transport, raw, shared));
+        send_queue.attach(&state);
+        receive_queue.attach(&state);
         device.pairs.add(&state);
         // From here on, dropping it destroys it.
         let pair = Self {
@@ -144,7 +129,7 @@ impl RdmaQueuePair {
             memberships: Mutex::default(),
             send_queue,
             receive_queue,
-            _shared: shared,
+            _rooms: (sends, receives),
         };
         pair.initialise()
             .inspect_err(|_| pair.destroy(Vec::new()))?;
@@ -305,8 +290,10 @@ impl ProviderQueuePair for RdmaQueuePair {
     }
 
     fn join_multicast(&self, group: &MulticastGroup) -> Result<()> {
-        let membership = Membership::join(&self.device, self.raw, group)?;
-        self.memberships.lock().push(membership);
+        let mut memberships = self.memberships.lock();
+        if !memberships.iter().any(|member| member.group == *group) {
+            memberships.push(Membership::join(&self.device, self.raw, group)?);
+        }
         Ok(())
     }
 
@@ -316,11 +303,12 @@ impl ProviderQueuePair for RdmaQueuePair {
 
     fn destroy(&self, posted: Vec<Buffer>) {
         self.memberships.lock().clear();
-        self.state.destroy();
-        let number = self.state.number();
-        self.send_queue.detach(number);
-        self.receive_queue.detach(number);
+        if !self.state.destroy() {
+            // The device may write into them at any time.
+            std::mem::forget(posted);
+        }
+        self.send_queue.detach(&self.state);
+        self.receive_queue.detach(&self.state);
         self.device.pairs.remove(&self.state);
-        drop(posted);
     }
 }

@@ -2,20 +2,27 @@
 #![allow(unsafe_code)] // Calls the library, and implements the provider's unsafe post verb.
 
 use super::bindings::*;
+use super::completion_queue::{RdmaCompletionQueue, Room};
 use super::device::DeviceState;
 use super::library::last_error;
 use super::work::post_receives;
 use crate::error::{Result, VerbsError};
 use crate::provider::{ProviderSharedReceiveQueue, RawReceiveRequest};
+use parking_lot::Mutex;
 use std::mem::zeroed;
 use std::ptr::null_mut;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Weak};
 
 pub(super) struct RdmaSharedReceiveQueue {
     device: Arc<DeviceState>,
     /// Null when it is destroyed.
     raw: AtomicPtr<ibv_srq>,
+    depth: usize,
+    /// Room for its completions, in each completion queue that one of its queue pairs uses.
+    rooms: Mutex<Vec<Weak<Room>>>,
+    /// Receives whose queue pair was destroyed before their completions were polled.
+    abandoned: Mutex<Vec<u64>>,
 }
 
 impl RdmaSharedReceiveQueue {
@@ -32,7 +39,28 @@ impl RdmaSharedReceiveQueue {
         Ok(Self {
             device: device.clone(),
             raw: AtomicPtr::new(raw),
+            depth,
+            rooms: Mutex::default(),
+            abandoned: Mutex::default(),
         })
+    }
+
+    /// Room for the completions of all its receives in a completion queue: the queue pairs there
+    /// share it, for no more than these come, whichever of them take them.
+    pub(super) fn room_in(&self, queue: &Arc<RdmaCompletionQueue>) -> Result<Arc<Room>> {
+        let mut rooms = self.rooms.lock();
+        rooms.retain(|room| room.strong_count() > 0);
+        let known = rooms.iter().filter_map(Weak::upgrade);
+        if let Some(room) = known.into_iter().find(|room| room.is_in(queue)) {
+            return Ok(room);
+        }
+        let room = Arc::new(Room::reserve(queue, self.depth.max(1))?);
+        rooms.push(Arc::downgrade(&room));
+        Ok(room)
+    }
+
+    pub(super) fn abandon(&self, receive: u64) {
+        self.abandoned.lock().push(receive);
     }
 
     /// The queue behind the trait.
@@ -60,6 +88,10 @@ impl ProviderSharedReceiveQueue for RdmaSharedReceiveQueue {
                 None => rustix::io::Errno::NOSYS.raw_os_error(),
             })
         }
+    }
+
+    fn take_abandoned(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.abandoned.lock())
     }
 
     fn destroy(&self) {

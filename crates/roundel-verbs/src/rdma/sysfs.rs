@@ -9,6 +9,10 @@ use std::path::{Path, PathBuf};
 /// Where the kernel shows its RDMA devices.
 const ROOT: &str = "/sys/class/infiniband";
 
+/// So many unused entries in a row end a GID table: the kernel fills the first that is free, tables
+/// have up to a thousand entries, and each is a file to read.
+const UNUSED_GIDS_MAX: u32 = 64;
+
 /// How a GID travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GidType {
@@ -47,15 +51,21 @@ impl DeviceFiles {
         Self(Path::new(ROOT).join(device))
     }
 
-    /// The valid entries of a port's GID table.
+    /// The valid entries of a port's GID table, up to where it seems to end.
     pub fn gids(&self, port: u8) -> io::Result<Vec<Gid>> {
         let port = self.0.join(format!("ports/{port}"));
-        let mut gids = Vec::new();
+        let mut indices: Vec<u32> = Vec::new();
         for entry in fs::read_dir(port.join("gids"))? {
             let name = entry?.file_name();
-            let Some(index) = name.to_str().and_then(|name| name.parse().ok()) else {
-                continue;
-            };
+            indices.extend(name.to_str().and_then(|name| name.parse::<u32>().ok()));
+        }
+        indices.sort_unstable();
+        let mut gids: Vec<Gid> = Vec::new();
+        for index in indices {
+            if index > gids.last().map_or(0, |gid| gid.index) + UNUSED_GIDS_MAX {
+                break;
+            }
+            let name = index.to_string();
             // An entry that is not in use reads as zeroes, or its attributes cannot be read.
             let Some(address) = read(&port.join("gids").join(&name))
                 .and_then(|text| text.parse::<Ipv6Addr>().ok())
@@ -76,7 +86,6 @@ impl DeviceFiles {
                 interface,
             });
         }
-        gids.sort_by_key(|gid| gid.index);
         Ok(gids)
     }
 
@@ -145,7 +154,8 @@ fn read(path: &Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// A device's files as a kernel shows them: three GIDs in use, one not.
+    /// A device's files as a kernel shows them: three GIDs in use, one not, one behind a gap, and
+    /// one far behind.
     fn device() -> (tempfile::TempDir, DeviceFiles) {
         let root = tempfile::tempdir().unwrap();
         let port = root.path().join("ports/1");
@@ -154,6 +164,8 @@ mod tests {
             ("gids/1", "0000:0000:0000:0000:0000:ffff:0a09:0001\n"),
             ("gids/2", "0000:0000:0000:0000:0000:ffff:0a09:0001\n"),
             ("gids/3", "0000:0000:0000:0000:0000:0000:0000:0000\n"),
+            ("gids/40", "fe80:0000:0000:0000:0011:22ff:fe33:4455\n"),
+            ("gids/900", "fe80:0000:0000:0000:0011:22ff:fe33:4455\n"),
             ("gid_attrs/types/0", "RoCE v2\n"),
             ("gid_attrs/types/1", "IB/RoCE v1\n"),
             ("gid_attrs/types/2", "RoCE v2\n"),
@@ -173,7 +185,8 @@ mod tests {
     fn gids_have_types_and_interfaces() {
         let (_root, files) = device();
         let gids = files.gids(1).unwrap();
-        assert_eq!(gids.len(), 3);
+        let indices: Vec<u32> = gids.iter().map(|gid| gid.index).collect();
+        assert_eq!(indices, [0, 1, 2, 40]);
         assert!(gids[0].is_link_local());
         assert_eq!(gids[0].interface.as_deref(), Some("v0"));
         assert_eq!(gids[1].kind, GidType::InfiniBandOrRoceV1);

@@ -137,6 +137,9 @@ impl ShmCompletionQueue {
         let mut pairs = self.pairs.lock();
         pairs.senders.remove(&number);
         pairs.receivers.retain(|pair| pair.number() != number);
+        // Nobody waits for them any more.
+        let mut sends = self.sends.lock();
+        sends.retain(|completion| completion.queue_pair != number);
     }
 
     /// Adds the completion of a send.

@@ -24,6 +24,7 @@ use crate::provider::{
     ProviderAddressHandle, ProviderChannel, ProviderCompletionQueue, ProviderDevice,
     ProviderQueuePair, ProviderSegment, RawLocal, RawQueuePairOptions,
 };
+use crate::queue_pair::Transport;
 use crate::work::INLINE_BYTES_MAX;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, VecDeque};
@@ -72,9 +73,11 @@ pub fn open(options: ShmOptions) -> Result<Device> {
         capabilities: Capabilities {
             provider: "shm",
             device: "shared memory".to_owned(),
+            transports: Transport::ALL.to_vec(),
             queue_pairs_max: QUEUE_PAIRS_MAX - 1,
             work_requests_max: 16 << 10,
             completion_queues_max: QUEUES_MAX,
+            completions_max: usize::MAX,
             completion_channels_max: CHANNELS_MAX,
             inline_bytes_max: INLINE_BYTES_MAX,
             rc_message_bytes_max: 1 << 30,
@@ -84,8 +87,11 @@ pub fn open(options: ShmOptions) -> Result<Device> {
             outstanding_reads_max: 128,
             atomics: true,
             shared_receive_queues_max: 0,
+            shared_receives_max: 0,
             multicast_groups_max: 0,
             write_in_address_order: true,
+            progress_without_polling: false,
+            breaks_with_peer: true,
             same_host_only: true,
         },
         address,

@@ -76,8 +76,11 @@ impl ReceiveSide {
         match self {
             Self::Connected(receives) => receives.poll(ring, completions, limit),
             Self::Datagram(receives) => {
+                let before = completions.len();
                 receives.poll(ring, device, completions, limit);
-                false
+                completions[before..]
+                    .iter()
+                    .any(|completion| completion.status != CompletionStatus::Success)
             }
         }
     }

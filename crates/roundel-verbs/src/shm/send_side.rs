@@ -23,8 +23,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// The queue pair at the other end of a reliable connection.
+/// The queue pair at the other end of a connection.
 pub(super) struct Remote {
+    /// Whether what goes wrong here breaks both ends.
+    pub reliable: bool,
     pub peer: Arc<Peer>,
     pub number: u32,
     pub incarnation: u32,
@@ -115,7 +117,7 @@ impl Transfer {
         }
     }
 
-    /// Carries the request out on a reliable connection; `own` is this side's entry.
+    /// Carries the request out on a connection; `own` is this side's entry.
     pub(super) fn over_connection(
         &self,
         device: &DeviceState,
@@ -147,6 +149,8 @@ impl Transfer {
             Outcome::Done(Success) if self.consumes_receive() => {
                 remote.peer.kick(pair.receive_queue.load(Ordering::Relaxed));
             }
+            // Dropped there, and nobody hears of it.
+            Outcome::Done(RemoteAccess) if !remote.reliable => {}
             Outcome::Done(RemoteAccess | RemoteInvalidRequest) => {
                 // The responder's queue pair breaks too, and whoever waits for it is told.
                 let _ = pair.life.compare_exchange(
@@ -237,13 +241,11 @@ impl Transfer {
                 if receive(pair, slots, *taken).is_none() {
                     return Outcome::NotReady;
                 }
-                if bytes > 0 {
-                    let Some(to) = exposed(&remote.peer, to, bytes) else {
-                        return Outcome::Done(RemoteAccess);
-                    };
-                    // SAFETY: as for WRITE.
-                    unsafe { copy_last_byte_last(source, to, bytes) };
-                }
+                let Some(to) = exposed(&remote.peer, to, bytes) else {
+                    return Outcome::Done(RemoteAccess);
+                };
+                // SAFETY: as for WRITE.
+                unsafe { copy_last_byte_last(source, to, bytes) };
                 let completed = Completed {
                     bytes: bytes as u32,
                     immediate,
@@ -389,6 +391,10 @@ fn ring<'a>(remote: &'a Remote, pair: &PairEntry) -> Option<&'a [SlotEntry]> {
 /// The memory behind a remote address, if its key and range allow the access. Called between
 /// [`connected_ring::enter`] and [`connected_ring::leave`]: until then a deregistration waits.
 fn exposed(peer: &Peer, remote: RemoteAddress, bytes: usize) -> Option<*mut u8> {
+    if bytes == 0 {
+        // Neither the key nor the address is looked at, as on real devices.
+        return Some(std::ptr::NonNull::<u8>::dangling().as_ptr());
+    }
     let (index, incarnation) = split_remote_key(remote.remote_key);
     let region = peer.mapping.region(index)?;
     if incarnation == 0 || region.incarnation.load(Ordering::Acquire) != incarnation {

@@ -190,11 +190,11 @@ impl ShmQueuePair {
         }
     }
 
-    /// Breaks the queue pair if `peer` is at its other end; else wakes it to look after its
-    /// receives, one of which the peer may have died in.
+    /// Breaks a reliable connection if `peer` is at its other end. A datagram queue pair is woken
+    /// to look after its receives, one of which the peer may have died in.
     pub(super) fn peer_died(&self, peer: &Arc<Peer>) {
         match self.transport {
-            Transport::ReliableConnection | Transport::UnreliableConnection => {
+            Transport::ReliableConnection => {
                 if self
                     .remote
                     .get()
@@ -203,6 +203,8 @@ impl ShmQueuePair {
                     self.break_off(&mut self.send.lock());
                 }
             }
+            // It never hears of its peer, and the receive that the peer died in stays posted.
+            Transport::UnreliableConnection => {}
             Transport::UnreliableDatagram => self.receive_queue.kick(),
         }
     }

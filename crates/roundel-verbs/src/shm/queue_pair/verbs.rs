@@ -47,6 +47,7 @@ impl ProviderQueuePair for ShmQueuePair {
         }
         if let Some(address) = remote {
             let remote = Remote {
+                reliable: self.transport == Transport::ReliableConnection,
                 peer: self.device.peer(&address.device)?,
                 number: address.number,
                 incarnation: address.incarnation,
@@ -72,6 +73,7 @@ impl ProviderQueuePair for ShmQueuePair {
         // that it is dead.
         fence(Ordering::SeqCst);
         if let Some(remote) = self.remote.get()
+            && remote.reliable
             && remote.peer.is_dead()
         {
             self.break_off(&mut self.send.lock());

@@ -1,0 +1,72 @@
+//! The conformance suite on every provider, and what docs/verbs.md says of it.
+
+mod documentation;
+
+use roundel_testbed::{Machine, Place, in_machine};
+use roundel_verbs::conformance::{self, Provider, Report};
+use roundel_verbs::{Device, VerbsError, rdma, shm};
+use std::cell::Cell;
+
+/// Runs the suite; `column` is what the document calls the provider.
+fn run(provider: &dyn Provider, column: &str) {
+    let mut report = Report::observed(|finding| println!("{finding}"));
+    let filter = std::env::var("CONFORMANCE").unwrap_or_default();
+    conformance::run_matching(provider, &filter, &mut report);
+    println!("\n{report}");
+    assert!(!report.findings().is_empty(), "no case matches");
+    let failed: Vec<_> = report.failures().map(|finding| finding.case).collect();
+    assert!(
+        failed.is_empty(),
+        "{} cases failed: {failed:#?}",
+        failed.len()
+    );
+    if filter.is_empty() {
+        let device = provider.open().unwrap();
+        documentation::check(column, device.capabilities(), &report);
+    }
+}
+
+#[test]
+fn shm() {
+    run(&|| shm::open(shm::ShmOptions::default()), "`shm`");
+}
+
+/// The devices in turn, so that nodes of a case reach each other over the wire.
+struct Devices {
+    options: Vec<rdma::RdmaOptions>,
+    next: Cell<usize>,
+}
+
+impl Provider for Devices {
+    fn open(&self) -> Result<Device, VerbsError> {
+        let next = self.next.get();
+        self.next.set(next + 1);
+        rdma::open(&self.options[next % self.options.len()])
+    }
+
+    fn slowness(&self) -> u64 {
+        40
+    }
+}
+
+#[test]
+fn rdma() {
+    let documents = format!("{}:rw", documentation::directory().display());
+    let update = format!("{}=1", documentation::UPDATE);
+    let update = ["--share", &documents, "--env", &update];
+    let machine = Machine {
+        options: match std::env::var_os(documentation::UPDATE) {
+            Some(_) => &update,
+            None => &[],
+        },
+        ..Machine::default()
+    };
+    let Place::Machine(names) = in_machine("rdma", machine) else {
+        return;
+    };
+    let devices = Devices {
+        options: names.iter().map(|name| name.parse().unwrap()).collect(),
+        next: Cell::new(0),
+    };
+    run(&devices, "Soft-RoCE");
+}
