@@ -82,7 +82,8 @@ pub struct EndFacts {
 }
 
 impl EndFacts {
-    pub(super) fn own(device: &Capabilities) -> Self {
+    /// Of this process and a device of its own.
+    pub fn of(device: &Capabilities) -> Self {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Self {
             host: host.trim().to_owned(),

@@ -30,7 +30,9 @@ pub use error::{PerfError, Result};
 pub use message::{DeviceFacts, EndFacts};
 pub use report::{CpuSeconds, LatencyMicroseconds, Measurement, Run};
 pub use session::{Measuring, Session, meet};
-pub use test::{Length, Measure, Polling, Test, Verb, transport_name, transport_named};
+pub use test::{
+    Length, Measure, Polling, Test, Verb, message_bytes_max, transport_name, transport_named,
+};
 
 #[cfg(test)]
 mod tests;

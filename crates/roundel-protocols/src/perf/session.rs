@@ -42,7 +42,7 @@ pub async fn meet(device: Device, mut rendezvous: impl Rendezvous + 'static) -> 
         let told = format!("a measurement between {peers} ends; there are 2");
         return Err(VerbsError::InvalidRequest(told).into());
     }
-    let own = EndFacts::own(device.capabilities());
+    let own = EndFacts::of(device.capabilities());
     let other = format!("{}", 1 - rank);
     let all = rendezvous.exchange(Message::Hello(own).emit()).await?;
     let peer = match Message::parse(&all[1 - rank], &other)? {
