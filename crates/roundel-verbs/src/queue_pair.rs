@@ -7,9 +7,10 @@ use crate::counters::CounterSnapshot;
 use crate::error::{Result, VerbsError};
 use crate::memory::{Buffer, SharedBuffer};
 use crate::provider::{
-    ProviderAddressHandle, ProviderQueuePair, RawLocal, RawReceiveRequest, RawSendRequest,
+    ProviderAddressHandle, ProviderQueuePair, RawCompletion, RawLocal, RawReceiveRequest,
+    RawSendRequest,
 };
-use crate::work::{Payload, ReceiveRequest, SendOperation, SendRequest};
+use crate::work::{Completion, Payload, ReceiveRequest, SendOperation, SendRequest};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -74,8 +75,24 @@ pub struct QueuePair {
 /// What posted requests own, until they complete.
 #[derive(Default)]
 pub(crate) struct InFlight {
-    sends: Mutex<Slots<SendSlot>>,
-    receives: Mutex<Slots<ReceiveSlot>>,
+    sends: Mutex<Requests<SendSlot, RawSendRequest>>,
+    receives: Mutex<Requests<ReceiveSlot, RawReceiveRequest>>,
+}
+
+/// The requests of one queue.
+struct Requests<S, R> {
+    slots: Slots<S>,
+    /// Memory for the next call's requests in the provider's terms, empty.
+    spare: Vec<R>,
+}
+
+impl<S, R> Default for Requests<S, R> {
+    fn default() -> Self {
+        Self {
+            slots: Slots::default(),
+            spare: Vec::new(),
+        }
+    }
 }
 
 struct SendSlot {
@@ -127,20 +144,54 @@ impl<T> Slots<T> {
 }
 
 impl InFlight {
-    /// Ends a send: its mark and the buffer it owned.
-    pub(crate) fn complete_send(&self, slot: u64) -> Option<(u64, Option<Buffer>)> {
-        let slot = self.sends.lock().remove(slot)?;
-        let buffer = match slot.buffer {
-            PostedBuffer::Owned(buffer) => Some(buffer),
-            PostedBuffer::Shared(_) | PostedBuffer::None => None,
-        };
-        Some((slot.id, buffer))
+    /// Ends requests of the send queue, if `of_sends`, or of the receive queue, and appends their
+    /// completions.
+    pub(crate) fn complete(
+        &self,
+        of_sends: bool,
+        ended: &[RawCompletion],
+        completions: &mut Vec<Completion>,
+    ) {
+        if of_sends {
+            let slots = &mut self.sends.lock().slots;
+            append(ended, completions, |slot| {
+                let slot = slots.remove(slot)?;
+                let buffer = match slot.buffer {
+                    PostedBuffer::Owned(buffer) => Some(buffer),
+                    PostedBuffer::Shared(_) | PostedBuffer::None => None,
+                };
+                Some((slot.id, buffer))
+            });
+        } else {
+            let slots = &mut self.receives.lock().slots;
+            append(ended, completions, |slot| {
+                let slot = slots.remove(slot)?;
+                Some((slot.id, slot.buffer))
+            });
+        }
     }
+}
 
-    /// Ends a receive: its mark and its buffer.
-    pub(crate) fn complete_receive(&self, slot: u64) -> Option<(u64, Option<Buffer>)> {
-        let slot = self.receives.lock().remove(slot)?;
-        Some((slot.id, slot.buffer))
+/// Appends completions, with the mark and the buffer that `end` has for the slot of each.
+fn append(
+    ended: &[RawCompletion],
+    completions: &mut Vec<Completion>,
+    mut end: impl FnMut(u64) -> Option<(u64, Option<Buffer>)>,
+) {
+    for raw in ended {
+        if let Some((id, buffer)) = end(raw.id) {
+            completions.push(Completion {
+                id,
+                queue_pair: raw.queue_pair,
+                status: raw.status,
+                opcode: raw.opcode,
+                bytes: raw.bytes,
+                written: raw.written,
+                immediate: raw.immediate,
+                buffer,
+                source_queue_pair: raw.source_queue_pair,
+            });
+        }
     }
 }
 
@@ -218,101 +269,109 @@ impl QueuePair {
     /// were taken. Returns how many: fewer than there are when the queue is full, which is
     /// back-pressure: poll completions, then post the rest.
     pub fn post_send(&self, requests: &mut Vec<SendRequest>) -> Result<usize> {
-        let mut raw = Vec::with_capacity(requests.len());
         for request in requests.iter() {
-            raw.push(self.raw_send(request)?);
+            self.check(request)?;
         }
         // The slots are filled before the provider sees the requests: another thread may poll
         // their completions before this call returns.
-        {
-            let mut sends = self.in_flight.sends.lock();
-            for (raw, request) in raw.iter_mut().zip(requests.iter_mut()) {
-                let buffer = match std::mem::replace(&mut request.payload, Payload::Empty) {
-                    Payload::Empty | Payload::Inline(_) => PostedBuffer::None,
-                    Payload::Owned { buffer, .. } => PostedBuffer::Owned(buffer),
-                    Payload::Shared { buffer, .. } => PostedBuffer::Shared(buffer),
-                };
-                raw.id = sends.insert(SendSlot {
+        let mut raw = {
+            let sends = &mut *self.in_flight.sends.lock();
+            let mut raw = std::mem::take(&mut sends.spare);
+            for request in requests.iter_mut() {
+                let (buffer, local) = take_buffer(&mut request.payload);
+                let id = sends.slots.insert(SendSlot {
                     id: request.id,
                     buffer,
                 });
+                raw.push(RawSendRequest {
+                    id,
+                    operation: request.operation,
+                    inline: None,
+                    local,
+                    destination: request.destination.as_ref().map(|handle| handle.0.clone()),
+                });
+                if let (Payload::Inline(bytes), Some(raw)) = (&request.payload, raw.last_mut()) {
+                    raw.inline = Some(*bytes);
+                }
             }
-        }
-        // SAFETY: the slots hold the buffers of all requests until `complete_send` takes them,
-        // which only a polled completion or the rollback below does, or until the queue pair is
+            raw
+        };
+        // SAFETY: the slots hold the buffers of all requests until `complete` takes them, which
+        // only a polled completion or the rollback below does, or until the queue pair is
         // dropped, which destroys it at the provider first.
         let posted = unsafe { self.provider.post_send(&raw) };
         let taken = *posted.as_ref().unwrap_or(&0);
+        requests.drain(..taken);
         let mut sends = self.in_flight.sends.lock();
-        for (raw, request) in raw.iter().zip(requests.iter_mut()).skip(taken) {
+        for (raw, request) in raw.iter().skip(taken).zip(requests.iter_mut()) {
             let slot = sends
+                .slots
                 .remove(raw.id)
                 .expect("a request that was not posted keeps its slot");
-            request.payload = match (slot.buffer, raw.inline) {
-                (PostedBuffer::Owned(buffer), _) => Payload::Owned {
-                    buffer,
-                    length: raw.local.length,
-                },
-                (PostedBuffer::Shared(buffer), _) => Payload::Shared {
-                    buffer,
-                    length: raw.local.length,
-                },
-                (PostedBuffer::None, Some(bytes)) => Payload::Inline(bytes),
-                (PostedBuffer::None, None) => Payload::Empty,
-            };
+            let length = raw.local.length;
+            match slot.buffer {
+                PostedBuffer::Owned(buffer) => request.payload = Payload::Owned { buffer, length },
+                PostedBuffer::Shared(buffer) => {
+                    request.payload = Payload::Shared { buffer, length };
+                }
+                // The payload is where it was.
+                PostedBuffer::None => {}
+            }
         }
-        drop(sends);
-        requests.drain(..taken);
+        raw.clear();
+        sends.spare = raw;
         posted
     }
 
     /// Posts requests to the receive queue, from the front of the vector, and removes those that
     /// were taken; returns how many.
     pub fn post_receive(&self, requests: &mut Vec<ReceiveRequest>) -> Result<usize> {
-        let mut raw = Vec::with_capacity(requests.len());
-        {
-            let mut receives = self.in_flight.receives.lock();
+        let mut raw = {
+            let receives = &mut *self.in_flight.receives.lock();
+            let mut raw = std::mem::take(&mut receives.spare);
             for request in requests.iter_mut() {
                 let local = request.buffer.as_ref().map_or(RawLocal::default(), local);
-                let id = receives.insert(ReceiveSlot {
+                let id = receives.slots.insert(ReceiveSlot {
                     id: request.id,
                     buffer: request.buffer.take(),
                 });
                 raw.push(RawReceiveRequest { id, local });
             }
-        }
+            raw
+        };
         // SAFETY: as in `post_send`; in addition the buffers are owned, so nothing in this
         // process touches them meanwhile.
         let posted = unsafe { self.provider.post_receive(&raw) };
         let taken = *posted.as_ref().unwrap_or(&0);
+        requests.drain(..taken);
         let mut receives = self.in_flight.receives.lock();
-        for (raw, request) in raw.iter().zip(requests.iter_mut()).skip(taken) {
+        for (raw, request) in raw.iter().skip(taken).zip(requests.iter_mut()) {
             let slot = receives
+                .slots
                 .remove(raw.id)
                 .expect("a request that was not posted keeps its slot");
             request.buffer = slot.buffer;
         }
-        drop(receives);
-        requests.drain(..taken);
+        raw.clear();
+        receives.spare = raw;
         posted
     }
 
-    fn raw_send(&self, request: &SendRequest) -> Result<RawSendRequest> {
-        let (inline, local) = match &request.payload {
-            Payload::Empty => (None, RawLocal::default()),
+    fn check(&self, request: &SendRequest) -> Result<()> {
+        match &request.payload {
+            Payload::Empty => {}
             Payload::Inline(bytes) => {
-                if bytes.as_slice().len() > self.inline_bytes_max {
+                let length = bytes.as_slice().len();
+                if length > self.inline_bytes_max {
                     return Err(VerbsError::InvalidRequest(format!(
-                        "{} inline bytes, the device takes {}",
-                        bytes.as_slice().len(),
+                        "{length} inline bytes, the device takes {}",
                         self.inline_bytes_max
                     )));
                 }
-                (Some(*bytes), RawLocal::default())
             }
-            Payload::Owned { buffer, length } => (None, part(buffer, *length)?),
-            Payload::Shared { buffer, length } => (None, part(buffer.buffer(), *length)?),
-        };
+            Payload::Owned { buffer, length } => check_part(buffer, *length)?,
+            Payload::Shared { buffer, length } => check_part(buffer.buffer(), *length)?,
+        }
         if matches!(request.operation, SendOperation::Read(_))
             && !matches!(request.payload, Payload::Owned { .. })
         {
@@ -336,13 +395,26 @@ impl QueuePair {
                 ));
             }
         }
-        Ok(RawSendRequest {
-            id: 0,
-            operation: request.operation,
-            inline,
-            local,
-            destination: request.destination.as_ref().map(|handle| handle.0.clone()),
-        })
+        Ok(())
+    }
+}
+
+/// Takes the buffer out of a payload, with the part of it that travels. A payload without a buffer
+/// stays where it is.
+fn take_buffer(payload: &mut Payload) -> (PostedBuffer, RawLocal) {
+    if matches!(payload, Payload::Empty | Payload::Inline(_)) {
+        return (PostedBuffer::None, RawLocal::default());
+    }
+    match std::mem::replace(payload, Payload::Empty) {
+        Payload::Owned { buffer, length } => {
+            let local = part(&buffer, length);
+            (PostedBuffer::Owned(buffer), local)
+        }
+        Payload::Shared { buffer, length } => {
+            let local = part(buffer.buffer(), length);
+            (PostedBuffer::Shared(buffer), local)
+        }
+        Payload::Empty | Payload::Inline(_) => (PostedBuffer::None, RawLocal::default()),
     }
 }
 
@@ -354,17 +426,21 @@ fn local(buffer: &Buffer) -> RawLocal {
     }
 }
 
-fn part(buffer: &Buffer, length: usize) -> Result<RawLocal> {
+fn part(buffer: &Buffer, length: usize) -> RawLocal {
+    RawLocal {
+        length,
+        ..local(buffer)
+    }
+}
+
+fn check_part(buffer: &Buffer, length: usize) -> Result<()> {
     if length > buffer.len() {
         return Err(VerbsError::InvalidRequest(format!(
             "{length} bytes of a buffer of {}",
             buffer.len()
         )));
     }
-    Ok(RawLocal {
-        length,
-        ..local(buffer)
-    })
+    Ok(())
 }
 
 impl Drop for QueuePair {
@@ -374,6 +450,7 @@ impl Drop for QueuePair {
         let sends = std::mem::take(&mut *self.in_flight.sends.lock());
         let receives = std::mem::take(&mut *self.in_flight.receives.lock());
         let posted = receives
+            .slots
             .slots
             .into_iter()
             .flatten()
