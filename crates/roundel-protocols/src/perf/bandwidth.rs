@@ -97,13 +97,12 @@ impl<'a> Sender<'a> {
             return Ok(());
         }
         for _ in 0..left {
-            let Some(payload) = self.payloads.next() else {
-                break;
-            };
-            let request = self.end.request(self.made, false, payload)?;
-            self.requests.push(request);
-            self.made += 1;
+            let operation = self.end.operation(self.made, false)?;
+            let to = self.end.destination();
+            self.payloads
+                .append_request(&mut self.requests, self.made, operation, to);
         }
+        self.made += self.requests.len() as u64;
         Ok(())
     }
 }

@@ -8,8 +8,8 @@ use super::session::Role;
 use super::test::{Polling, Test, Verb};
 use roundel_verbs::{
     AddressHandle, Arena, ArenaOptions, Buffer, Completion, CompletionQueue, CompletionStatus,
-    CounterSnapshot, Device, ExposedBuffer, Opcode, Payload, QueuePair, QueuePairOptions,
-    ReceiveRequest, RemoteAddress, SendOperation, SendRequest, Transport, VerbsError,
+    CounterSnapshot, Device, ExposedBuffer, Opcode, QueuePair, QueuePairOptions, ReceiveRequest,
+    RemoteAddress, SendOperation, SendRequest, Transport, VerbsError,
 };
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -174,32 +174,26 @@ impl End {
         Ok(self.arena.allocate(self.bytes)?)
     }
 
-    /// A request of the test's verb. A SEND carries its number if `numbered`.
-    pub(super) fn request(
-        &self,
-        number: u64,
-        numbered: bool,
-        payload: Payload,
-    ) -> Result<SendRequest> {
+    /// What a request of the test's verb does. A SEND carries its number if `numbered`.
+    pub(super) fn operation(&self, number: u64, numbered: bool) -> Result<SendOperation> {
         let remote = || {
             self.remote.ok_or_else(|| PerfError::Protocol {
                 peer: self.peer.clone(),
                 reason: "it offers no memory".into(),
             })
         };
-        let operation = match self.verb {
+        Ok(match self.verb {
             Verb::Send if numbered => SendOperation::SendWithImmediate(number as u32),
             Verb::Send => SendOperation::Send,
             Verb::Write => SendOperation::Write(remote()?),
             Verb::WriteImm => SendOperation::WriteWithImmediate(remote()?, number as u32),
             Verb::Read => SendOperation::Read(remote()?),
-        };
-        Ok(SendRequest {
-            id: number,
-            operation,
-            payload,
-            destination: self.destination.clone(),
         })
+    }
+
+    /// Where datagrams go.
+    pub(super) fn destination(&self) -> Option<&AddressHandle> {
+        self.destination.as_ref()
     }
 
     /// Posts requests, as many as there is room for; returns how many.

@@ -81,15 +81,13 @@ impl<'a> Side<'a> {
     /// Posts message `number`; false when there is no room until completions are polled.
     fn send(&mut self, number: u64) -> Result<bool> {
         if self.requests.is_empty() {
-            let payload = match self.arrival {
-                Arrival::Memory => self.payloads.next_marked(mark(number)),
-                Arrival::Receive | Arrival::Completion => self.payloads.next(),
-            };
-            let Some(payload) = payload else {
-                return Ok(false);
-            };
-            let request = self.end.request(number, self.end.is_lossy(), payload)?;
-            self.requests.push(request);
+            if self.arrival == Arrival::Memory {
+                self.payloads.mark(mark(number));
+            }
+            let operation = self.end.operation(number, self.end.is_lossy())?;
+            let to = self.end.destination();
+            self.payloads
+                .append_request(&mut self.requests, number, operation, to);
         }
         let posted = self.end.post(&mut self.requests)?;
         self.in_flight += posted as u64;

@@ -22,7 +22,13 @@ pub(super) enum Message {
     /// Both, first: who they are.
     Hello(EndFacts),
     /// The initiator: the next test.
-    Test(Test),
+    Test {
+        /// The test.
+        test: Test,
+        /// Of the patterns that messages are verified with: what memory holds from an earlier test
+        /// does not pass.
+        seed: u64,
+    },
     /// The initiator: there are no more tests.
     Finish,
     /// Both: where their queue pair and memory are.
@@ -209,7 +215,10 @@ mod tests {
             // JSON keeps a number that has few digits as it is.
             let seconds = f64::from(eighths) / 8.0;
             for message in [
-                Message::Test(test(bytes, seconds, verb, datagrams)),
+                Message::Test {
+                    test: test(bytes, seconds, verb, datagrams),
+                    seed: u64::MAX,
+                },
                 Message::Sent(u64::MAX - bytes as u64),
                 Message::Received { messages: bytes as u64, cpu_seconds: seconds },
                 Message::Offer(Offer { queue_pair, exposed: Some((u64::MAX, 7)) }),

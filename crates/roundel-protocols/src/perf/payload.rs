@@ -1,7 +1,7 @@
 //! The bytes that a test sends, without an allocation per message, and the pattern that they make.
 
 use roundel_verbs::work::InlineBytes;
-use roundel_verbs::{Buffer, Payload, SharedBuffer};
+use roundel_verbs::{AddressHandle, Buffer, Payload, SendOperation, SendRequest, SharedBuffer};
 
 /// Where the payloads of one end come from.
 pub(super) enum Payloads {
@@ -27,23 +27,54 @@ pub(super) enum Payloads {
 }
 
 impl Payloads {
-    /// The payload of the next message; none when all buffers are in flight.
-    pub(super) fn next(&mut self) -> Option<Payload> {
+    /// Appends a request that sends the next message; not when all buffers are in flight. It is
+    /// made in place: requests are large, and copying them costs as much as posting them.
+    pub(super) fn append_request(
+        &mut self,
+        requests: &mut Vec<SendRequest>,
+        id: u64,
+        operation: SendOperation,
+        destination: Option<&AddressHandle>,
+    ) {
+        let destination = destination.cloned();
         match self {
-            Self::Inline { bytes } => InlineBytes::new(bytes).map(Payload::Inline),
-            Self::Shared { buffer, length } => Some(Payload::Shared {
-                buffer: buffer.clone(),
-                length: *length,
+            Self::Inline { bytes } => {
+                if let Some(bytes) = InlineBytes::new(bytes) {
+                    requests.push(SendRequest {
+                        id,
+                        operation,
+                        payload: Payload::Inline(bytes),
+                        destination,
+                    });
+                }
+            }
+            Self::Shared { buffer, length } => requests.push(SendRequest {
+                id,
+                operation,
+                payload: Payload::Shared {
+                    buffer: buffer.clone(),
+                    length: *length,
+                },
+                destination,
             }),
-            Self::Owned { free, length } => free.pop().map(|buffer| Payload::Owned {
-                buffer,
-                length: *length,
-            }),
+            Self::Owned { free, length } => {
+                if let Some(buffer) = free.pop() {
+                    requests.push(SendRequest {
+                        id,
+                        operation,
+                        payload: Payload::Owned {
+                            buffer,
+                            length: *length,
+                        },
+                        destination,
+                    });
+                }
+            }
         }
     }
 
-    /// The same, with this last byte. Of shared buffers it stays as it is.
-    pub(super) fn next_marked(&mut self, mark: u8) -> Option<Payload> {
+    /// Sets the last byte of the next message. Of shared buffers it stays as it is.
+    pub(super) fn mark(&mut self, mark: u8) {
         match self {
             Self::Inline { bytes } => {
                 if let Some(last) = bytes.last_mut() {
@@ -57,7 +88,6 @@ impl Payloads {
             }
             Self::Shared { .. } => {}
         }
-        self.next()
     }
 
     /// Takes a buffer back.

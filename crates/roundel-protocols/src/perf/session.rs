@@ -114,7 +114,7 @@ impl Session {
         self.start(Role::Responder, context, |node, _| {
             loop {
                 match node.link.exchange(&Message::Ready)? {
-                    Message::Test(test) => node.serve(&test)?,
+                    Message::Test { test, seed } => node.serve(&test, seed)?,
                     Message::Finish => return Ok(()),
                     other => return Err(node.link.unexpected(&other)),
                 }
@@ -186,11 +186,16 @@ struct Node {
 impl Node {
     /// The initiator's part of a test.
     fn measure(&mut self, test: Test) -> Result<Measurement> {
-        match self.link.exchange(&Message::Test(test.clone()))? {
+        let seed = self.context.random();
+        let next = Message::Test {
+            test: test.clone(),
+            seed,
+        };
+        match self.link.exchange(&next)? {
             Message::Ready => {}
             other => return Err(self.link.unexpected(&other)),
         }
-        let (mut end, mut payloads) = self.prepare(&test)?;
+        let (mut end, mut payloads) = self.prepare(&test, seed)?;
         let warm_up = test.warm_up_messages(self.device.capabilities());
         if warm_up > 0 {
             self.run(&mut end, &mut payloads, &test, Length::Messages(warm_up))?;
@@ -260,9 +265,9 @@ impl Node {
     }
 
     /// The responder's part of a test.
-    fn serve(&mut self, test: &Test) -> Result<()> {
+    fn serve(&mut self, test: &Test, seed: u64) -> Result<()> {
         test.check(self.device.capabilities())?;
-        let (mut end, mut payloads) = self.prepare(test)?;
+        let (mut end, mut payloads) = self.prepare(test, seed)?;
         loop {
             end.clear_mark();
             match self.link.exchange(&Message::Ready)? {
@@ -299,7 +304,7 @@ impl Node {
     }
 
     /// Makes this end of a test, connects it and verifies that messages arrive as they were sent.
-    fn prepare(&mut self, test: &Test) -> Result<(End, Payloads)> {
+    fn prepare(&mut self, test: &Test, seed: u64) -> Result<(End, Payloads)> {
         let mut end = End::create(&self.device, test, self.role, self.link.peer())?;
         match self.link.exchange(&Message::Offer(end.offer()))? {
             Message::Offer(offer) => end.connect(&offer)?,
@@ -310,6 +315,7 @@ impl Node {
             end: &mut end,
             link: &mut self.link,
             test,
+            seed,
             role: self.role,
             device: self.device.capabilities(),
             context: &*self.context,

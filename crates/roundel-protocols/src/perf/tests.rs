@@ -8,11 +8,11 @@ use roundel_verbs::{
 };
 use std::sync::Arc;
 
-fn device() -> Device {
+pub(super) fn device() -> Device {
     shm::open(ShmOptions::default()).unwrap()
 }
 
-async fn rendezvous() -> (SocketRendezvous, SocketRendezvous) {
+pub(super) async fn rendezvous() -> (SocketRendezvous, SocketRendezvous) {
     let listener = SocketListener::bind(([127, 0, 0, 1], 0).into())
         .await
         .unwrap();
@@ -26,7 +26,7 @@ async fn rendezvous() -> (SocketRendezvous, SocketRendezvous) {
 }
 
 /// Tests that poll busily would only wait for each other's processors.
-static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+pub(super) static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// Measures; also returns the responder's error, if it had one.
 async fn measure(tests: Vec<Test>) -> Result<Vec<Measurement>> {
@@ -53,7 +53,7 @@ async fn measure(tests: Vec<Test>) -> Result<Vec<Measurement>> {
     }
 }
 
-fn every_test() -> Vec<Test> {
+pub(super) fn every_test() -> Vec<Test> {
     let mut tests = Vec::new();
     for transport in [Transport::ReliableConnection, Transport::UnreliableDatagram] {
         for verb in Verb::ALL.into_iter().filter(|verb| verb.is_on(transport)) {

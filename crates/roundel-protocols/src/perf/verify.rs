@@ -19,7 +19,7 @@ use super::payload::{fill, first_difference};
 use super::session::Role;
 use super::test::{Test, Verb};
 use roundel_verbs::work::InlineBytes;
-use roundel_verbs::{Capabilities, Completion, Context, Opcode, Payload};
+use roundel_verbs::{Capabilities, Completion, Context, Opcode, Payload, SendRequest};
 use std::time::Duration;
 
 /// Rounds, each with a pattern of its own: what an earlier one left behind does not pass.
@@ -34,6 +34,8 @@ pub(super) struct Verification<'a> {
     pub end: &'a mut End,
     pub link: &'a mut Link,
     pub test: &'a Test,
+    /// The same at both ends.
+    pub seed: u64,
     pub role: Role,
     pub device: &'a Capabilities,
     pub context: &'a dyn Context,
@@ -58,7 +60,9 @@ impl Verification<'_> {
         let has_message = self.role == from;
         let mut verified = 0;
         for round in 0..ROUNDS {
-            let seed = ((from as u64) << 32 | round) << 16;
+            // One for each message.
+            let first = (2 * round + from as u64) * MESSAGES as u64;
+            let seed = self.seed.wrapping_add(first);
             match (has_message, self.test.verb) {
                 (true, Verb::Read) => {
                     self.end.set_memory(&self.pattern(seed));
@@ -102,7 +106,7 @@ impl Verification<'_> {
 
     fn send(&mut self, seed: u64) -> Result<()> {
         for number in 0..self.messages() {
-            let bytes = self.pattern(seed + number);
+            let bytes = self.pattern(seed.wrapping_add(number));
             let inline = InlineBytes::new(&bytes).filter(|_| self.test.is_inline(self.device));
             let payload = match inline {
                 Some(bytes) => Payload::Inline(bytes),
@@ -132,7 +136,12 @@ impl Verification<'_> {
 
     /// Posts a request and waits for its completion.
     fn post(&mut self, number: u64, payload: Payload) -> Result<Completion> {
-        let mut requests = vec![self.end.request(number, true, payload)?];
+        let mut requests = vec![SendRequest {
+            id: number,
+            operation: self.end.operation(number, true)?,
+            payload,
+            destination: self.end.destination().cloned(),
+        }];
         self.end.post(&mut requests)?;
         let opcode = self.test.posted_verb().opcode();
         match self.wait(opcode, PATIENCE)? {
@@ -171,7 +180,11 @@ impl Verification<'_> {
                     peer: self.end.peer().to_owned(),
                 });
             }
-            self.compare(seed + number, number, &self.end.message(&receive))?;
+            self.compare(
+                seed.wrapping_add(number),
+                number,
+                &self.end.message(&receive),
+            )?;
             self.end.give_back(receive);
             found += 1;
         }
