@@ -198,7 +198,7 @@ mod tests {
             poll_memory: datagrams,
             length: Length::Seconds(seconds),
             warm_up: None,
-            runs: 3,
+            timed_runs: 3,
         }
     }
 

@@ -33,6 +33,7 @@ pub struct Run {
     /// Payload bytes that arrived per second.
     pub bytes_per_second: f64,
     /// Of latency only.
+    #[serde(rename = "latency_microseconds")]
     pub latency: Option<LatencyMicroseconds>,
     /// CPU time of both processes.
     pub cpu_seconds: CpuSeconds,

@@ -200,8 +200,8 @@ impl Node {
         if warm_up > 0 {
             self.run(&mut end, &mut payloads, &test, Length::Messages(warm_up))?;
         }
-        let mut runs = Vec::with_capacity(test.runs as usize);
-        for _ in 0..test.runs {
+        let mut runs = Vec::with_capacity(test.timed_runs as usize);
+        for _ in 0..test.timed_runs {
             runs.push(self.run(&mut end, &mut payloads, &test, test.length)?);
         }
         self.end_of_runs(&end)?;

@@ -64,7 +64,7 @@ pub(super) fn every_test() -> Vec<Test> {
                         verb,
                         transport,
                         bytes,
-                        runs: 2,
+                        timed_runs: 2,
                         ..bandwidth_test()
                     });
                 }
@@ -76,7 +76,7 @@ pub(super) fn every_test() -> Vec<Test> {
 
 fn assert_sane(measurement: &Measurement) {
     let Measurement { test, median, runs } = measurement;
-    assert_eq!(runs.len(), test.runs as usize, "{measurement:?}");
+    assert_eq!(runs.len(), test.timed_runs as usize, "{measurement:?}");
     assert_eq!(median.messages, 1000, "{measurement:?}");
     assert_eq!(median.received + median.lost, median.messages);
     if test.transport == Transport::ReliableConnection {
