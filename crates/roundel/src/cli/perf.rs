@@ -13,8 +13,8 @@ Examples:
   roundel perf                                  each verb over rc, between two processes of this host
   roundel perf --transport ud --size 4096
   roundel perf --verb send,write --measure bandwidth --size 8,4KiB,64KiB --seconds 10 --runs 5
-  roundel perf --listen 10.0.0.1:7070           on one host, and
-  roundel perf --connect 10.0.0.1:7070          on the other
+  roundel perf --listen 7070                    one end by hand, and
+  roundel perf --connect 7070                   the other; over shm both on one host
 
 Whoever reaches the address of --listen can take part: use a trusted network.";
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use roundel_protocols::perf::{self, EndFacts, Length, Measure, Measurement, Polling, Test, Verb};
+use roundel_protocols::perf::{self, EndFacts, Length, Measure, Polling, Test, Verb};
 use roundel_verbs::{
     Capabilities, Device, SocketListener, SocketOptions, SocketRendezvous, TokioContext, Transport,
 };
@@ -114,7 +114,6 @@ async fn measure(
     while let Some(measured) = measuring.next().await {
         match measured {
             Ok(measurement) => {
-                let measurement: Measurement = measurement;
                 bar.suspend(|| table.measurement(&measurement))?;
                 report.measurements.push(measurement);
                 bar.inc(1);
@@ -234,7 +233,7 @@ fn test(args: &PerfArgs, measure: Measure, verb: Verb, transport: Transport, byt
             None => Length::Seconds(args.seconds),
         },
         warm_up: args.warm_up,
-        runs: args.runs,
+        timed_runs: args.runs,
     }
 }
 

@@ -40,6 +40,7 @@ fn assert_measured(report: &Value, expected: &[(&str, &str, u64)], messages: u64
         .collect();
     assert_eq!(found, expected);
     for one in measurements {
+        assert_eq!(one["timed_runs"], runs, "{one}");
         assert_eq!(one["runs"].as_array().unwrap().len(), runs, "{one}");
         for run in one["runs"].as_array().unwrap() {
             let count = |key: &str| run[key].as_u64().unwrap();
@@ -52,7 +53,7 @@ fn assert_measured(report: &Value, expected: &[(&str, &str, u64)], messages: u64
             assert!(cpu["initiator"].as_f64().unwrap() > 0.0, "{one}");
             assert!(cpu["responder"].as_f64().unwrap() >= 0.0, "{one}");
             let is_latency = one["measure"] == "latency";
-            assert_eq!(run["latency"].is_object(), is_latency, "{one}");
+            assert_eq!(run["latency_microseconds"].is_object(), is_latency, "{one}");
         }
         assert!(one["median"]["messages_per_second"].as_f64().unwrap() > 0.0);
     }
