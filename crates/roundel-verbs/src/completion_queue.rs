@@ -91,30 +91,18 @@ impl CompletionQueue {
     ) -> usize {
         state.scratch.clear();
         let taken = self.0.provider.poll(&mut state.scratch, limit);
-        for raw in state.scratch.drain(..) {
+        // Most often all are of one queue pair: it is looked for, and its slots are locked, once.
+        let is_send = |raw: &RawCompletion| raw.opcode != Opcode::Receive;
+        let alike = |a: &RawCompletion, b: &RawCompletion| {
+            a.queue_pair == b.queue_pair && is_send(a) == is_send(b)
+        };
+        for ended in state.scratch.chunk_by(alike) {
             // A completion of a queue pair that was dropped meanwhile has no owner any more.
-            let Some(in_flight) = state.in_flight.get(&raw.queue_pair) else {
-                continue;
-            };
-            let ended = if raw.opcode == Opcode::Receive {
-                in_flight.receives.complete(raw.id)
-            } else {
-                in_flight.complete_send(raw.id)
-            };
-            let Some((id, buffer)) = ended else {
-                continue;
-            };
-            completions.push(Completion {
-                id,
-                queue_pair: raw.queue_pair,
-                status: raw.status,
-                opcode: raw.opcode,
-                bytes: raw.bytes,
-                written: raw.written,
-                immediate: raw.immediate,
-                buffer,
-                source_queue_pair: raw.source_queue_pair,
-            });
+            if let Some(first) = ended.first()
+                && let Some(in_flight) = state.in_flight.get(&first.queue_pair)
+            {
+                in_flight.complete(is_send(first), ended, completions);
+            }
         }
         taken
     }

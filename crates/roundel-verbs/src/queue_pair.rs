@@ -5,10 +5,10 @@ use crate::address::QueuePairAddress;
 use crate::completion_queue::CompletionQueue;
 use crate::counters::CounterSnapshot;
 use crate::error::{Result, VerbsError};
-use crate::in_flight::{InFlight, PostedBuffer, SendSlot};
+use crate::in_flight::InFlight;
 use crate::memory::Buffer;
 use crate::multicast::MulticastGroup;
-use crate::provider::{ProviderAddressHandle, ProviderQueuePair, RawLocal, RawSendRequest};
+use crate::provider::{ProviderAddressHandle, ProviderQueuePair};
 use crate::shared_receive::SharedReceiveQueue;
 use crate::work::{ATOMIC_BYTES, Payload, ReceiveRequest, SendOperation, SendRequest};
 use std::sync::Arc;
@@ -213,59 +213,16 @@ impl QueuePair {
     /// were taken. Returns how many: fewer than there are when the queue is full, which is
     /// back-pressure: poll completions, then post the rest.
     pub fn post_send(&self, requests: &mut Vec<SendRequest>) -> Result<usize> {
-        let room = self
-            .options
-            .send_depth
-            .saturating_sub(self.in_flight.sends.lock().len());
-        let mut raw = Vec::with_capacity(requests.len().min(room));
-        for request in requests.iter().take(room) {
-            raw.push(self.raw_send(request)?);
+        for request in requests.iter() {
+            self.check(request)?;
         }
-        if raw.is_empty() {
-            return Ok(0);
-        }
-        // The slots are filled before the provider sees the requests: another thread may poll
-        // their completions before this call returns.
-        {
-            let mut sends = self.in_flight.sends.lock();
-            for (raw, request) in raw.iter_mut().zip(requests.iter_mut()) {
-                let buffer = match std::mem::replace(&mut request.payload, Payload::Empty) {
-                    Payload::Empty | Payload::Inline(_) => PostedBuffer::None,
-                    Payload::Owned { buffer, .. } => PostedBuffer::Owned(buffer),
-                    Payload::Shared { buffer, .. } => PostedBuffer::Shared(buffer),
-                };
-                raw.id = sends.insert(SendSlot {
-                    id: request.id,
-                    buffer,
-                });
-            }
-        }
-        // SAFETY: the slots hold the buffers of all requests until `complete_send` takes them,
-        // which only a polled completion or the rollback below does, or until the queue pair is
-        // dropped, which destroys it at the provider first.
-        let posted = unsafe { self.provider.post_send(&raw) };
-        let taken = *posted.as_ref().unwrap_or(&0);
-        let mut sends = self.in_flight.sends.lock();
-        for (raw, request) in raw.iter().zip(requests.iter_mut()).skip(taken) {
-            let slot = sends
-                .remove(raw.id)
-                .expect("a request that was not posted keeps its slot");
-            request.payload = match (slot.buffer, raw.inline) {
-                (PostedBuffer::Owned(buffer), _) => Payload::Owned {
-                    buffer,
-                    length: raw.local.length,
-                },
-                (PostedBuffer::Shared(buffer), _) => Payload::Shared {
-                    buffer,
-                    length: raw.local.length,
-                },
-                (PostedBuffer::None, Some(bytes)) => Payload::Inline(bytes),
-                (PostedBuffer::None, None) => Payload::Empty,
-            };
-        }
-        drop(sends);
-        requests.drain(..taken);
-        posted
+        let depth = self.options.send_depth;
+        self.in_flight.sends().post(requests, depth, |raw| {
+            // SAFETY: the slots hold the buffers of all requests until a polled completion takes
+            // them, or those that were refused go back, or until the queue pair is dropped, which
+            // destroys it at the provider first.
+            unsafe { self.provider.post_send(raw) }
+        })
     }
 
     /// Posts requests to the receive queue, from the front of the vector, and removes those that
@@ -280,84 +237,77 @@ impl QueuePair {
             ));
         }
         let depth = self.options.receive_depth;
-        self.in_flight.receives.post(requests, depth, |raw| {
+        self.in_flight.receives().post(requests, depth, |raw| {
             // SAFETY: as in `post_send`; in addition the buffers are owned, so nothing in this
             // process touches them meanwhile.
             unsafe { self.provider.post_receive(raw) }
         })
     }
 
-    fn raw_send(&self, request: &SendRequest) -> Result<RawSendRequest> {
-        let (inline, local) = match &request.payload {
-            Payload::Empty => (None, RawLocal::default()),
+    fn check(&self, request: &SendRequest) -> Result<()> {
+        match &request.payload {
+            Payload::Empty => {}
             Payload::Inline(bytes) => {
-                if bytes.as_slice().len() > self.inline_bytes_max {
+                let length = bytes.as_slice().len();
+                if length > self.inline_bytes_max {
                     return Err(VerbsError::InvalidRequest(format!(
-                        "{} inline bytes, the device takes {}",
-                        bytes.as_slice().len(),
+                        "{length} inline bytes, the device takes {}",
                         self.inline_bytes_max
                     )));
                 }
-                (Some(*bytes), RawLocal::default())
             }
-            Payload::Owned { buffer, length } => (None, part(buffer, *length)?),
-            Payload::Shared { buffer, length } => (None, part(buffer.buffer(), *length)?),
-        };
-        if request.operation.returns_bytes() && !matches!(request.payload, Payload::Owned { .. }) {
+            Payload::Owned { buffer, length } => check_part(buffer, *length)?,
+            Payload::Shared { buffer, length } => check_part(buffer.buffer(), *length)?,
+        }
+        let operation = &request.operation;
+        if operation.returns_bytes() && !matches!(request.payload, Payload::Owned { .. }) {
             return Err(VerbsError::InvalidRequest(format!(
                 "{} needs an owned buffer for what comes back",
-                request.operation.opcode().name()
+                operation.opcode().name()
             )));
         }
-        if let Some(at) = request.operation.atomic_word()
-            && (local.length != ATOMIC_BYTES || !at.address.is_multiple_of(ATOMIC_BYTES as u64))
+        if let Some(at) = operation.atomic_word()
+            && (request.payload.len() != ATOMIC_BYTES
+                || !at.address.is_multiple_of(ATOMIC_BYTES as u64))
         {
             return Err(VerbsError::InvalidRequest(format!(
                 "an atomic of {} bytes at {:#x}: it takes a word of {ATOMIC_BYTES} bytes, aligned",
-                local.length, at.address
+                request.payload.len(),
+                at.address
             )));
         }
-        if !self.options.transport.carries(&request.operation) {
+        let transport = self.options.transport;
+        if !transport.carries(operation) {
             return Err(VerbsError::UnsupportedOnTransport {
-                operation: request.operation.opcode().name(),
-                transport: self.options.transport,
+                operation: operation.opcode().name(),
+                transport,
             });
         }
-        if self.options.transport == Transport::UnreliableDatagram && request.destination.is_none()
-        {
+        if transport == Transport::UnreliableDatagram && request.destination.is_none() {
             return Err(VerbsError::InvalidRequest(
                 "a datagram needs a destination".into(),
             ));
         }
-        Ok(RawSendRequest {
-            id: 0,
-            operation: request.operation,
-            inline,
-            local,
-            destination: request.destination.as_ref().map(|handle| handle.0.clone()),
-        })
+        Ok(())
     }
 }
 
-fn part(buffer: &Buffer, length: usize) -> Result<RawLocal> {
+fn check_part(buffer: &Buffer, length: usize) -> Result<()> {
     if length > buffer.len() {
         return Err(VerbsError::InvalidRequest(format!(
             "{length} bytes of a buffer of {}",
             buffer.len()
         )));
     }
-    Ok(RawLocal {
-        length,
-        ..RawLocal::of(buffer)
-    })
+    Ok(())
 }
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        let sends = std::mem::take(&mut *self.in_flight.sends.lock());
+        let sends = self.in_flight.sends().take_all();
         let posted = match self.shared {
             Some(_) => Vec::new(),
-            None => self.in_flight.receives.take_all(),
+            None => self.in_flight.receives().take_all(),
         };
         self.provider.destroy(posted);
         // Not before: until then a receive from the shared queue may complete elsewhere.

@@ -44,7 +44,7 @@ impl SharedReceiveQueue {
     /// Frees the receives that a queue pair took which is destroyed.
     pub(crate) fn reclaim(&self) {
         for receive in self.0.provider.take_abandoned() {
-            drop(self.0.receives.complete(receive));
+            drop(self.0.receives.forget(receive));
         }
     }
 

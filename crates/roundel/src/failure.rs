@@ -5,6 +5,8 @@ use std::io;
 use std::process::ExitCode;
 
 use roundel_engine::EngineError;
+use roundel_protocols::perf::PerfError;
+use roundel_verbs::VerbsError;
 
 /// Why the command did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +66,23 @@ impl From<EngineError> for Failure {
         } else {
             Self::Run(message)
         }
+    }
+}
+
+impl From<PerfError> for Failure {
+    fn from(error: PerfError) -> Self {
+        let message = one_line(&error.to_string());
+        if error.is_usage() {
+            Self::Usage(message)
+        } else {
+            Self::Run(message)
+        }
+    }
+}
+
+impl From<VerbsError> for Failure {
+    fn from(error: VerbsError) -> Self {
+        Self::Run(one_line(&error.to_string()))
     }
 }
 

@@ -4,7 +4,9 @@
 mod cli;
 mod cluster;
 mod failure;
+mod perf;
 mod progress;
+mod report;
 mod signals;
 mod sql;
 mod tpch;
@@ -47,6 +49,8 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<(), Failure> {
     let threads = match command {
         Command::Worker(args) => Some(usize::from(args.node.threads)),
+        // What is measured has a thread of its own.
+        Command::Perf(_) => Some(1),
         Command::Tpch(_) | Command::Sql(_) => None,
     };
     let runtime = runtime(threads)?;
@@ -55,6 +59,7 @@ fn run(command: &Command) -> Result<(), Failure> {
             Command::Tpch(args) => tpch::run(args).await,
             Command::Sql(args) => sql::run(args).await,
             Command::Worker(args) => worker::run(args).await,
+            Command::Perf(args) => perf::run(args).await,
         }
     };
     // Libraries panic on some damaged files. Unwinding drops the cluster, which ends its workers.

@@ -45,8 +45,8 @@ impl LoadProgress for LoadBars {
     }
 }
 
-/// The bar of a run of queries.
-pub fn query_bar(runs: u64) -> ProgressBar {
+/// The bar of a run of queries or tests.
+pub fn run_bar(runs: u64) -> ProgressBar {
     ProgressBar::new(runs).with_style(style())
 }
 

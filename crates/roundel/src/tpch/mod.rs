@@ -17,7 +17,8 @@ use tokio::runtime::Runtime;
 use crate::cli::{Tables, TpchArgs};
 use crate::cluster;
 use crate::failure::Failure;
-use crate::progress::{LoadBars, query_bar};
+use crate::progress::{LoadBars, run_bar};
+use crate::report::write_json;
 use crate::signals::Signals;
 use crate::verify::{self, Expected, Tolerance};
 use report::{QueryReport, Report, Settings, Table};
@@ -156,7 +157,7 @@ impl Bench<'_> {
         table.header(&self.settings())?;
         let numbers = self.args.queries.numbers();
         let sides = 1 + u64::from(self.baseline.is_some());
-        let bar = query_bar(numbers.len() as u64 * u64::from(self.args.iterations) * sides);
+        let bar = run_bar(numbers.len() as u64 * u64::from(self.args.iterations) * sides);
         let mut queries = Vec::new();
         let mut failed: Result<(), Failure> = Ok(());
         for number in numbers {
@@ -184,7 +185,7 @@ impl Bench<'_> {
             Err(failure) => report.error = Some(failure.to_string()),
         }
         if let Some(path) = &self.args.json {
-            report.write_json(path)?;
+            write_json(&report, path)?;
         }
         failed
     }

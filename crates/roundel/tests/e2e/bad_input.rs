@@ -3,21 +3,7 @@
 use std::fs;
 use std::net::TcpListener;
 
-use crate::common::{HandCluster, Roundel, TRANSPORTS, stderr, write_token};
-
-/// Runs a command that must fail with one line that contains `told`.
-fn fails(roundel: &Roundel, arguments: &[&str], code: i32, told: &str) {
-    let output = roundel.run(arguments);
-    let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-    assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
-    assert!(
-        said.starts_with("error: ") && said.contains(told),
-        "{arguments:?}: {said}"
-    );
-    assert!(output.stdout.is_empty(), "{arguments:?}");
-    roundel.assert_nothing_left();
-}
+use crate::common::{HandCluster, Roundel, TRANSPORTS, fails, stderr, write_token};
 
 #[test]
 fn wrong_usage_is_told_in_one_line() {

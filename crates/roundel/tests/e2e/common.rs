@@ -95,6 +95,20 @@ impl Roundel {
     }
 }
 
+/// Runs a command that must fail with one line that contains `told`.
+pub fn fails(roundel: &Roundel, arguments: &[&str], code: i32, told: &str) {
+    let output = roundel.run(arguments);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+    assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+    assert!(
+        said.starts_with("error: ") && said.contains(told),
+        "{arguments:?}: {said}"
+    );
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    roundel.assert_nothing_left();
+}
+
 fn shared_memory() -> BTreeSet<PathBuf> {
     fs::read_dir("/dev/shm")
         .into_iter()
@@ -182,7 +196,7 @@ fn pid_of(pid: u32) -> Pid {
     Pid::from_raw(i32::try_from(pid).unwrap()).unwrap()
 }
 
-/// The worker processes that a coordinator has started, once there are as many.
+/// The processes that a coordinator has started, once there are as many.
 pub fn workers_of(coordinator: u32, count: usize) -> Vec<u32> {
     let mut workers = Vec::new();
     let found = eventually(PATIENCE, || {
@@ -208,6 +222,23 @@ pub fn workers_of(coordinator: u32, count: usize) -> Vec<u32> {
         "expected {count} workers, found {workers:?}"
     );
     workers
+}
+
+/// Waits until a process has used some processor time, that is, works on the query.
+pub fn until_busy(pid: u32) {
+    let ticks = || -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let after_name = stat.rsplit(')').next().unwrap_or_default().to_owned();
+        let fields: Vec<&str> = after_name.split_whitespace().collect();
+        fields
+            .get(11)
+            .and_then(|ticks| ticks.parse().ok())
+            .unwrap_or(0)
+    };
+    assert!(
+        eventually(PATIENCE, || ticks() > 50),
+        "process {pid} does not work"
+    );
 }
 
 /// A cluster started by hand, of workers that end with it.

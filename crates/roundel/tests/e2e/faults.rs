@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{
     HandCluster, HandWorker, Roundel, TRANSPORTS, eventually, finish, is_alive, signal, stderr,
-    stdout, workers_of,
+    stdout, until_busy, workers_of,
 };
 use rustix::process::Signal;
 
@@ -47,23 +47,6 @@ fn on_cluster(roundel: &Roundel, cluster: &HandCluster, table: &str, sql: &str) 
         sql,
     ];
     roundel.spawn(&arguments)
-}
-
-/// Waits until a process has used some processor time, that is, works on the query.
-fn until_busy(pid: u32) {
-    let ticks = || -> u64 {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let after_name = stat.rsplit(')').next().unwrap_or_default().to_owned();
-        let fields: Vec<&str> = after_name.split_whitespace().collect();
-        fields
-            .get(11)
-            .and_then(|ticks| ticks.parse().ok())
-            .unwrap_or(0)
-    };
-    assert!(
-        eventually(crate::common::PATIENCE, || ticks() > 50),
-        "process {pid} does not work"
-    );
 }
 
 /// The two workers of a `tpch` whose queries have started.

@@ -3,5 +3,6 @@
 mod bad_input;
 mod common;
 mod faults;
+mod perf;
 mod sql;
 mod tpch;

@@ -1,0 +1,252 @@
+//! What the two ends say to each other over the rendezvous, between the runs. It comes from
+//! outside: whoever reads it checks what it says.
+//!
+//! ```text
+//!   magic (8)  version (4, little endian)  JSON of a message
+//! ```
+//!
+//! Magic and version stay where they are in all versions, so that any two can tell each other.
+
+use super::error::{PerfError, Result};
+use super::test::Test;
+use roundel_verbs::{Capabilities, QueuePairAddress, RemoteAddress, VerbsError};
+use serde::{Deserialize, Serialize};
+
+/// Version of these messages and of what the ends do between them.
+const VERSION: u32 = 1;
+const MAGIC: [u8; 8] = *b"rndlperf";
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Message {
+    /// Both, first: who they are.
+    Hello(EndFacts),
+    /// The initiator: the next test.
+    Test {
+        /// The test.
+        test: Test,
+        /// Of the patterns that messages are verified with: what memory holds from an earlier test
+        /// does not pass.
+        seed: u64,
+    },
+    /// The initiator: there are no more tests.
+    Finish,
+    /// Both: where their queue pair and memory are.
+    Offer(Offer),
+    /// This end has come so far; what the next step is both know.
+    Ready,
+    /// The initiator, after a run: messages that it sent.
+    Sent(u64),
+    /// The responder, after a run: messages that it received, and its CPU time.
+    Received {
+        /// Messages.
+        messages: u64,
+        /// CPU time of its process during the run.
+        cpu_seconds: f64,
+    },
+    /// Any, instead of what is expected: this end failed, for this reason.
+    Failed(String),
+}
+
+/// What a peer needs to connect, in the encodings of the verbs layer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Offer {
+    queue_pair: Vec<u8>,
+    /// Address and remote key of exposed memory.
+    exposed: Option<(u64, u32)>,
+}
+
+impl Offer {
+    pub(super) fn new(queue_pair: &QueuePairAddress, exposed: Option<RemoteAddress>) -> Self {
+        Self {
+            queue_pair: queue_pair.to_bytes(),
+            exposed: exposed.map(|memory| (memory.address, memory.remote_key)),
+        }
+    }
+
+    pub(super) fn queue_pair(&self) -> Result<QueuePairAddress> {
+        Ok(QueuePairAddress::from_bytes(&self.queue_pair)?)
+    }
+
+    pub(super) fn exposed(&self) -> Option<RemoteAddress> {
+        self.exposed.map(|(address, remote_key)| RemoteAddress {
+            address,
+            remote_key,
+        })
+    }
+}
+
+/// Who an end is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EndFacts {
+    /// Name of its host.
+    pub host: String,
+    /// Its process.
+    pub process: u32,
+    /// Its device.
+    pub device: DeviceFacts,
+}
+
+impl EndFacts {
+    /// Of this process and a device of its own.
+    pub fn of(device: &Capabilities) -> Self {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Self {
+            host: host.trim().to_owned(),
+            process: std::process::id(),
+            device: DeviceFacts::from(device),
+        }
+    }
+
+    /// How errors call it.
+    pub fn name(&self) -> String {
+        format!("process {} on {}", self.process, self.host)
+    }
+}
+
+/// What reports say of a device: its [`Capabilities`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields of Capabilities")]
+pub struct DeviceFacts {
+    pub provider: String,
+    pub queue_pairs_max: usize,
+    pub work_requests_max: usize,
+    pub completion_queues_max: usize,
+    pub completion_channels_max: usize,
+    pub inline_bytes_max: usize,
+    pub rc_message_bytes_max: usize,
+    pub ud_message_bytes_max: usize,
+    pub grh_bytes: usize,
+    pub registered_bytes_max: usize,
+    pub outstanding_reads_max: usize,
+    pub write_in_address_order: bool,
+    pub same_host_only: bool,
+}
+
+impl From<&Capabilities> for DeviceFacts {
+    fn from(device: &Capabilities) -> Self {
+        Self {
+            provider: device.provider.to_owned(),
+            queue_pairs_max: device.queue_pairs_max,
+            work_requests_max: device.work_requests_max,
+            completion_queues_max: device.completion_queues_max,
+            completion_channels_max: device.completion_channels_max,
+            inline_bytes_max: device.inline_bytes_max,
+            rc_message_bytes_max: device.rc_message_bytes_max,
+            ud_message_bytes_max: device.ud_message_bytes_max,
+            grh_bytes: device.grh_bytes,
+            registered_bytes_max: device.registered_bytes_max,
+            outstanding_reads_max: device.outstanding_reads_max,
+            write_in_address_order: device.write_in_address_order,
+            same_host_only: device.same_host_only,
+        }
+    }
+}
+
+impl Message {
+    pub(super) fn emit(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        serde_json::to_writer(&mut bytes, self).expect("a message is plain data, in memory");
+        bytes
+    }
+
+    /// Reads what `peer` sent.
+    pub(super) fn parse(bytes: &[u8], peer: &str) -> Result<Self> {
+        let wrong = |reason: String| PerfError::Protocol {
+            peer: peer.to_owned(),
+            reason,
+        };
+        let versioned = bytes.strip_prefix(&MAGIC);
+        let Some((version, text)) = versioned.and_then(<[u8]>::split_first_chunk::<4>) else {
+            return Err(wrong("it measures something else".into()));
+        };
+        let theirs = u32::from_le_bytes(*version);
+        if theirs != VERSION {
+            return Err(PerfError::Verbs(VerbsError::VersionMismatch {
+                peer: peer.to_owned(),
+                protocol: "perf",
+                theirs,
+                ours: VERSION,
+            }));
+        }
+        serde_json::from_slice(text).map_err(|error| wrong(format!("it sent {error}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::test::{Length, Measure, Polling, Verb};
+    use proptest::prelude::*;
+    use roundel_verbs::Transport;
+
+    fn test(bytes: usize, seconds: f64, verb: usize, datagrams: bool) -> Test {
+        Test {
+            measure: Measure::Latency,
+            verb: Verb::ALL[verb],
+            transport: if datagrams {
+                Transport::UnreliableDatagram
+            } else {
+                Transport::ReliableConnection
+            },
+            bytes,
+            depth: bytes,
+            batch: 1,
+            inline_bytes_max: Some(bytes),
+            polling: Polling::Event,
+            poll_memory: datagrams,
+            length: Length::Seconds(seconds),
+            warm_up: None,
+            timed_runs: 3,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn messages_round_trip(
+            bytes: usize,
+            eighths: u32,
+            verb in 0..Verb::ALL.len(),
+            datagrams: bool,
+            text: String,
+            queue_pair: Vec<u8>,
+        ) {
+            // JSON keeps a number that has few digits as it is.
+            let seconds = f64::from(eighths) / 8.0;
+            for message in [
+                Message::Test {
+                    test: test(bytes, seconds, verb, datagrams),
+                    seed: u64::MAX,
+                },
+                Message::Sent(u64::MAX - bytes as u64),
+                Message::Received { messages: bytes as u64, cpu_seconds: seconds },
+                Message::Offer(Offer { queue_pair, exposed: Some((u64::MAX, 7)) }),
+                Message::Failed(text),
+                Message::Ready,
+            ] {
+                let read = Message::parse(&message.emit(), "x").unwrap();
+                prop_assert_eq!(read, message);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_a_message_or_an_error(mut bytes: Vec<u8>, begins_well: bool) {
+            if begins_well {
+                bytes.splice(0..0, MAGIC.into_iter().chain(VERSION.to_le_bytes()));
+            }
+            let _ = Message::parse(&bytes, "x");
+        }
+    }
+
+    #[test]
+    fn another_version_is_told() {
+        let mut bytes = Message::Ready.emit();
+        bytes[MAGIC.len()] = 9;
+        let told = Message::parse(&bytes, "x").unwrap_err().to_string();
+        assert_eq!(
+            told,
+            "peer x speaks version 9 of the perf protocol, this side 1"
+        );
+    }
+}

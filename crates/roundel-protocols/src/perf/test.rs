@@ -1,0 +1,400 @@
+//! What is measured: the parameters of one test, which the initiator chooses and both ends check.
+
+use super::error::{PerfError, Result};
+use roundel_verbs::{Capabilities, Opcode, Transport};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Most timed runs of a test.
+pub const RUNS_MAX: u32 = 1000;
+/// Longest timed run.
+pub const RUN_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// Receives posted for each send that may be in flight: as a receiver that falls behind for a
+/// moment would otherwise stop the sender, or lose datagrams.
+const RECEIVES_PER_SEND: usize = 4;
+/// Sends of a latency test that may wait for their completion to be polled: that is done in batches,
+/// beside the critical path.
+const LATENCY_DEPTH: usize = 64;
+/// Most bytes of the buffers of one test at one end, if at least [`BUFFERS_MIN`] fit: with more, the
+/// caches of the processor are measured too. SEND of 64 KiB over shm is 2.6 times slower with 16 MiB.
+const BUFFER_BYTES_MAX: usize = 8 << 20;
+/// Fewest buffers, whatever their size.
+const BUFFERS_MIN: usize = 2;
+
+/// What is done over and over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verb {
+    /// SEND to posted receives.
+    Send,
+    /// WRITE to exposed memory.
+    Write,
+    /// READ from exposed memory.
+    Read,
+    /// WRITE with immediate data, which consumes receives.
+    WriteImm,
+}
+
+impl Verb {
+    /// Every verb.
+    pub const ALL: [Self; 4] = [Self::Send, Self::Write, Self::Read, Self::WriteImm];
+
+    /// The name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::WriteImm => "write-imm",
+        }
+    }
+
+    /// What the counters call it.
+    pub fn opcode(self) -> Opcode {
+        match self {
+            Self::Send => Opcode::Send,
+            Self::Write => Opcode::Write,
+            Self::Read => Opcode::Read,
+            Self::WriteImm => Opcode::WriteWithImmediate,
+        }
+    }
+
+    /// Whether a transport has it.
+    pub fn is_on(self, transport: Transport) -> bool {
+        match transport {
+            Transport::ReliableConnection => true,
+            _ => self == Self::Send,
+        }
+    }
+
+    /// Whether it consumes a receive of the peer.
+    pub(super) fn consumes_receive(self) -> bool {
+        matches!(self, Self::Send | Self::WriteImm)
+    }
+
+    /// Whether it goes to or comes from exposed memory of the peer.
+    pub(super) fn is_one_sided(self) -> bool {
+        self != Self::Send
+    }
+}
+
+/// What is measured of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// As many as possible, in one direction: bytes and messages per second.
+    Bandwidth,
+    /// One at a time, there and back: half of the round trip; of READ the whole.
+    Latency,
+}
+
+impl Measure {
+    /// The name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bandwidth => "bandwidth",
+            Self::Latency => "latency",
+        }
+    }
+}
+
+/// How an end waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Polling {
+    /// It polls without a pause.
+    Busy,
+    /// It sleeps on the completion channel.
+    Event,
+}
+
+impl Polling {
+    /// The name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::Event => "event",
+        }
+    }
+}
+
+/// How long a timed run is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Length {
+    /// This many messages.
+    Messages(u64),
+    /// This many seconds.
+    Seconds(f64),
+}
+
+/// The transports that can be measured, with their names on the command line and in reports. One
+/// more is a row here, its verbs in [`Verb::is_on`], its longest message in [`message_bytes_max`] and
+/// its connection in the module `end`.
+const TRANSPORTS: [(Transport, &str); 2] = [
+    (Transport::ReliableConnection, "rc"),
+    (Transport::UnreliableDatagram, "ud"),
+];
+
+/// The name of a transport on the command line and in reports.
+pub fn transport_name(transport: Transport) -> &'static str {
+    let named = TRANSPORTS.iter().find(|(other, _)| *other == transport);
+    named.map_or("unknown", |(_, name)| name)
+}
+
+/// The transport of this name.
+pub fn transport_named(name: &str) -> Option<Transport> {
+    let named = TRANSPORTS.iter().find(|(_, other)| *other == name);
+    named.map(|(transport, _)| *transport)
+}
+
+/// A transport on the wire and in reports: its name.
+mod transport {
+    use super::{Transport, transport_name, transport_named};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(transport: &Transport, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(transport_name(*transport))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Transport, D::Error> {
+        let name = String::deserialize(from)?;
+        transport_named(&name)
+            .ok_or_else(|| D::Error::custom(format!("there is no transport {name:?}")))
+    }
+}
+
+/// One test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Test {
+    /// What is measured.
+    pub measure: Measure,
+    /// Of which verb.
+    pub verb: Verb,
+    /// On which transport.
+    #[serde(with = "transport")]
+    pub transport: Transport,
+    /// Bytes of a message.
+    pub bytes: usize,
+    /// Messages in flight; of bandwidth only.
+    pub depth: usize,
+    /// Work requests posted with one call; of bandwidth only.
+    pub batch: usize,
+    /// Messages of up to so many bytes travel inside their work request. None: of latency all that
+    /// the device takes, of bandwidth none.
+    pub inline_bytes_max: Option<usize>,
+    /// How both ends wait.
+    pub polling: Polling,
+    /// The arrival of a WRITE is seen in memory; otherwise it carries immediate data. Of latency
+    /// only.
+    pub poll_memory: bool,
+    /// How long a timed run is.
+    pub length: Length,
+    /// Messages before the timed runs. None: so many that each receive is used once.
+    pub warm_up: Option<u64>,
+    /// Timed runs.
+    pub timed_runs: u32,
+}
+
+impl Test {
+    /// Checks the parameters against each other and a device's limits.
+    ///
+    /// # Errors
+    /// [`PerfError::Unsupported`].
+    pub fn check(&self, device: &Capabilities) -> Result<()> {
+        let verb = self.verb.name();
+        let transport = transport_name(self.transport);
+        let most = message_bytes_max(device, self.transport);
+        let requests = device.work_requests_max;
+        let inline = device.inline_bytes_max;
+        let wrong = if !self.verb.is_on(self.transport) {
+            format!("{transport} queue pairs have no {verb}")
+        } else if self.bytes == 0 || self.bytes > most {
+            format!(
+                "a message of {} bytes: on {transport} of this {} device it has 1 to {most}",
+                self.bytes, device.provider
+            )
+        } else if self.depth == 0 || self.depth > requests {
+            format!(
+                "a depth of {}: this device takes 1 to {requests}",
+                self.depth
+            )
+        } else if self.batch == 0 || self.batch > self.depth {
+            format!(
+                "a batch of {}: it is 1 to the depth, {}",
+                self.batch, self.depth
+            )
+        } else if self.inline_bytes_max.is_some_and(|bytes| bytes > inline) {
+            format!("this device takes at most {inline} inline bytes")
+        } else if self.timed_runs == 0 || self.timed_runs > RUNS_MAX {
+            format!("{} runs: there are 1 to {RUNS_MAX}", self.timed_runs)
+        } else {
+            match self.length {
+                Length::Messages(0) => "a run has at least one message".to_owned(),
+                Length::Seconds(s) if s > 0.0 && s <= RUN_TIME_MAX.as_secs_f64() => return Ok(()),
+                Length::Seconds(_) => {
+                    format!("a run takes more than 0 and at most {RUN_TIME_MAX:?}")
+                }
+                Length::Messages(_) => return Ok(()),
+            }
+        };
+        Err(PerfError::Unsupported(wrong))
+    }
+
+    /// Sends that an end may have in flight, on a device with these limits.
+    pub(super) fn send_depth(&self, device: &Capabilities) -> usize {
+        match self.measure {
+            Measure::Bandwidth => self.depth,
+            Measure::Latency => LATENCY_DEPTH.min(device.work_requests_max),
+        }
+    }
+
+    /// Receives that an end posts, on a device with these limits.
+    pub(super) fn receive_depth(&self, device: &Capabilities) -> usize {
+        self.buffers_at_most(RECEIVES_PER_SEND * self.send_depth(device))
+            .min(device.work_requests_max)
+    }
+
+    /// How many buffers of a message each an end takes, of those that it would like to have.
+    pub(super) fn buffers_at_most(&self, wanted: usize) -> usize {
+        wanted.min(BUFFERS_MIN.max(BUFFER_BYTES_MAX / self.bytes))
+    }
+
+    /// Whether messages travel inside their work requests, on a device with these limits.
+    pub(super) fn is_inline(&self, device: &Capabilities) -> bool {
+        let most = self.inline_bytes_max.unwrap_or(match self.measure {
+            Measure::Bandwidth => 0,
+            Measure::Latency => device.inline_bytes_max,
+        });
+        self.verb != Verb::Read && self.bytes <= most.min(device.inline_bytes_max)
+    }
+
+    /// Messages of the warm-up.
+    pub(super) fn warm_up_messages(&self, device: &Capabilities) -> u64 {
+        self.warm_up
+            .unwrap_or_else(|| self.receive_depth(device) as u64)
+    }
+
+    /// Whether the responder sends too.
+    pub(super) fn goes_both_ways(&self) -> bool {
+        self.measure == Measure::Latency && self.verb != Verb::Read
+    }
+
+    /// The verb that is posted.
+    pub(super) fn posted_verb(&self) -> Verb {
+        match (self.measure, self.verb) {
+            (Measure::Latency, Verb::Write) if !self.poll_memory => Verb::WriteImm,
+            (_, verb) => verb,
+        }
+    }
+}
+
+/// Most bytes of a message on a transport.
+pub fn message_bytes_max(device: &Capabilities, transport: Transport) -> usize {
+    match transport {
+        Transport::UnreliableDatagram => device.ud_message_bytes_max,
+        _ => device.rc_message_bytes_max,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A short test of SEND over RC.
+    pub(in crate::perf) fn bandwidth_test() -> Test {
+        Test {
+            measure: Measure::Bandwidth,
+            verb: Verb::Send,
+            transport: Transport::ReliableConnection,
+            bytes: 64,
+            depth: 16,
+            batch: 4,
+            inline_bytes_max: None,
+            polling: Polling::Busy,
+            poll_memory: true,
+            length: Length::Messages(1000),
+            warm_up: None,
+            timed_runs: 1,
+        }
+    }
+
+    fn device() -> roundel_verbs::Device {
+        roundel_verbs::shm::open(roundel_verbs::shm::ShmOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn what_a_device_cannot_do_is_told() {
+        let device = device();
+        let limits = device.capabilities();
+        let good = bandwidth_test();
+        assert!(good.check(limits).is_ok());
+        let ud = Transport::UnreliableDatagram;
+        let wrong = |change: fn(&mut Test), told: &str| {
+            let mut test = good.clone();
+            change(&mut test);
+            let error = test.check(limits).unwrap_err();
+            assert!(
+                error.is_usage() && error.to_string().contains(told),
+                "{error}"
+            );
+        };
+        wrong(|test| test.bytes = 0, "0 bytes");
+        wrong(|test| test.bytes = (1 << 30) + 1, "1 to 1073741824");
+        wrong(|test| test.depth = 0, "depth");
+        wrong(|test| test.depth = 1 << 20, "16384");
+        wrong(|test| test.batch = 0, "batch");
+        wrong(|test| test.batch = 17, "1 to the depth, 16");
+        wrong(|test| test.timed_runs = 0, "runs");
+        wrong(|test| test.inline_bytes_max = Some(1 << 20), "128");
+        wrong(|test| test.length = Length::Messages(0), "at least one");
+        wrong(
+            |test| test.length = Length::Seconds(f64::NAN),
+            "more than 0",
+        );
+        wrong(|test| test.length = Length::Seconds(1e9), "more than 0");
+        for verb in Verb::ALL {
+            let on_datagrams = Test {
+                verb,
+                transport: ud,
+                ..good.clone()
+            };
+            let sends = verb == Verb::Send;
+            assert_eq!(on_datagrams.check(limits).is_ok(), sends, "{verb:?}");
+        }
+        let long = Test {
+            bytes: limits.ud_message_bytes_max + 1,
+            transport: ud,
+            ..good
+        };
+        assert!(long.check(limits).unwrap_err().to_string().contains("4096"));
+    }
+
+    #[test]
+    fn large_messages_have_fewer_buffers() {
+        let device = device();
+        let limits = device.capabilities();
+        let of = |bytes, depth| {
+            let test = Test {
+                bytes,
+                depth,
+                ..bandwidth_test()
+            };
+            test.receive_depth(limits)
+        };
+        assert_eq!(of(8, 128), 512);
+        assert_eq!(of(8, 16 << 10), limits.work_requests_max);
+        assert_eq!(of(64 << 10, 128), 128);
+        assert_eq!(of(1 << 20, 128), 8);
+        assert_eq!(of(1 << 30, 128), 2);
+    }
+
+    #[test]
+    fn transports_have_names() {
+        for (transport, name) in TRANSPORTS {
+            assert_eq!(transport_named(name), Some(transport));
+            assert_eq!(transport_name(transport), name);
+        }
+        assert_eq!(transport_named("pigeon"), None);
+    }
+}

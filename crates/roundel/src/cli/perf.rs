@@ -1,0 +1,137 @@
+//! Flags of `roundel perf`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::values;
+use crate::perf::Fabric;
+
+const EXAMPLES: &str = "\
+Examples:
+  roundel perf                                  each verb over rc, between two processes of this host
+  roundel perf --transport ud --size 4096
+  roundel perf --verb send,write --measure bandwidth --size 8,4KiB,64KiB --seconds 10 --runs 5
+  roundel perf --listen 7070                    one end by hand, and
+  roundel perf --connect 7070                   the other; over shm both on one host
+
+Whoever reaches the address of --listen can take part: use a trusted network.";
+
+/// Flags of `roundel perf`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct PerfArgs {
+    /// What carries the messages.
+    #[arg(long, value_name = "shm", default_value_t)]
+    pub fabric: Fabric,
+    /// Be one end, for one measurement, of which the other end says what it is: `HOST:PORT`, or a
+    /// port on loopback; port 0 takes any free one.
+    #[arg(
+        long,
+        value_name = "ADDR",
+        value_parser = values::listen_address,
+        conflicts_with_all = [
+            "connect", "verb", "measure", "transport", "size", "depth", "batch", "iterations",
+            "seconds", "warm_up", "runs", "inline", "poll", "json",
+        ]
+    )]
+    pub listen: Option<SocketAddr>,
+    /// Measure with the end that listens there, instead of a second process of this host.
+    #[arg(long, value_name = "ADDR", value_parser = values::listen_address)]
+    pub connect: Option<SocketAddr>,
+    /// Verbs to measure.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "all")]
+    pub verb: Vec<VerbArg>,
+    /// What to measure of them. Bandwidth includes the message rate.
+    #[arg(long, value_enum, default_value = "all")]
+    pub measure: MeasureArg,
+    /// Transport service of the queue pairs.
+    #[arg(long, value_enum, default_value = "rc")]
+    pub transport: TransportArg,
+    /// Bytes of a message [default: of bandwidth 8 and 64KiB, over ud the longest; of latency 8].
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = values::size)]
+    pub size: Vec<u64>,
+    /// Messages in flight, of bandwidth.
+    #[arg(long, value_name = "N", default_value = "128")]
+    pub depth: usize,
+    /// Work requests that are posted with one call, of bandwidth [default: 16, or the depth].
+    #[arg(long, value_name = "N")]
+    pub batch: Option<usize>,
+    /// Messages of a timed run; of latency, round trips.
+    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    pub iterations: Option<u64>,
+    /// Length of a timed run.
+    #[arg(
+        long,
+        value_name = "S",
+        default_value = "1",
+        allow_negative_numbers = true
+    )]
+    pub seconds: f64,
+    /// Messages before the timed runs [default: each posted receive is used once].
+    #[arg(long, value_name = "N")]
+    pub warm_up: Option<u64>,
+    /// Timed runs of each test; the median counts.
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub runs: u32,
+    /// Messages of at most so many bytes travel inside their work request [default: of latency as
+    /// many as the device takes, of bandwidth none].
+    #[arg(long, value_name = "BYTES")]
+    pub inline: Option<usize>,
+    /// How both ends wait: they poll without a pause, or sleep on a completion channel.
+    #[arg(long, value_enum, default_value = "busy")]
+    pub poll: PollArg,
+    /// Write the results as JSON to FILE, or to standard output; the text for people then goes to
+    /// standard error.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub json: Option<PathBuf>,
+    /// Started by the other end: the rendezvous' token is the first line of standard input, and
+    /// this process ends when standard input does.
+    #[arg(long, hide = true, requires = "listen")]
+    pub lifeline: bool,
+}
+
+/// A `--verb`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum VerbArg {
+    /// SEND to posted receives.
+    Send,
+    /// RDMA WRITE.
+    Write,
+    /// RDMA READ.
+    Read,
+    /// RDMA WRITE with immediate data, which consumes receives.
+    WriteImm,
+    /// All that the transport has.
+    All,
+}
+
+/// A `--measure`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum MeasureArg {
+    /// As many messages as possible, in one direction.
+    Bandwidth,
+    /// One message at a time: half of a round trip; of READ the whole.
+    Latency,
+    /// Both.
+    All,
+}
+
+/// A `--transport`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TransportArg {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable datagram: SEND only, and datagrams may be lost.
+    Ud,
+}
+
+/// A `--poll`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PollArg {
+    /// Without a pause.
+    Busy,
+    /// Asleep until there is an event.
+    Event,
+}
