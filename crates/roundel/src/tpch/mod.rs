@@ -18,6 +18,7 @@ use crate::cli::{Tables, TpchArgs};
 use crate::cluster;
 use crate::failure::Failure;
 use crate::progress::{LoadBars, query_bar};
+use crate::report::write_json;
 use crate::signals::Signals;
 use crate::verify::{self, Expected, Tolerance};
 use report::{QueryReport, Report, Settings, Table};
@@ -184,7 +185,7 @@ impl Bench<'_> {
             Err(failure) => report.error = Some(failure.to_string()),
         }
         if let Some(path) = &self.args.json {
-            report.write_json(path)?;
+            write_json(&report, path)?;
         }
         failed
     }

@@ -1,14 +1,13 @@
 //! The result of `roundel tpch`: a table for people and JSON for machines.
 
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::path::Path;
 
 use bytesize::ByteSize;
 use roundel_engine::FabricCounters;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::report::Text;
 
 /// The whole run.
 #[derive(Debug, Serialize)]
@@ -136,39 +135,21 @@ impl Report {
             error: None,
         }
     }
-
-    /// Writes the report as JSON to a file, or to standard output for `-`.
-    pub fn write_json(&self, path: &Path) -> Result<(), Failure> {
-        let mut text = serde_json::to_string_pretty(self)
-            .map_err(|e| Failure::Run(format!("cannot write the report as JSON: {e}")))?;
-        text.push('\n');
-        if path == Path::new("-") {
-            let mut out = std::io::stdout().lock();
-            return out
-                .write_all(text.as_bytes())
-                .and_then(|()| out.flush())
-                .map_err(Failure::output);
-        }
-        std::fs::write(path, text)
-            .map_err(|e| Failure::Run(format!("cannot write {}: {e}", path.display())))
-    }
 }
 
 /// The table for people, written line by line as the queries end.
 pub struct Table {
-    out: Box<dyn Write>,
+    text: Text,
     baseline: Option<String>,
 }
 
 impl Table {
     /// Prints to standard output, or to standard error where JSON needs the former.
     pub fn new(to_stderr: bool, baseline: Option<String>) -> Self {
-        let out: Box<dyn Write> = if to_stderr {
-            Box::new(std::io::stderr())
-        } else {
-            Box::new(std::io::stdout())
-        };
-        Self { out, baseline }
+        Self {
+            text: Text::new(to_stderr),
+            baseline,
+        }
     }
 
     /// Says what runs.
@@ -186,7 +167,7 @@ impl Table {
             text += &format!(" {:>10}  ratio", baseline);
         }
         text += "       rows";
-        self.line(&text)
+        self.text.line(&text)
     }
 
     /// One query.
@@ -201,7 +182,7 @@ impl Table {
             "not verified"
         };
         text += &format!(" {:>10}  {verified}", query.rows);
-        self.line(&text)
+        self.text.line(&text)
     }
 
     /// The sums.
@@ -216,17 +197,17 @@ impl Table {
             " {rows:>10}  {verified} of {} verified",
             report.queries.len()
         );
-        self.line(&text)?;
+        self.text.line(&text)?;
         if let Some(seconds) = report.single_process_total_seconds {
             let threads = u32::from(report.settings.workers) * u32::from(report.settings.threads);
             let plural = if threads == 1 { "" } else { "s" };
-            self.line(&format!(
+            self.text.line(&format!(
                 "single-process DataFusion, {threads} thread{plural}: {seconds:.3} s"
             ))?;
         }
         if let Some(fabric) = &report.fabric {
             let of = |counts: &BTreeMap<String, u64>| counts.get("send").copied().unwrap_or(0);
-            self.line(&format!(
+            self.text.line(&format!(
                 "exchange: {} in {} messages by SEND, queue pairs per operator: {}, {} registered",
                 ByteSize(of(&fabric.bytes)),
                 of(&fabric.messages),
@@ -235,11 +216,5 @@ impl Table {
             ))?;
         }
         Ok(())
-    }
-
-    fn line(&mut self, text: &str) -> Result<(), Failure> {
-        writeln!(self.out, "{text}")
-            .and_then(|()| self.out.flush())
-            .map_err(Failure::output)
     }
 }
