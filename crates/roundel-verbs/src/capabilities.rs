@@ -1,7 +1,7 @@
 //! What a device can do. The layers above ask this struct, never which provider runs below.
 
 /// The limits and properties of a device.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
 pub struct Capabilities {
     /// Name of the provider: `shm`, `rdma`, …
     pub provider: &'static str,

@@ -1,6 +1,7 @@
 //! The command line: every flag, its default and what is refused before anything starts. It must
 //! not start anything itself.
 
+mod doctor;
 mod values;
 
 use std::net::SocketAddr;
@@ -10,6 +11,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use roundel_engine::{Design, Fabric};
 
+pub use doctor::{DoctorArgs, FabricToCheck};
 pub use values::{QueryList, TableArg, Tables};
 
 /// SQL over a cluster of worker processes, shuffled through registered memory.
@@ -30,6 +32,7 @@ Examples:
   roundel tpch --scale 0.1 --compare grpc       the same beside gRPC
   roundel sql --table t=events.parquet          a shell on a file
   roundel sql --table t=t.csv -c 'SELECT count(*) FROM t'
+  roundel doctor                                what works here, and what to do about the rest
 
 Roundel runs on Linux.";
 
@@ -42,6 +45,8 @@ pub enum Command {
     Sql(SqlArgs),
     /// Serve as one worker of a cluster that is started by hand.
     Worker(WorkerArgs),
+    /// Say what works on this host, which RDMA devices it has, and what to do about each problem.
+    Doctor(DoctorArgs),
 }
 
 const TPCH_EXAMPLES: &str = "\

@@ -3,8 +3,10 @@
 
 mod cli;
 mod cluster;
+mod doctor;
 mod failure;
 mod progress;
+mod report;
 mod signals;
 mod sql;
 mod tpch;
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<(), Failure> {
     let threads = match command {
         Command::Worker(args) => Some(usize::from(args.node.threads)),
+        Command::Doctor(_) => Some(1),
         Command::Tpch(_) | Command::Sql(_) => None,
     };
     let runtime = runtime(threads)?;
@@ -55,6 +58,7 @@ fn run(command: &Command) -> Result<(), Failure> {
             Command::Tpch(args) => tpch::run(args).await,
             Command::Sql(args) => sql::run(args).await,
             Command::Worker(args) => worker::run(args).await,
+            Command::Doctor(args) => doctor::run(args),
         }
     };
     // Libraries panic on some damaged files. Unwinding drops the cluster, which ends its workers.
@@ -78,10 +82,15 @@ fn log_to_stderr(verbose: u8) {
         _ => "info,roundel=debug,roundel_engine=debug,roundel_exchange=debug,roundel_verbs=debug",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal() && !no_color)
+        .with_ansi(has_colours(&std::io::stderr()))
         .init();
+}
+
+/// Whether what is written there may have colours: it is a terminal, and nobody said no.
+fn has_colours(stream: &impl IsTerminal) -> bool {
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    stream.is_terminal() && !no_color
 }

@@ -4,10 +4,8 @@
 use super::bindings::*;
 use super::library::{Verbs, check, last_error, verbs};
 use crate::error::{Result, VerbsError};
-use crate::work::INLINE_BYTES_MAX;
 use std::ffi::CStr;
 use std::mem::zeroed;
-use std::ptr::null_mut;
 
 /// An open device; closed when dropped, which must come after everything created from it.
 pub(super) struct Context {
@@ -140,41 +138,6 @@ impl Context {
             return Err(last_error("ibv_alloc_pd"));
         }
         Ok(domain)
-    }
-
-    /// The longest inline payload, up to what this crate has room for: devices do not tell, they
-    /// refuse to create a queue pair.
-    pub(super) fn probe_inline(&self, domain: *mut ibv_pd) -> Result<usize> {
-        // SAFETY: the context is open and the domain is of it; queue and queue pairs are destroyed
-        // before they are forgotten; the struct holds numbers and pointers, for which zero is
-        // valid.
-        unsafe {
-            let queue = (self.verbs.ibv_create_cq)(self.raw, 2, null_mut(), null_mut(), 0);
-            if queue.is_null() {
-                return Err(last_error("ibv_create_cq"));
-            }
-            let mut found = 0;
-            for bytes in [INLINE_BYTES_MAX, 64, 32, 16] {
-                let mut initial: ibv_qp_init_attr = zeroed();
-                (initial.send_cq, initial.recv_cq) = (queue, queue);
-                initial.qp_type = IBV_QPT_RC;
-                initial.cap = ibv_qp_cap {
-                    max_send_wr: 1,
-                    max_recv_wr: 1,
-                    max_send_sge: 1,
-                    max_recv_sge: 1,
-                    max_inline_data: bytes as u32,
-                };
-                let pair = (self.verbs.ibv_create_qp)(domain, &mut initial);
-                if !pair.is_null() {
-                    found = bytes.min(initial.cap.max_inline_data as usize);
-                    (self.verbs.ibv_destroy_qp)(pair);
-                    break;
-                }
-            }
-            (self.verbs.ibv_destroy_cq)(queue);
-            Ok(found)
-        }
     }
 
     /// The family of protocols that the device speaks.

@@ -9,7 +9,7 @@ use super::choice::{Choice, RdmaOptions, choose};
 use super::completion_queue::RdmaCompletionQueue;
 use super::context::Context;
 use super::events::Events;
-use super::library::Verbs;
+use super::library::{Verbs, last_error};
 use super::memory::RdmaSegment;
 use super::pairs::Pairs;
 use super::queue_pair::RdmaQueuePair;
@@ -25,8 +25,11 @@ use crate::provider::{
     ProviderAddressHandle, ProviderChannel, ProviderCompletionQueue, ProviderDevice,
     ProviderQueuePair, ProviderSegment, ProviderSharedReceiveQueue, RawQueuePairOptions,
 };
+use crate::work::INLINE_BYTES_MAX;
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::mem::zeroed;
+use std::ptr::null_mut;
 use std::sync::{Arc, Weak};
 
 /// The queue pair number that stands for all members of a multicast group.
@@ -43,7 +46,7 @@ pub fn open(options: &RdmaOptions) -> Result<Device> {
     let pairs = Arc::new(Pairs::default());
     // From here on, dropping it closes everything.
     let mut state = DeviceState::new(choice, domain, &pairs);
-    state.capabilities.inline_bytes_max = state.context.probe_inline(state.domain)?;
+    state.capabilities.inline_bytes_max = state.probe_inline()?;
     state.events = Some(Events::watch(
         &state.context,
         &state.capabilities.device,
@@ -145,6 +148,41 @@ impl DeviceState {
 
     pub(super) fn verbs(&self) -> &'static Verbs {
         self.context.verbs
+    }
+
+    /// The longest inline payload, up to what this crate has room for: devices do not tell, they
+    /// refuse to create a queue pair.
+    fn probe_inline(&self) -> Result<usize> {
+        let verbs = self.verbs();
+        // SAFETY: the context is open; queue and queue pairs are destroyed before they are
+        // forgotten; the struct holds numbers and pointers, for which zero is valid.
+        unsafe {
+            let queue = (verbs.ibv_create_cq)(self.context.raw, 2, null_mut(), null_mut(), 0);
+            if queue.is_null() {
+                return Err(last_error("ibv_create_cq"));
+            }
+            let mut found = 0;
+            for bytes in [INLINE_BYTES_MAX, 64, 32, 16] {
+                let mut initial: ibv_qp_init_attr = zeroed();
+                (initial.send_cq, initial.recv_cq) = (queue, queue);
+                initial.qp_type = IBV_QPT_RC;
+                initial.cap = ibv_qp_cap {
+                    max_send_wr: 1,
+                    max_recv_wr: 1,
+                    max_send_sge: 1,
+                    max_recv_sge: 1,
+                    max_inline_data: bytes as u32,
+                };
+                let pair = (verbs.ibv_create_qp)(self.domain, &mut initial);
+                if !pair.is_null() {
+                    found = bytes.min(initial.cap.max_inline_data as usize);
+                    (verbs.ibv_destroy_qp)(pair);
+                    break;
+                }
+            }
+            (verbs.ibv_destroy_cq)(queue);
+            Ok(found)
+        }
     }
 
     /// The path to an address, resolved at its first use.

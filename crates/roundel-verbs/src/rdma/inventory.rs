@@ -1,7 +1,6 @@
 //! What there is of RDMA devices: all that libibverbs and the kernel tell of each one and of its
 //! ports, also of those that cannot be used now. Opens every device for a moment and changes
 //! nothing.
-#![allow(unsafe_code)] // Calls the library.
 
 use super::address::mtu_bytes;
 use super::bindings::*;
@@ -51,7 +50,8 @@ pub struct OpenedDevice {
     pub ports: Vec<PortReport>,
 }
 
-/// The limits of a device.
+/// The limits of a device. What it takes inline shows when it is opened for use: see
+/// [`Capabilities`](crate::Capabilities).
 #[derive(Clone, Debug, Serialize)]
 pub struct Limits {
     /// Queue pairs.
@@ -83,9 +83,6 @@ pub struct Limits {
     pub multicast_groups_max: i32,
     /// Address handles.
     pub address_handles_max: i32,
-    /// Bytes of an inline payload, of those that this crate could use; none when no queue pair
-    /// could be created to find out.
-    pub inline_bytes_max: Option<usize>,
 }
 
 /// A port.
@@ -194,14 +191,14 @@ impl OpenedDevice {
             vendor_id: attributes.vendor_id,
             vendor_part_id: attributes.vendor_part_id,
             hardware_version: attributes.hw_ver,
-            limits: Limits::new(&attributes, inline_bytes_max(&context)),
+            limits: Limits::new(&attributes),
             ports,
         })
     }
 }
 
 impl Limits {
-    fn new(attributes: &ibv_device_attr, inline_bytes_max: Option<usize>) -> Self {
+    fn new(attributes: &ibv_device_attr) -> Self {
         Self {
             queue_pairs_max: attributes.max_qp,
             work_requests_max: attributes.max_qp_wr,
@@ -221,21 +218,8 @@ impl Limits {
             shared_receive_depth_max: attributes.max_srq_wr,
             multicast_groups_max: attributes.max_mcast_grp,
             address_handles_max: attributes.max_ah,
-            inline_bytes_max,
         }
     }
-}
-
-/// The longest inline payload, if that can be found out.
-fn inline_bytes_max(context: &Context) -> Option<usize> {
-    let domain = context.allocate_protection_domain().ok()?;
-    let found = context.probe_inline(domain);
-    // SAFETY: the domain is of this context, and what was created in it is gone.
-    let code = unsafe { (context.verbs.ibv_dealloc_pd)(domain) };
-    if code != 0 {
-        tracing::warn!(code, "a protection domain could not be freed");
-    }
-    found.ok()
 }
 
 impl PortReport {
