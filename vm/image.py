@@ -23,14 +23,15 @@ PACKAGES = ["qemu-system-x86", "busybox-static", "kmod", "iproute2", "libibverbs
 # Of the kernel's package only the image and these modules, with what they depend on, are kept.
 MODULES = ["virtio_pci", "virtio_console", "9p", "9pnet_virtio", "crc32_generic", "rdma_rxe", "ib_uverbs",
            "rdma_ucm", "veth", "bridge", "sch_netem", "virtio_net"]
-TOOLS = ["ip", "rdma", "tc", "ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_send_lat", "ib_write_lat",
+# `sh` is dash: busybox's shell would run its own `ip` and `tc`, which know less.
+TOOLS = ["sh", "ip", "rdma", "tc", "ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_send_lat", "ib_write_lat",
          "ib_read_lat"]
 LIBRARY_DIR = "usr/lib/x86_64-linux-gnu"
 # Opened by name: by the verbs' users, by libibverbs, and by what runs from a share.
 LIBRARIES = ["libibverbs.so.1", "librdmacm.so.1", "libibverbs/librxe-rdmav*.so", "libc.so.6", "libm.so.6",
-             "libgcc_s.so.1", "libstdc++.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1",
+             "libgcc_s.so.1", "libpthread.so.0", "libdl.so.2", "librt.so.1",
              "libutil.so.1", "libresolv.so.2", "libnss_files.so.2", "libnss_dns.so.2"]
-# A build that was not used for so long is removed by the next one.
+# A build that was not used for so long, or a kernel that is so old, is removed by the next build.
 UNUSED_DAYS_MAX = 14
 KERNEL_PACKAGE = re.compile(r"linux-image-\d\S*-amd64")
 
@@ -109,8 +110,13 @@ def install_packages(say):
     run(command, env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"})
 
 
+def kernel_dir(cache, version):
+    """Where a kernel is kept with the modules that are wanted today."""
+    return cache / f"kernel-{version}-{hashlib.sha256(repr(MODULES).encode()).hexdigest()[:8]}"
+
+
 def cached_kernel(cache):
-    kernels = sorted(cache.glob("kernel-*"))
+    kernels = sorted(cache.glob(kernel_dir(cache, "*").name))
     return kernels[-1] if kernels else None
 
 
@@ -134,7 +140,7 @@ def fetch_kernel(cache, say):
         (fresh / "vmlinux").write_bytes(unpack_vmlinux(vmlinuz))
         run([tool("depmod"), "-b", scratch / "package", version])
         keep_modules(scratch / "package/lib/modules" / version, fresh / "modules" / version)
-        kernel = cache / f"kernel-{version}"
+        kernel = kernel_dir(cache, version)
         fresh.rename(kernel)
     return kernel
 
@@ -195,7 +201,6 @@ def initramfs(kernel):
     busybox = tool("busybox")
     archive.file("usr/bin/busybox", pathlib.Path(busybox).read_bytes(), 0o755)
     for applet in run([busybox, "--list"]).split():
-        # The full iproute2 comes with what busybox has only in part.
         if applet not in TOOLS and applet != "busybox":
             archive.link(f"usr/bin/{applet}", "busybox")
     system = pathlib.Path("/") / LIBRARY_DIR
@@ -213,8 +218,18 @@ def initramfs(kernel):
     archive.file("etc/protocols", b"ip 0 IP\nicmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\n")
     modules = kernel / "modules"
     for path in sorted(p for p in modules.rglob("*") if p.is_file()):
-        archive.file(f"usr/lib/modules/{path.relative_to(modules)}", path.read_bytes())
+        archive.file(f"usr/lib/modules/{path.relative_to(modules)}", unsigned(path.read_bytes()))
     return archive.bytes()
+
+
+def unsigned(module):
+    """A kernel module without its signature, which takes the guest long to verify; other files as they are."""
+    end = b"~Module signature appended~\n"
+    if not module.endswith(end):
+        return module
+    body = module.removesuffix(end)
+    # Before the end are twelve bytes, of which the last four are the size of what is before them.
+    return body[:-12 - int.from_bytes(body[-4:], "big")]
 
 
 def libraries_of(binary):
@@ -281,9 +296,9 @@ def run(command, **options):
 
 
 def remove_unused(cache):
-    for build in cache.glob("build-*"):
-        if time.time() - build.stat().st_mtime > UNUSED_DAYS_MAX * 86400:
-            shutil.rmtree(build, ignore_errors=True)
+    for old in [*cache.glob("build-*"), *cache.glob("kernel-*")]:
+        if time.time() - old.stat().st_mtime > UNUSED_DAYS_MAX * 86400:
+            shutil.rmtree(old, ignore_errors=True)
     # What a killed run left; nobody else builds while the lock is held.
     for scratch in cache.glob("tmp-*"):
         shutil.rmtree(scratch, ignore_errors=True)

@@ -10,10 +10,8 @@ error ends that stream and is followed by a line with the exit status, or with w
 
 import contextlib
 import ctypes
-import dataclasses
 import os
 import secrets
-import shlex
 import shutil
 import signal
 import socket
@@ -28,76 +26,15 @@ READ_BYTES = 1 << 16
 PR_SET_PDEATHSIG = 1
 
 
-@dataclasses.dataclass
-class Share:
-    """A host directory that the guest sees."""
-
-    host: str
-    guest: str
-    writable: bool = False
-
-
-@dataclasses.dataclass
-class Job:
-    """What to run, and on what machine."""
-
-    command: list
-    shares: list = dataclasses.field(default_factory=list)
-    environment: dict = dataclasses.field(default_factory=dict)
-    directory: str = "/"
-    hostname: str = "vm"
-    # Name to address, of machines on the same link.
-    hosts: dict = dataclasses.field(default_factory=dict)
-    memory_mib: int = 1024
-    cpus: int = 2
-    devices: int = 2
-    mtu: int = 9000
-    loss_percent: float = 0
-    # A device such as `rxe1`, or nothing.
-    link_down: str = ""
-    rdma_modules: bool = True
-    libibverbs: bool = True
-    numa_nodes: int = 1
-    hugepages: int = 0
-    # A number, or nothing for root; and what it may lock.
-    user: str = ""
-    memlock_kib: str = "unlimited"
-    # A connected stream socket, the cable of a network card, whose address with prefix is `net_address`.
-    link: socket.socket | None = None
-    net_address: str = ""
-
-    def files(self, marker):
-        """The files under /job in the guest, by name."""
-        values = {
-            "marker": marker, "hostname": self.hostname, "directory": self.directory,
-            "hosts": "\n".join(f"{address} {name}" for name, address in self.hosts.items()),
-            "devices": self.devices, "mtu": self.mtu, "loss": f"{self.loss_percent:g}",
-            "link_down": self.link_down, "rdma_modules": int(self.rdma_modules),
-            "libibverbs": int(self.libibverbs), "hugepages": self.hugepages, "user": self.user,
-            "memlock": self.memlock_kib, "net_address": self.net_address,
-        }
-        exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in self.environment.items())
-        mounts = []
-        for number, share in enumerate(self.shares):
-            # What is written has to be seen by the other side at once; what is only read may be kept.
-            options = "rw,cache=mmap" if share.writable else "ro,cache=loose"
-            mounts.append(f"share{number} {options} {share.guest}\n")
-        return {
-            "settings": "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in values.items()),
-            "command": f"{exports}exec {shlex.join(self.command)}\n",
-            "shares": "".join(mounts),
-        }
-
-
 class Machine:
     """A machine that was started. Its job begins with `go`; when `wait` has returned True, `status` is the job's
-    exit status, or None with the reason in `failure`."""
+    exit status, or None with the reason in `failure`; `explained` if it is the guest's own."""
 
     def __init__(self, job, stdout, stderr, console=None):
         """`stdout` and `stderr` are called with bytes as they come, and with none at the end; `console` with
         lines."""
         self.job, self.console = job, console
-        self.status, self.failure = None, None
+        self.status, self.failure, self.explained = None, None, False
         self.console_lines = []
         self.marker = secrets.token_hex(16)
         # Set when the guest can begin, or never will.
@@ -132,12 +69,14 @@ class Machine:
             if thread.is_alive():
                 return False
         said = self.stderr.line
+        if self.failure:
+            return True
         if not self.stdout.ended or not said:
             self.failure = "the machine ended before its command did"
         elif said.isdigit():
             self.status = int(said)
         else:
-            self.failure = f"the guest cannot be set up: {said}"
+            self.failure, self.explained = f"the guest cannot be set up: {said}", True
         return True
 
     def kill(self):
@@ -163,13 +102,15 @@ class Machine:
         job = self.job
         # Most of it saves time: nothing here has to be random, mitigated or probed for.
         kernel_line = ("console=ttyS0 panic=-1 random.trust_cpu=on nokaslr mitigations=off tsc=reliable "
-                       "no_timer_check cryptomgr.notests rcupdate.rcu_expedited=1 8250.nr_uarts=1")
+                       "no_timer_check cryptomgr.notests rcupdate.rcu_expedited=1 8250.nr_uarts=1 "
+                       "initcall_blacklist=crypto_kdf108_init transparent_hugepage=madvise")
+        if not self.console:
+            kernel_line += " quiet"
         command = [
             "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
             "-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", f"{job.cpus}",
             "-m", f"{job.memory_mib}M", "-rtc", "base=utc", "-serial", "stdio", "-kernel", f"{vmlinux}",
-            "-initrd", f"/proc/self/fd/{initrd.fileno()}",
-            "-append", kernel_line if self.console else f"{kernel_line} quiet", "-device", "virtio-serial-pci",
+            "-initrd", f"/proc/self/fd/{initrd.fileno()}", "-append", kernel_line, "-device", "virtio-serial-pci",
         ]
         for number, end in [(1, stdout), (2, stderr)]:
             command += ["-chardev", f"socket,id=stream{number},fd={end.fileno()}",
@@ -183,7 +124,7 @@ class Machine:
                         "-device", f"virtio-9p-pci,fsdev=fs{number},mount_tag=share{number}"]
         if link:
             command += ["-netdev", f"stream,id=link,server=off,addr.type=fd,addr.str={link.fileno()}",
-                        "-device", f"virtio-net-pci,netdev=link,romfile=,mac={mac_of(job.net_address)}"]
+                        "-device", f"virtio-net-pci,netdev=link,romfile=,mac={job.card().mac()}"]
         if job.numa_nodes > 1:
             command += numa_options(job)
         return command
@@ -204,8 +145,8 @@ class Machine:
     def copy(self, stream, write):
         try:
             return stream.copy_to_marker(write)
-        except OSError:
-            # Nobody reads any more what the command writes.
+        except OSError as error:
+            self.failure, self.explained = f"what the command writes cannot be passed on: {error.strerror}", True
             self.process.kill()
             return False
 
@@ -262,11 +203,6 @@ class Stream:
         """How many of the last bytes may be the beginning of a marker."""
         longest = min(len(self.pending), len(self.marker) - 1)
         return next((n for n in range(longest, 0, -1) if self.pending.endswith(self.marker[:n])), 0)
-
-
-def mac_of(address):
-    """From the address alone, as the guest has it, so that a peer's is known without asking."""
-    return "02:00:" + ":".join(f"{int(part):02x}" for part in address.split("/")[0].split("."))
 
 
 def numa_options(job):

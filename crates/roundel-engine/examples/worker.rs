@@ -26,6 +26,9 @@ fn main() -> Result<()> {
         design: value("design")
             .and_then(|text| text.parse().ok())
             .unwrap_or_default(),
+        on_loss: value("on-loss")
+            .and_then(|text| text.parse().ok())
+            .unwrap_or_default(),
         registered_memory_bytes: number("registered-memory").unwrap_or(256 << 20),
         memory_limit_bytes: number("memory-limit"),
         lifeline: std::env::args().any(|argument| argument == "--lifeline"),

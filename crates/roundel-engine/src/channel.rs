@@ -23,13 +23,15 @@ use datafusion_distributed::{
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use http::{HeaderMap, HeaderValue};
+use hyper_util::client::legacy::connect::HttpConnector;
 use parking_lot::Mutex;
 use tonic::transport::Endpoint;
 use tower::Layer as _;
 use tower::util::MapRequestLayer;
 use url::Url;
 
-use crate::exchange::{ExchangeNode, RoundelChannels};
+use crate::exchange::RoundelChannels;
+use crate::fabric::Devices;
 use crate::{EngineError, Fabric, Result, Token};
 
 /// Longest wait for a connection to a worker to be made.
@@ -37,7 +39,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// A connection whose machine stays silent for `KEEPALIVE * (1 + KEEPALIVE_RETRIES)` is broken.
 /// The kernel answers for a process that is merely busy.
 const KEEPALIVE: Duration = Duration::from_secs(1);
-const KEEPALIVE_RETRIES: u32 = 3;
+const KEEPALIVE_RETRIES: u32 = 2;
 
 /// Authenticated gRPC channels to workers, one for each URL, kept open.
 #[derive(Clone)]
@@ -61,11 +63,7 @@ impl Channels {
             return Ok(channel.clone());
         }
         let endpoint = Endpoint::from_shared(url.to_string())
-            .map_err(|e| EngineError::Usage(format!("{url} is no worker address: {e}")))?
-            .connect_timeout(CONNECT_TIMEOUT)
-            .tcp_keepalive(Some(KEEPALIVE))
-            .tcp_keepalive_interval(Some(KEEPALIVE))
-            .tcp_keepalive_retries(Some(KEEPALIVE_RETRIES));
+            .map_err(|e| EngineError::Usage(format!("{url} is no worker address: {e}")))?;
         let authorization = self.authorization.clone();
         let authorize = MapRequestLayer::new(move |mut request: http::Request<_>| {
             request
@@ -73,10 +71,26 @@ impl Channels {
                 .insert(http::header::AUTHORIZATION, authorization.clone());
             request
         });
-        let channel = BoxCloneSyncChannel::new(authorize.layer(endpoint.connect_lazy()));
+        let channel = BoxCloneSyncChannel::new(
+            authorize.layer(endpoint.connect_with_connector_lazy(connector())),
+        );
         open.insert(url.clone(), channel.clone());
         Ok(channel)
     }
+}
+
+/// Makes the connections to workers.
+fn connector() -> HttpConnector {
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    connector.set_keepalive(Some(KEEPALIVE));
+    connector.set_keepalive_interval(Some(KEEPALIVE));
+    connector.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
+    // The kernel sends no keepalives while something waits to be acknowledged.
+    connector.set_tcp_user_timeout(Some(KEEPALIVE * (1 + KEEPALIVE_RETRIES)));
+    connector
 }
 
 /// The value of the `authorization` header that proves membership of the cluster.
@@ -108,29 +122,39 @@ impl ExchangeConfig {
 }
 
 impl Channels {
-    /// What resolves workers' URLs for a query whose rows `fabric` carries; `node` is this
-    /// process's end of the exchange.
+    /// What resolves workers' URLs for a query whose rows `fabric` carries.
+    ///
+    /// # Errors
+    /// When this process does not have the fabric.
     pub(crate) fn resolver(
         &self,
         fabric: Fabric,
-        node: &Arc<ExchangeNode>,
-    ) -> Arc<dyn ChannelResolver + Send + Sync> {
+        devices: &Devices,
+    ) -> Result<Arc<dyn ChannelResolver + Send + Sync>> {
         let grpc = GrpcChannels(self.clone());
-        match fabric {
-            Fabric::Grpc => Arc::new(grpc),
-            Fabric::Shm => Arc::new(RoundelChannels::new(self.clone(), grpc, node.clone())),
-        }
+        let node = devices
+            .get(fabric)
+            .map_err(|why| EngineError::NoFabric(format!("no {fabric}: {why}")))?;
+        Ok(match node {
+            None => Arc::new(grpc),
+            Some(node) => Arc::new(RoundelChannels::new(
+                self.clone(),
+                grpc,
+                fabric,
+                node.clone(),
+            )),
+        })
     }
 
     /// The same for a query that a coordinator sent.
     pub(crate) fn resolver_for(
         &self,
         config: &ConfigOptions,
-        node: &Arc<ExchangeNode>,
+        devices: &Devices,
     ) -> Result<Arc<dyn ChannelResolver + Send + Sync>> {
         let exchange = config.extensions.get::<ExchangeConfig>();
         let fabric = exchange.map_or(Ok(Fabric::Grpc), |exchange| exchange.fabric.parse())?;
-        Ok(self.resolver(fabric, node))
+        self.resolver(fabric, devices)
     }
 }
 

@@ -91,6 +91,13 @@ pub enum EngineError {
     /// The network lost datagrams of the query: nothing is wrong with it, and it may be run again.
     #[error("{0}; datagrams were lost, run the query again or use --design MEMQ/SR")]
     DatagramsLost(String),
+    /// A connection between two processes broke, while both live: nothing is wrong with the query,
+    /// and it may be run again.
+    #[error("{0}; the network between them failed, run the query again")]
+    LinkBroken(String),
+    /// The fabric asked for is not there, or does not join all workers.
+    #[error("{0}")]
+    NoFabric(String),
     /// A query needed more memory than a process may use, and could not spill it.
     #[error("out of memory: {0}; raise --memory-limit, or use more workers")]
     OutOfMemory(String),
@@ -105,6 +112,11 @@ impl EngineError {
             action: action.into(),
             reason: reason.to_string(),
         }
+    }
+
+    /// Whether running the query again can help.
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self, Self::DatagramsLost(_) | Self::LinkBroken(_))
     }
 
     /// Whether the caller's input is at fault, as opposed to something that failed on the way.

@@ -25,6 +25,7 @@ mod cluster;
 mod control;
 mod error;
 mod exchange;
+mod fabric;
 mod host;
 mod options;
 mod query;
@@ -40,10 +41,9 @@ mod yielding;
 pub use cluster::{Cluster, WorkerStatus};
 pub use error::{EngineError, Result};
 pub use exchange::FabricCounters;
-pub use options::{
-    ClusterOptions, Fabric, PARTITIONS_PER_TASK_MIN, WorkerOptions, partitions_per_task,
-};
-pub use roundel_exchange::Design;
+pub use fabric::{Fabric, FabricChoice, FabricReason};
+pub use options::{ClusterOptions, PARTITIONS_PER_TASK_MIN, WorkerOptions, partitions_per_task};
+pub use roundel_exchange::{Design, OnLoss};
 pub use session::{LoadProgress, Session};
 pub use token::Token;
 pub use tpch::single_process_context;

@@ -1,49 +1,15 @@
 //! What a cluster and a worker are started with; names, limits and defaults in one place.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 
-use roundel_exchange::Design;
+use roundel_exchange::{Design, OnLoss};
 
-use crate::{EngineError, Token};
+use crate::{FabricChoice, Token};
 
 /// Fewest partitions of a task. With one, datafusion-distributed 4.0.0 returns wrong rows for
 /// TPC-H queries 11 and 15.
 pub const PARTITIONS_PER_TASK_MIN: usize = 2;
-
-/// What carries the rows from task to task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Fabric {
-    /// Roundel's exchange over shared memory, for the processes of one host.
-    Shm,
-    /// datafusion-distributed's own transport, Arrow Flight over gRPC, without compression.
-    Grpc,
-}
-
-impl fmt::Display for Fabric {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Shm => "shm",
-            Self::Grpc => "grpc",
-        })
-    }
-}
-
-impl FromStr for Fabric {
-    type Err = EngineError;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        match name {
-            "shm" => Ok(Self::Shm),
-            "grpc" => Ok(Self::Grpc),
-            other => Err(EngineError::Usage(format!(
-                "unknown fabric {other:?}: use shm or grpc"
-            ))),
-        }
-    }
-}
 
 /// How to start, or join, a cluster.
 #[derive(Debug, Clone)]
@@ -53,10 +19,12 @@ pub struct ClusterOptions {
     /// Runtime threads of each worker. Tasks have at least [`PARTITIONS_PER_TASK_MIN`] partitions.
     pub threads: usize,
     /// What carries the rows.
-    pub fabric: Fabric,
-    /// The shuffle design. Only [`Fabric::Shm`] reads it.
+    pub fabric: FabricChoice,
+    /// The shuffle design. gRPC does not read it.
     pub design: Design,
-    /// Quota of registered memory of each worker, in bytes. Only [`Fabric::Shm`] reads it.
+    /// What is done about lost datagrams. gRPC does not read it.
+    pub on_loss: OnLoss,
+    /// Quota of registered memory of each worker, in bytes. gRPC does not read it.
     pub registered_memory_bytes: u64,
     /// Limit of each worker's query memory, in bytes; beyond it operators spill or fail.
     pub memory_limit_bytes: Option<u64>,
@@ -87,10 +55,12 @@ pub struct WorkerOptions {
     /// The cluster's secret; requests without it are refused.
     pub token: Token,
     /// What carries the rows.
-    pub fabric: Fabric,
-    /// The shuffle design. Only [`Fabric::Shm`] reads it.
+    pub fabric: FabricChoice,
+    /// The shuffle design. gRPC does not read it.
     pub design: Design,
-    /// Quota of registered memory, in bytes. Only [`Fabric::Shm`] reads it.
+    /// What is done about lost datagrams. gRPC does not read it.
+    pub on_loss: OnLoss,
+    /// Quota of registered memory, in bytes. gRPC does not read it.
     pub registered_memory_bytes: u64,
     /// Limit of query memory, in bytes; beyond it operators spill or fail.
     pub memory_limit_bytes: Option<u64>,

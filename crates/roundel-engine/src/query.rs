@@ -20,84 +20,110 @@ const DIAGNOSIS_WAIT: Duration = Duration::from_millis(500);
 /// How often a query is run again because datagrams were lost.
 const RESTARTS_MAX: usize = 3;
 
-/// `batches`, watched over: when one of `workers` is lost, the stream ends at once and says so.
+/// The workers that a query runs on.
+#[derive(Clone)]
+pub(crate) struct Watch {
+    pub(crate) membership: Arc<Membership>,
+    pub(crate) workers: Vec<(Url, String)>,
+}
+
+impl Watch {
+    /// Completes when one of the workers is lost.
+    async fn lost(&self) -> EngineError {
+        self.membership.lost(&self.workers).await
+    }
+
+    /// Finds the lost worker behind an error, if there is one.
+    async fn diagnose(&self, error: EngineError) -> EngineError {
+        // An error that passed through another worker is text by now.
+        let suspicious =
+            matches!(error, EngineError::LinkBroken(_)) || error.to_string().contains(LOST_WORKER);
+        let wait = match suspicious {
+            true => DIAGNOSIS_WAIT,
+            false => Duration::ZERO,
+        };
+        tokio::time::timeout(wait, self.lost())
+            .await
+            .unwrap_or(error)
+    }
+}
+
+/// `batches`, watched over: when a worker is lost, the stream ends at once and says so.
 pub(crate) fn watched(
     batches: SendableRecordBatchStream,
-    membership: Arc<Membership>,
-    workers: Vec<(Url, String)>,
+    watch: Watch,
 ) -> SendableRecordBatchStream {
     let schema = batches.schema();
-    let running = Some((batches, membership, workers));
-    let watched = futures::stream::unfold(running, async |running| {
-        let (mut batches, membership, workers) = running?;
+    let watched = futures::stream::unfold(Some((batches, watch)), async |running| {
+        let (mut batches, watch) = running?;
         let next = tokio::select! {
             biased;
             next = batches.next() => next?,
-            lost = membership.lost(&workers) => Err(lost.into()),
+            lost = watch.lost() => Err(lost.into()),
         };
         match next {
-            Ok(batch) => Some((Ok(batch), Some((batches, membership, workers)))),
+            Ok(batch) => Some((Ok(batch), Some((batches, watch)))),
             Err(error) => {
                 drop(batches);
-                Some((Err(diagnose(error, &membership, &workers).await), None))
+                Some((Err(watch.diagnose(error.into()).await.into()), None))
             }
         }
     });
     Box::pin(RecordBatchStreamAdapter::new(schema, Box::pin(watched)))
 }
 
-/// `batches`, or a new run of the same query in its place when datagrams were lost: at most
-/// [`RESTARTS_MAX`] times, and only before its first row.
+/// `batches`, or a new run of the same query in its place when datagrams were lost or a connection
+/// broke while both ends live: at most [`RESTARTS_MAX`] times, and only before its first row.
+/// `health` hears of each run that a broken connection ended, and of each that came to its end.
 pub(crate) fn restarting(
     batches: SendableRecordBatchStream,
+    watch: Watch,
+    health: impl Fn(Option<&EngineError>) + Send + Sync + 'static,
     again: impl Fn() -> BoxFuture<'static, Result<SendableRecordBatchStream, DataFusionError>>
     + Send
     + 'static,
 ) -> SendableRecordBatchStream {
     let schema = batches.schema();
     let running = Some((batches, again, RESTARTS_MAX));
-    let restarted = futures::stream::unfold(running, async |running| {
-        let (mut batches, again, mut restarts) = running?;
-        loop {
-            let error = match batches.next().await? {
-                Ok(batch) => {
-                    let restarts = if batch.num_rows() > 0 { 0 } else { restarts };
-                    return Some((Ok(batch), Some((batches, again, restarts))));
+    let ways = Arc::new((watch, health));
+    let restarted = futures::stream::unfold(running, move |running| {
+        let ways = Arc::clone(&ways);
+        async move {
+            let (watch, health) = &*ways;
+            let (mut batches, again, mut restarts) = running?;
+            loop {
+                let Some(next) = batches.next().await else {
+                    health(None);
+                    return None;
+                };
+                let mut error = match next {
+                    Ok(batch) => {
+                        let restarts = if batch.num_rows() > 0 { 0 } else { restarts };
+                        return Some((Ok(batch), Some((batches, again, restarts))));
+                    }
+                    Err(error) => EngineError::from(error),
+                };
+                if matches!(error, EngineError::LinkBroken(_)) {
+                    error = watch.diagnose(error).await;
                 }
-                Err(error) => EngineError::from(error),
-            };
-            if !matches!(error, EngineError::DatagramsLost(_)) || restarts == 0 {
-                return Some((Err(error.into()), None));
+                if matches!(error, EngineError::LinkBroken(_)) {
+                    health(Some(&error));
+                }
+                if !error.is_transient() || restarts == 0 {
+                    return Some((Err(error.into()), None));
+                }
+                restarts -= 1;
+                tracing::warn!(%error, "running the query again");
+                // The old run ends before the new one begins.
+                drop(batches);
+                batches = match again().await {
+                    Ok(batches) => batches,
+                    Err(error) => return Some((Err(error), None)),
+                };
             }
-            restarts -= 1;
-            tracing::warn!(%error, "running the query again");
-            // The old run ends before the new one begins.
-            drop(batches);
-            batches = match again().await {
-                Ok(batches) => batches,
-                Err(error) => return Some((Err(error), None)),
-            };
         }
     });
     Box::pin(RecordBatchStreamAdapter::new(schema, Box::pin(restarted)))
-}
-
-/// Finds the lost worker behind an error, if there is one.
-async fn diagnose(
-    error: DataFusionError,
-    membership: &Membership,
-    workers: &[(Url, String)],
-) -> DataFusionError {
-    let error = EngineError::from(error);
-    // An error that passed through another worker is text by now.
-    let wait = match error.to_string().contains(LOST_WORKER) {
-        true => DIAGNOSIS_WAIT,
-        false => Duration::ZERO,
-    };
-    match tokio::time::timeout(wait, membership.lost(workers)).await {
-        Ok(lost) => lost.into(),
-        Err(_) => error.into(),
-    }
 }
 
 #[cfg(test)]
@@ -105,6 +131,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -132,10 +159,19 @@ mod tests {
     ) -> (Result<usize, EngineError>, usize) {
         let runs = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&runs);
-        let mut batches = restarting(first, move || {
-            counted.fetch_add(1, Ordering::Relaxed);
-            Box::pin(async move { Ok(again()) })
-        });
+        let watch = Watch {
+            membership: Membership::of_nobody(),
+            workers: Vec::new(),
+        };
+        let mut batches = restarting(
+            first,
+            watch,
+            |_| (),
+            move || {
+                counted.fetch_add(1, Ordering::Relaxed);
+                Box::pin(async move { Ok(again()) })
+            },
+        );
         let mut rows = 0;
         while let Some(batch) = batches.next().await {
             match batch {
@@ -153,6 +189,40 @@ mod tests {
         })
         .await;
         assert_eq!((got.ok(), runs), (Some(5), 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_do_broken_connections_and_each_is_told() {
+        let broken = || Err(EngineError::LinkBroken("a to b".to_owned()).into());
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let hears = Arc::clone(&told);
+        let watch = Watch {
+            membership: Membership::of_nobody(),
+            workers: Vec::new(),
+        };
+        let runs = AtomicUsize::new(0);
+        let batches = restarting(
+            run(vec![broken()]),
+            watch,
+            move |error| hears.lock().push(error.map(ToString::to_string)),
+            move || {
+                let items = match runs.fetch_add(1, Ordering::Relaxed) {
+                    0 => vec![broken()],
+                    _ => vec![Ok(rows(3))],
+                };
+                Box::pin(async move { Ok(run(items)) })
+            },
+        );
+        let got: Vec<_> = batches.collect().await;
+        assert_eq!(got.len(), 1);
+        let told = told.lock().clone();
+        assert_eq!(told.len(), 3);
+        assert!(
+            told[..2]
+                .iter()
+                .all(|told| told.as_ref().is_some_and(|t| t.contains("a to b")))
+        );
+        assert_eq!(told[2], None);
     }
 
     #[tokio::test]

@@ -3,23 +3,26 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execute_stream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use datafusion_distributed::{DistributedExt as _, SessionStateBuilderExt as _};
-use futures::FutureExt as _;
+use futures::{FutureExt as _, StreamExt as _};
+use parking_lot::Mutex;
 
 use crate::channel::ExchangeConfig;
 use crate::cluster::Core;
 use crate::cluster::membership::LiveWorkers;
-use crate::query::{restarting, watched};
+use crate::query::{Watch, restarting, watched};
 use crate::tables::codec::MemoryShardCodec;
 use crate::tables::load::TableSet;
 use crate::tables::{files, placement};
 use crate::yielding::YieldingJoins;
-use crate::{Fabric, Result, tpch};
+use crate::{EngineError, Fabric, FabricReason, Result, tpch};
 
 /// Bytes of a file that are worth a partition of a task. Small, so that all but tiny tables are
 /// read by all workers, as memory tables are.
@@ -40,10 +43,15 @@ impl LoadProgress for () {
 pub struct Session {
     core: Arc<Core>,
     context: SessionContext,
+    /// What carries its rows, when that is not the cluster's to choose.
+    fixed: Option<Fabric>,
+    /// What the context is set for.
+    fabric: Mutex<Fabric>,
 }
 
 impl Session {
-    pub(crate) fn new(core: Arc<Core>, fabric: Fabric) -> Result<Self> {
+    pub(crate) fn new(core: Arc<Core>, fixed: Option<Fabric>) -> Result<Self> {
+        let fabric = fixed.unwrap_or_else(|| core.fabrics.current().fabric);
         let config = SessionConfig::new()
             .with_target_partitions(core.options.partitions_per_task())
             .with_information_schema(true)
@@ -54,7 +62,7 @@ impl Session {
             .with_runtime_env(Arc::clone(&core.runtime))
             .with_physical_optimizer_rule(Arc::new(YieldingJoins))
             .with_distributed_worker_resolver(LiveWorkers(Arc::clone(&core.membership)))
-            .with_distributed_channel_resolver(core.channels.resolver(fabric, &core.node))
+            .with_distributed_channel_resolver(core.channels.resolver(fabric, &core.devices)?)
             .with_distributed_planner()
             .with_distributed_user_codec(MemoryShardCodec)
             .with_distributed_desired_task_count_handler(placement::desired_task_count)
@@ -70,7 +78,34 @@ impl Session {
         Ok(Self {
             core,
             context: SessionContext::from(state),
+            fixed,
+            fabric: Mutex::new(fabric),
         })
+    }
+
+    /// What carries the rows of the next query, and why; the context is set for it.
+    fn next_fabric(&self) -> Result<FabricReason> {
+        let reason = match self.fixed {
+            Some(fabric) => FabricReason {
+                fabric,
+                why: "asked for".to_owned(),
+            },
+            None => self.core.fabrics.current(),
+        };
+        let mut set = self.fabric.lock();
+        if *set != reason.fabric {
+            let resolver = self
+                .core
+                .channels
+                .resolver(reason.fabric, &self.core.devices)?;
+            let state = self.context.state_ref();
+            let mut state = state.write();
+            state.set_distributed_channel_resolver(resolver);
+            state.set_distributed_option_extension(ExchangeConfig::new(reason.fabric));
+            *set = reason.fabric;
+        }
+        tracing::debug!(fabric = %reason, "query");
+        Ok(reason)
     }
 
     /// DataFusion's session context, to plan with or to register more tables in.
@@ -107,16 +142,48 @@ impl Session {
     /// [`crate::EngineError`], which names the worker that failed. Dropping the stream cancels
     /// the query on all workers.
     pub async fn sql(&self, sql: &str) -> Result<SendableRecordBatchStream> {
-        let workers = self.core.membership.live();
+        let fabric = self.next_fabric()?;
+        let watch = Watch {
+            membership: Arc::clone(&self.core.membership),
+            workers: self.core.membership.live(),
+        };
         let frame = self.context.sql(sql).await?;
-        let reads = reads_only(frame.logical_plan());
+        let plan = frame.logical_plan();
+        let explains = matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
+        let reads = reads_only(plan);
         let batches = start(frame.clone()).await?;
         let batches = match reads {
-            true => restarting(batches, move || start(frame.clone()).boxed()),
+            true => {
+                let (core, used) = (Arc::clone(&self.core), fabric.fabric);
+                let health = move |broken: Option<&EngineError>| match broken {
+                    Some(error) => core.fabrics.failed(used, error),
+                    None => core.fabrics.succeeded(used),
+                };
+                let again = move || start(frame.clone()).boxed();
+                restarting(batches, watch.clone(), health, again)
+            }
             false => batches,
         };
-        Ok(watched(batches, Arc::clone(&self.core.membership), workers))
+        let batches = match explains {
+            true => explained(batches, &fabric)?,
+            false => batches,
+        };
+        Ok(watched(batches, watch))
     }
+}
+
+/// The rows of EXPLAIN, and one more that says what carries the query's rows, and why.
+fn explained(
+    batches: SendableRecordBatchStream,
+    fabric: &FabricReason,
+) -> DataFusionResult<SendableRecordBatchStream> {
+    let schema = batches.schema();
+    let text = |text: String| Arc::new(StringArray::from(vec![text])) as ArrayRef;
+    let columns = vec![text("Fabric".to_owned()), text(fabric.to_string())];
+    // The plan's own rows are two columns of text, whatever form it was asked for in.
+    let row = RecordBatch::try_new(Arc::clone(&schema), columns)?;
+    let batches = batches.chain(futures::stream::once(async { Ok(row) }));
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
 }
 
 async fn start(frame: DataFrame) -> DataFusionResult<SendableRecordBatchStream> {

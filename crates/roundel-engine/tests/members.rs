@@ -218,6 +218,7 @@ async fn cancel_a_query(cluster: &Cluster) {
     let running = tokio::time::timeout(Duration::from_millis(500), batches.next()).await;
     assert!(running.is_err(), "it was to run for long");
     let held = cluster.fabric_counters().await.expect("answers");
+    let held = held.expect("there are verbs");
     assert!(held.buffer_bytes > 0, "the query has links");
     drop(batches);
     // Within a second on a machine that has nothing else to do.
@@ -226,6 +227,7 @@ async fn cancel_a_query(cluster: &Cluster) {
     while held > 0 && dropped.elapsed() < NOTICE_MAX {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let counters = cluster.fabric_counters().await.expect("answers");
+        let counters = counters.expect("there are verbs");
         held = counters.buffer_bytes;
     }
     assert_eq!(held, 0, "buffers of a query that is gone");
@@ -255,6 +257,7 @@ async fn queries_that_end_early_leave_no_buffers() {
         let started = Instant::now();
         loop {
             let held = cluster.fabric_counters().await.expect("answers");
+            let held = held.expect("there are verbs");
             if held.buffer_bytes == 0 {
                 break;
             }

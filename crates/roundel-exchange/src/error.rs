@@ -27,7 +27,7 @@ pub enum ExchangeError {
         /// What it said.
         reason: String,
     },
-    /// Datagrams were lost: the query must run again.
+    /// Datagrams were lost.
     #[error("{peer} sent {sent} messages, of which {missing} did not arrive within {waited_ms} ms")]
     MessagesMissing {
         /// Which peer.
@@ -38,6 +38,8 @@ pub enum ExchangeError {
         missing: u64,
         /// How long was waited, in milliseconds.
         waited_ms: u128,
+        /// Whether the query shall run again.
+        transient: bool,
     },
     /// A peer sent what this version does not understand.
     #[error("{peer} broke the protocol: {reason}")]
@@ -71,9 +73,16 @@ impl ExchangeError {
         }
     }
 
-    /// Whether running the query again can help: nothing is wrong with it or with a peer.
+    /// Whether the query shall run again: nothing is wrong with it or with a peer, and
+    /// [`OnLoss`](crate::OnLoss) wants it.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::MessagesMissing { .. })
+        matches!(
+            self,
+            Self::MessagesMissing {
+                transient: true,
+                ..
+            }
+        )
     }
 }
 

@@ -1,7 +1,8 @@
 //! The settings of an exchange, with their defaults and limits.
 
 use crate::design::Design;
-use crate::wire::HEADER_LENGTH;
+use crate::loss::OnLoss;
+use crate::wire::{HEADER_LENGTH, Missing};
 use roundel_verbs::{Capabilities, Transport};
 use std::time::Duration;
 
@@ -46,6 +47,12 @@ pub struct ExchangeOptions {
     pub repeat_interval: Duration,
     /// Over datagrams: how long a receiver that knows of missing messages waits for them.
     pub missing_deadline: Duration,
+    /// Over datagrams: what to do about lost messages.
+    pub on_loss: OnLoss,
+    /// Over datagrams: the queue key of all endpoints of the exchange, a secret that its nodes
+    /// share, drawn at random for it. Groups of several destinations need one to be sent to by
+    /// multicast. Without it every endpoint draws one of its own.
+    pub queue_key: Option<u32>,
     /// Whether the batches of each source and partition come out in the order they went in. They
     /// do anyway over Reliable Connection.
     pub ordered: bool,
@@ -70,8 +77,35 @@ impl ExchangeOptions {
             credit_frequency: CREDIT_FREQUENCY,
             repeat_interval: Duration::from_millis(20),
             missing_deadline: Duration::from_secs(2),
+            on_loss: OnLoss::default(),
+            queue_key: None,
             ordered: false,
         }
+    }
+
+    /// Whether lost messages are sent again: then sources keep what they have sent, and receivers
+    /// know which messages have arrived.
+    pub(crate) fn repairs(&self) -> bool {
+        self.design.transport() == Transport::UnreliableDatagram && self.on_loss == OnLoss::Repair
+    }
+
+    /// Most messages of a group that a source keeps because they may not have arrived: so many
+    /// that one that is missing does not hold it up before it can be repaired.
+    pub(crate) fn unarrived_max(&self) -> usize {
+        2 * self.window_max()
+    }
+
+    /// Most messages of a source that may arrive before one that was sent earlier.
+    pub(crate) fn messages_ahead(&self) -> usize {
+        match self.repairs() {
+            true => self.unarrived_max(),
+            false => self.window_max(),
+        }
+    }
+
+    /// Most messages with which a receiver asks for what it misses of one group at a time.
+    pub(crate) fn asks_in_flight(&self) -> usize {
+        self.unarrived_max().div_ceil(Missing::SPAN as usize)
     }
 
     /// Most messages that a source may ever have in flight on a link.

@@ -23,6 +23,12 @@ pub struct EndpointReport {
     pub spilled_bytes: u64,
     /// Messages that arrived more than once and were dropped.
     pub duplicates: u64,
+    /// Messages that a source has sent again because their receiver missed them.
+    pub repaired_messages: u64,
+    /// Messages that a source has sent once, by multicast, to all members of a group.
+    pub multicast_messages: u64,
+    /// Times that a receiver has asked for messages it missed, of which one names up to 64.
+    pub repair_asks: u64,
 }
 
 /// What went to one destination.
@@ -34,6 +40,8 @@ pub struct DestinationReport {
     pub bytes: u64,
     /// Time that senders waited for its credit, added up over tasks.
     pub blocked_for_credit: Duration,
+    /// Data messages that were sent again because it missed them, which the others do not count.
+    pub repaired_messages: u64,
 }
 
 impl EndpointReport {
@@ -47,5 +55,8 @@ impl EndpointReport {
         self.buffered_bytes_max += other.buffered_bytes_max;
         self.spilled_bytes += other.spilled_bytes;
         self.duplicates += other.duplicates;
+        self.repaired_messages += other.repaired_messages;
+        self.multicast_messages += other.multicast_messages;
+        self.repair_asks += other.repair_asks;
     }
 }

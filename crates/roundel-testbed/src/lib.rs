@@ -43,26 +43,42 @@ impl Default for Machine<'_> {
     }
 }
 
+/// The devices of the machine; none on the host.
+pub fn devices() -> Option<Vec<String>> {
+    let names = std::env::var(DEVICES).ok()?;
+    Some(names.split(',').map(str::to_owned).collect())
+}
+
 /// Runs the test of this name, which is the caller, in a machine.
 ///
 /// # Panics
 /// When the test fails in the machine, or the machine itself fails.
 pub fn in_machine(test: &str, machine: Machine<'_>) -> Place {
-    if let Ok(devices) = std::env::var(DEVICES) {
-        return Place::Machine(devices.split(',').map(str::to_owned).collect());
+    if let Some(devices) = devices() {
+        return Place::Machine(devices);
     }
-    if skipped(test) {
-        return Place::Done;
+    tests_in_machine(test, &["--exact", test], machine);
+    Place::Done
+}
+
+/// Runs those tests of the calling executable in a machine that its arguments select; `test` is the
+/// caller, which does nothing when it is itself in a machine.
+///
+/// # Panics
+/// As [`in_machine`].
+pub fn tests_in_machine(test: &str, arguments: &[&str], machine: Machine<'_>) {
+    if devices().is_some() || skipped(test) {
+        return;
     }
     let own = std::env::current_exe().expect("a test has an executable");
     let status = command(machine)
         .arg("--")
         .arg(own)
-        .args(["--exact", test, "--nocapture", "--test-threads", "1"])
+        .args(arguments)
+        .args(["--nocapture", "--test-threads", "1"])
         .status()
         .expect("vm/run can be started");
     assert!(status.success(), "{test} in the machine: {status}");
-    Place::Done
 }
 
 /// Whether there is no test bed, which it then says.

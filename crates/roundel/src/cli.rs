@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use roundel_engine::{Design, Fabric};
+use roundel_engine::{Design, Fabric, FabricChoice, OnLoss};
 
 pub use doctor::{DoctorArgs, FabricToCheck};
 pub use values::{QueryList, TableArg, Tables};
@@ -53,6 +53,8 @@ const TPCH_EXAMPLES: &str = "\
 Examples:
   roundel tpch
   roundel tpch --scale 0.1 --queries 1,3-5 --workers 3 --design SEMQ/SR
+  roundel tpch --fabric rdma:mlx5_0
+  roundel tpch --cluster 10.0.0.1:7070,10.0.0.2:7070 --token-file token
   roundel tpch --tables tpch-sf1 --iterations 5 --compare grpc
   roundel tpch --scale 10 --memory-limit 4GiB --json result.json
 
@@ -106,12 +108,25 @@ impl From<Baseline> for Fabric {
     }
 }
 
-/// Flags of a cluster that the command starts.
+/// Flags of a cluster that the command starts, or joins.
 #[derive(Debug, Args)]
 pub struct ClusterArgs {
-    /// Worker processes to start.
+    /// Worker processes to start, when --cluster names none.
     #[arg(long, default_value = "2", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: u16,
+    /// Workers to join, which were started by hand with `roundel worker`.
+    #[arg(
+        long,
+        value_name = "HOST:PORT,…",
+        value_delimiter = ',',
+        conflicts_with = "workers",
+        requires = "token_file",
+        value_parser = values::worker_address
+    )]
+    pub cluster: Vec<String>,
+    /// File with the token of the cluster to join.
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    pub token_file: Option<PathBuf>,
     /// What every worker is started with.
     #[command(flatten)]
     pub node: NodeArgs,
@@ -127,10 +142,19 @@ pub struct NodeArgs {
     /// queue pairs.
     #[arg(long, default_value_t)]
     pub design: Design,
-    /// What carries the rows: Roundel's exchange over shared memory, or datafusion-distributed's
-    /// own transport.
-    #[arg(long, value_name = "shm|grpc", default_value = "shm")]
-    pub fabric: Fabric,
+    /// What to do about lost datagrams, in the designs over UD: send them again, run the query
+    /// again, or fail.
+    #[arg(long, value_name = "repair|restart|fail", default_value_t)]
+    pub on_loss: OnLoss,
+    /// What carries the rows: Roundel's exchange over RDMA devices or over shared memory, or
+    /// datafusion-distributed's own transport. `auto` takes the first of rdma, shm and grpc that
+    /// joins all workers; `rdma:DEVICE[/PORT[/GID]]` names a device.
+    #[arg(
+        long,
+        value_name = "auto|rdma[:DEVICE]|shm|grpc",
+        default_value = "auto"
+    )]
+    pub fabric: FabricChoice,
     /// Registered memory that a worker may use for exchanges.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = values::size)]
     pub registered_memory: u64,
@@ -144,8 +168,7 @@ Examples:
   roundel sql --table lineitem=tpch-sf1/lineitem
   roundel sql --table t=t.csv -c 'SELECT count(*) FROM t' --format json
   roundel sql --table t=t.parquet -f report.sql --format csv > report.csv
-  roundel sql --cluster 10.0.0.1:7070,10.0.0.2:7070 --token-file token --fabric grpc \\
-      --table t=/shared/t.parquet
+  roundel sql --cluster 10.0.0.1:7070,10.0.0.2:7070 --token-file token --table t=/shared/t.parquet
 
 In the shell, statements end with ';'. \\d lists the tables, \\d NAME describes one, \\q leaves.
 Ctrl-C cancels the query that runs. The history is in $XDG_STATE_HOME/roundel.";
@@ -154,22 +177,9 @@ Ctrl-C cancels the query that runs. The history is in $XDG_STATE_HOME/roundel.";
 #[derive(Debug, Args)]
 #[command(after_help = SQL_EXAMPLES)]
 pub struct SqlArgs {
-    /// The cluster to start, when --cluster names none.
+    /// The cluster.
     #[command(flatten)]
-    pub local: ClusterArgs,
-    /// Workers to join, which were started by hand with `roundel worker`.
-    #[arg(
-        long,
-        value_name = "HOST:PORT,…",
-        value_delimiter = ',',
-        conflicts_with = "workers",
-        requires = "token_file",
-        value_parser = values::worker_address
-    )]
-    pub cluster: Vec<String>,
-    /// File with the token of the cluster to join.
-    #[arg(long, value_name = "FILE", requires = "cluster")]
-    pub token_file: Option<PathBuf>,
+    pub cluster: ClusterArgs,
     /// A Parquet or CSV file, or a directory of them, as a table; may be repeated.
     #[arg(long = "table", value_name = "NAME=PATH")]
     pub tables: Vec<TableArg>,
@@ -203,10 +213,11 @@ const WORKER_EXAMPLES: &str = "\
 Examples:
   head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \\n' > token && chmod 600 token
   roundel worker --listen 127.0.0.1:7070 --token-file token
-  roundel worker --listen 10.0.0.1:7070 --token-file token --fabric grpc
+  roundel worker --listen 10.0.0.1:7070 --token-file token
+  roundel worker --listen 10.0.0.1:7070 --token-file token --fabric rdma:mlx5_0/1
 
-Workers on different hosts cannot use `shm`, which is memory of one host: start them, and the
-shell, with --fabric grpc.";
+Rows travel over RDMA where every member has a device, else over shared memory within one host and
+over gRPC between hosts. --fabric insists on one of them.";
 
 /// Flags of `roundel worker`.
 #[derive(Debug, Args)]

@@ -2,7 +2,7 @@
 
 use roundel_engine::{Cluster, ClusterOptions, Token};
 
-use crate::cli::{ClusterArgs, SqlArgs};
+use crate::cli::ClusterArgs;
 use crate::failure::Failure;
 use crate::signals::Signals;
 
@@ -13,37 +13,27 @@ pub fn options(args: &ClusterArgs) -> Result<ClusterOptions, Failure> {
     Ok(ClusterOptions {
         workers: usize::from(args.workers),
         threads: usize::from(args.node.threads),
-        fabric: args.node.fabric,
+        fabric: args.node.fabric.clone(),
         design: args.node.design,
+        on_loss: args.node.on_loss,
         registered_memory_bytes: args.node.registered_memory,
         memory_limit_bytes: args.node.memory_limit,
         worker_program,
     })
 }
 
-/// Starts workers on this machine.
-pub async fn start(args: &ClusterArgs, signals: &mut Signals) -> Result<Cluster, Failure> {
-    let options = options(args)?;
-    signals
-        .or_signal(async { Ok(Cluster::start(options).await?) })
-        .await
-}
-
 /// Joins the workers that `--cluster` names, or starts some on this machine.
-pub async fn join_or_start(args: &SqlArgs, signals: &mut Signals) -> Result<Cluster, Failure> {
-    let Some(token_file) = args
-        .token_file
-        .as_ref()
-        .filter(|_| !args.cluster.is_empty())
-    else {
-        return start(&args.local, signals).await;
+pub async fn join_or_start(args: &ClusterArgs, signals: &mut Signals) -> Result<Cluster, Failure> {
+    let options = options(args)?;
+    let work = async {
+        Ok(match &args.token_file {
+            Some(file) => {
+                Cluster::connect(args.cluster.clone(), Token::from_file(file)?, options).await?
+            }
+            None => Cluster::start(options).await?,
+        })
     };
-    let token = Token::from_file(token_file)?;
-    let options = options(&args.local)?;
-    let workers = args.cluster.clone();
-    signals
-        .or_signal(async { Ok(Cluster::connect(workers, token, options).await?) })
-        .await
+    signals.or_signal(work).await
 }
 
 /// Stops the cluster after its work, and says how the work went. A second signal ends the waiting:

@@ -77,9 +77,27 @@ impl Membership {
         Ok((membership, listeners))
     }
 
+    /// A cluster without workers.
+    #[cfg(test)]
+    pub(crate) fn of_nobody() -> Arc<Self> {
+        Arc::new(Self {
+            members: Vec::new(),
+            changes: watch::Sender::new(0),
+        })
+    }
+
     /// URLs of all workers, dead or alive.
     pub(crate) fn urls(&self) -> Vec<Url> {
         self.members.iter().map(|m| m.url.clone()).collect()
+    }
+
+    /// Who the workers that live are.
+    pub(crate) fn beats(&self) -> Vec<(Url, Beat)> {
+        let beat = |member: &Member| match &*member.state.read() {
+            State::Alive(beat) => Some((member.url.clone(), beat.clone())),
+            State::Dead(_) => None,
+        };
+        self.members.iter().filter_map(beat).collect()
     }
 
     /// URLs and incarnations of the workers that live.

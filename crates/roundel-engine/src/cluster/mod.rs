@@ -12,12 +12,13 @@ use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use crate::channel::Channels;
-use crate::exchange::{ExchangeNode, FabricCounters, counters};
+use crate::exchange::{FabricCounters, counters};
+use crate::fabric::{Devices, FabricChooser, Sizes};
 use crate::runtime::runtime_env;
 use crate::spill_dir::SpillDir;
 use crate::tables::catalog::ShardCatalog;
 use crate::tables::load::SharedTables;
-use crate::{ClusterOptions, EngineError, Fabric, Result, Session, Token};
+use crate::{ClusterOptions, EngineError, Fabric, FabricReason, Result, Session, Token};
 use membership::Membership;
 use spawn::WorkerProcess;
 
@@ -34,8 +35,10 @@ pub(crate) struct Core {
     pub(crate) options: ClusterOptions,
     pub(crate) membership: Arc<Membership>,
     pub(crate) channels: Channels,
-    /// This process's end of the exchange.
-    pub(crate) node: Arc<ExchangeNode>,
+    /// This process's ends of the fabrics.
+    pub(crate) devices: Devices,
+    /// Which of them queries take.
+    pub(crate) fabrics: FabricChooser,
     pub(crate) runtime: Arc<RuntimeEnv>,
     /// Replicated tables, for the parts of plans that run in the coordinator.
     pub(crate) catalog: Arc<ShardCatalog>,
@@ -66,6 +69,8 @@ impl Cluster {
                 "a cluster needs at least 1 worker".to_owned(),
             ));
         }
+        // A fabric that is not there is noticed before workers start.
+        let devices = devices(&options)?;
         let token = Token::random()?;
         let starts = (0..options.workers).map(|i| WorkerProcess::start(i, &options, &token));
         let processes = futures::future::try_join_all(starts).await?;
@@ -73,7 +78,7 @@ impl Cluster {
             .iter()
             .map(|process| process.url.clone())
             .collect();
-        Self::join(urls, processes, &token, options).await
+        Self::join(urls, processes, &token, options, devices).await
     }
 
     /// Joins workers that were started by hand, given as `host:port`.
@@ -98,7 +103,8 @@ impl Cluster {
                 "a cluster needs at least 1 worker".to_owned(),
             ));
         }
-        Self::join(urls, Vec::new(), &token, options).await
+        let devices = devices(&options)?;
+        Self::join(urls, Vec::new(), &token, options, devices).await
     }
 
     async fn join(
@@ -106,17 +112,15 @@ impl Cluster {
         processes: Vec<WorkerProcess>,
         token: &Token,
         options: ClusterOptions,
+        devices: Devices,
     ) -> Result<Self> {
         let channels = Channels::new(token);
         let (membership, listeners) = Membership::watch(urls, &channels).await?;
         let spill_dir = SpillDir::create()?;
         let core = Core {
             runtime: runtime_env(options.memory_limit_bytes, &spill_dir)?,
-            node: ExchangeNode::open(
-                options.design,
-                options.threads,
-                options.registered_memory_bytes,
-            )?,
+            fabrics: FabricChooser::new(&options.fabric, &devices, &membership.beats())?,
+            devices,
             options,
             membership,
             channels,
@@ -133,12 +137,18 @@ impl Cluster {
 
     /// A new SQL session over the cluster, with its own tables and settings.
     pub fn session(&self) -> Result<Session> {
-        self.session_with(self.core.options.fabric)
+        Session::new(Arc::clone(&self.core), None)
     }
 
-    /// A session whose rows another fabric carries. Its queries are planned as on any other.
+    /// A session whose rows this fabric carries, come what may. Its queries are planned as on any
+    /// other.
     pub fn session_with(&self, fabric: Fabric) -> Result<Session> {
-        Session::new(Arc::clone(&self.core), fabric)
+        Session::new(Arc::clone(&self.core), Some(fabric))
+    }
+
+    /// What carries the rows of new queries, and why.
+    pub fn fabric(&self) -> FabricReason {
+        self.core.fabrics.current()
     }
 
     /// The workers, in the order in which they were started or named.
@@ -157,11 +167,20 @@ impl Cluster {
             .collect()
     }
 
-    /// What the verbs layers of this process and of the workers that answer have counted.
-    pub async fn fabric_counters(&self) -> Result<FabricCounters> {
+    /// What the verbs layers of this process and of the workers that answer have counted on the
+    /// fabric that new queries take; none where there are no verbs.
+    pub async fn fabric_counters(&self) -> Result<Option<FabricCounters>> {
+        let fabric = self.fabric().fabric;
+        let node = self
+            .core
+            .devices
+            .get(fabric)
+            .map_err(EngineError::NoFabric)?;
+        let Some(node) = node else { return Ok(None) };
         let live = self.core.membership.live().into_iter();
         let urls: Vec<Url> = live.map(|(url, _)| url).collect();
-        counters::collect(&self.core.node, &self.core.channels, &urls).await
+        let counted = counters::collect(fabric, node, &self.core.channels, &urls).await?;
+        Ok(Some(counted))
     }
 
     /// Ends the workers that were started here, and waits until they are gone. Workers that were
@@ -177,6 +196,18 @@ impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.workers()).finish()
     }
+}
+
+/// The coordinator's own ends of the fabrics.
+fn devices(options: &ClusterOptions) -> Result<Devices> {
+    let sizes = Sizes {
+        design: options.design,
+        on_loss: options.on_loss,
+        threads: options.threads,
+        registered_memory_bytes: options.registered_memory_bytes,
+    };
+    let name = format!("the coordinator, process {}", std::process::id());
+    Devices::open(&options.fabric, sizes, &name)
 }
 
 fn check(options: &ClusterOptions) -> Result<()> {

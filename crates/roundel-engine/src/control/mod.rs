@@ -6,6 +6,7 @@
 pub(crate) mod client;
 pub(crate) mod server;
 
+use crate::fabric::Offer;
 use crate::tables::column_stats::ColumnStats;
 
 /// Path prefix of the service, its gRPC name.
@@ -32,6 +33,9 @@ pub(crate) struct Beat {
     /// Differs for each start of the worker, so that a restart is noticed.
     #[prost(string, tag = "3")]
     pub incarnation: String,
+    /// What it can carry rows over.
+    #[prost(message, repeated, tag = "4")]
+    pub fabrics: Vec<Offer>,
 }
 
 /// Asks a worker to generate its shards of the TPC-H tables. It holds them for as long as the

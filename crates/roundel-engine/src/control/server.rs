@@ -15,6 +15,7 @@ use tonic_prost::ProstCodec;
 
 use super::WatchRequest;
 use super::{Beat, LOAD_PATH, LoadReport, LoadRequest, SERVICE_NAME, VERSION, WATCH_PATH};
+use crate::fabric::Offer;
 use crate::worker::Loader;
 
 /// How often a worker says that it lives.
@@ -28,11 +29,12 @@ pub(crate) struct ControlServer {
 }
 
 impl ControlServer {
-    pub(crate) fn new(loader: Loader) -> Self {
+    pub(crate) fn new(loader: Loader, fabrics: Vec<Offer>) -> Self {
         let beat = Arc::new(Beat {
             version: VERSION.to_owned(),
             host: crate::host::host_id(),
             incarnation: uuid::Uuid::new_v4().to_string(),
+            fabrics,
         });
         Self { beat, loader }
     }

@@ -6,9 +6,11 @@
 
 use super::budget::QueryBudget;
 use super::node::{ExchangeNode, InputKey, InputSide};
-use super::protocol::{Accepted, Answer, AnswerKind, EXECUTE_PATH, Execute, Failed, Head, Sent};
+use super::protocol::{
+    Accepted, Answer, AnswerKind, EXECUTE_PATH, Execute, Failed, FailureKind, Head, Sent,
+};
 use crate::channel::{Channels, GrpcChannels, status_error};
-use crate::{EngineError, Result};
+use crate::{EngineError, Fabric, Result};
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
@@ -38,14 +40,21 @@ use url::Url;
 pub(crate) struct RoundelChannels {
     channels: Channels,
     control: GrpcChannels,
+    fabric: Fabric,
     node: Arc<ExchangeNode>,
 }
 
 impl RoundelChannels {
-    pub(crate) fn new(channels: Channels, control: GrpcChannels, node: Arc<ExchangeNode>) -> Self {
+    pub(crate) fn new(
+        channels: Channels,
+        control: GrpcChannels,
+        fabric: Fabric,
+        node: Arc<ExchangeNode>,
+    ) -> Self {
         Self {
             channels,
             control,
+            fabric,
             node,
         }
     }
@@ -61,6 +70,7 @@ impl ChannelResolver for RoundelChannels {
             url: url.clone(),
             control: self.control.get_worker_client_for_url(url).await?,
             channels: self.channels.clone(),
+            fabric: self.fabric,
             node: self.node.clone(),
         }))
     }
@@ -70,6 +80,7 @@ struct RoundelChannel {
     url: Url,
     control: Box<dyn WorkerChannel>,
     channels: Channels,
+    fabric: Fabric,
     node: Arc<ExchangeNode>,
 }
 
@@ -118,7 +129,7 @@ type Start = Shared<BoxFuture<'static, Result<Arc<Started>, Arc<DataFusionError>
 struct Input {
     start: Start,
     begun: AtomicBool,
-    url: Url,
+    node: Arc<ExchangeNode>,
 }
 
 /// A producer at work.
@@ -164,7 +175,8 @@ impl Input {
             head: Some(Head::encode(request.producer_head, context)?),
             offers: Vec::new(),
             design: channel.node.design().name().to_owned(),
-            consumer: format!("consumer in process {}", std::process::id()),
+            consumer: channel.node.name().to_owned(),
+            fabric: channel.fabric.name().to_owned(),
         };
         let (node, channels, url) = (
             channel.node.clone(),
@@ -181,7 +193,7 @@ impl Input {
         Ok(Self {
             start: start.boxed().shared(),
             begun: AtomicBool::new(false),
-            url: channel.url.clone(),
+            node: channel.node.clone(),
         })
     }
 
@@ -193,17 +205,17 @@ impl Input {
         async move {
             self.begun.store(true, Ordering::Relaxed);
             let started = self.start.clone().await.map_err(DataFusionError::Shared)?;
-            let url = self.url.clone();
+            let node = self.node.clone();
             let rows = started
                 .input
                 .receive
                 .stream(&started.link, partition, &started.schema)
-                .map_err(|error| exchange_error(&url, error))?;
+                .map_err(|error| exchange_error(&node, error))?;
             let failure = started.failure.clone();
             let rows = rows.map(move |batch| {
                 batch.map_err(|error| match (failure.get(), error) {
                     (Some(told), ExchangeError::PeerFailed { .. }) => task_error(told),
-                    (_, error) => exchange_error(&url, error),
+                    (_, error) => exchange_error(&node, error),
                 })
             });
             let end = futures::stream::once(async move {
@@ -265,6 +277,9 @@ impl Started {
         if let Told::Sent(sent) = told {
             count("messages", sent.messages);
             count("bytes", sent.bytes);
+            if sent.repaired > 0 {
+                count("repaired_messages", sent.repaired);
+            }
             time(
                 "blocked_for_credit",
                 std::time::Duration::from_nanos(sent.blocked_ns),
@@ -315,7 +330,8 @@ async fn start(
     metrics: ExecutionPlanMetricsSet,
     context: Arc<TaskContext>,
 ) -> Result<Started, DataFusionError> {
-    let failed = |error| exchange_error(&url, error);
+    let own = node.clone();
+    let failed = |error| exchange_error(&own, error);
     let budget = || Arc::new(QueryBudget::new(&context)) as Arc<dyn MemoryBudget>;
     let input = node.receive(key, budget).map_err(failed)?;
     let receive = &input.receive;
@@ -433,24 +449,27 @@ fn protocol_error(url: &Url, what: &str) -> DataFusionError {
 
 fn task_error(told: &Failed) -> DataFusionError {
     let message = told.message.clone();
-    if told.resources {
-        DataFusionError::ResourcesExhausted(message)
-    } else if told.transient {
-        EngineError::DatagramsLost(message).into()
-    } else {
-        EngineError::Query(message).into()
+    match told.kind() {
+        FailureKind::Memory => DataFusionError::ResourcesExhausted(message),
+        FailureKind::Datagrams => EngineError::DatagramsLost(message).into(),
+        FailureKind::Link => EngineError::LinkBroken(message).into(),
+        FailureKind::Query => EngineError::Query(message).into(),
     }
 }
 
-/// What an error of the exchange means for the cluster.
-fn exchange_error(url: &Url, error: ExchangeError) -> DataFusionError {
+/// What an error of the exchange in this process means for the cluster.
+pub(super) fn exchange_error(own: &ExchangeNode, error: ExchangeError) -> DataFusionError {
     match error {
-        ExchangeError::PeerLost { .. } => EngineError::WorkerLost {
-            url: url.to_string(),
-            reason: error.to_string(),
+        // The peer may be dead: who watches over the query finds out.
+        ExchangeError::PeerLost { .. } => {
+            EngineError::LinkBroken(format!("{}: {error}", own.name())).into()
         }
-        .into(),
         ExchangeError::PeerFailed { reason, .. } => EngineError::Query(reason).into(),
+        ExchangeError::Verbs(verbs)
+            if matches!(*verbs, roundel_verbs::VerbsError::PeerUnreachable { .. }) =>
+        {
+            EngineError::LinkBroken(format!("{}: {verbs}", own.name())).into()
+        }
         error if error.is_transient() => EngineError::DatagramsLost(error.to_string()).into(),
         ExchangeError::OutOfMemory(_) => DataFusionError::ResourcesExhausted(error.to_string()),
         other => EngineError::Query(other.to_string()).into(),

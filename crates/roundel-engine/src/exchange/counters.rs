@@ -2,8 +2,8 @@
 
 use super::node::ExchangeNode;
 use super::protocol::{COUNTERS_PATH, CountersAnswer, CountersRequest};
-use crate::Result;
 use crate::channel::{Channels, status_error};
+use crate::{Fabric, Result};
 use http::uri::PathAndQuery;
 use std::collections::BTreeMap;
 use tonic::IntoRequest as _;
@@ -39,6 +39,7 @@ impl FabricCounters {
 
 /// Adds up what this process and the workers at `urls` have counted.
 pub(crate) async fn collect(
+    fabric: Fabric,
     node: &ExchangeNode,
     channels: &Channels,
     urls: &[Url],
@@ -46,12 +47,12 @@ pub(crate) async fn collect(
     let mut sum = FabricCounters::default();
     sum.add(node.counters());
     for url in urls {
-        sum.add(ask(channels, url).await?);
+        sum.add(ask(fabric, channels, url).await?);
     }
     Ok(sum)
 }
 
-async fn ask(channels: &Channels, url: &Url) -> Result<CountersAnswer> {
+async fn ask(fabric: Fabric, channels: &Channels, url: &Url) -> Result<CountersAnswer> {
     let mut grpc = tonic::client::Grpc::new(channels.get(url)?);
     let lost = |status: tonic::Status| status_error(url, &status);
     grpc.ready()
@@ -59,6 +60,9 @@ async fn ask(channels: &Channels, url: &Url) -> Result<CountersAnswer> {
         .map_err(|error| lost(tonic::Status::from_error(Box::new(error))))?;
     let codec = tonic_prost::ProstCodec::<CountersRequest, CountersAnswer>::default();
     let path = PathAndQuery::from_static(COUNTERS_PATH);
-    let answer = grpc.unary(CountersRequest {}.into_request(), path, codec);
+    let request = CountersRequest {
+        fabric: fabric.name().to_owned(),
+    };
+    let answer = grpc.unary(request.into_request(), path, codec);
     Ok(answer.await.map_err(lost)?.into_inner())
 }

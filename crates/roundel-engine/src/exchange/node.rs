@@ -2,13 +2,17 @@
 //! links of one task share.
 
 use super::protocol::{CountersAnswer, OpcodeCount};
+use crate::fabric::{Sizes, bytes};
 use crate::{EngineError, Result};
 use datafusion_distributed::TaskKey;
 use parking_lot::Mutex;
 use roundel_exchange::{
     Design, EndpointReport, ExchangeOptions, Fabric, MemoryBudget, Receive, Shuffle,
 };
-use roundel_verbs::{Arena, ArenaOptions, CompletionChannel, Opcode, TokioContext, shm};
+use roundel_verbs::{
+    Arena, ArenaOptions, CompletionChannel, Device, DeviceAddress, Opcode, QueuePairAddress,
+    TokioContext, VerbsError,
+};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -24,6 +28,8 @@ pub(crate) struct ExchangeNode {
     /// Receiving sides, one for each task's view of an input stage.
     receives: Mutex<HashMap<InputKey, Weak<InputSide>>>,
     queue_pairs_max: AtomicUsize,
+    /// What errors call this process.
+    name: String,
     _shrinker: AbortOnDropHandle<()>,
 }
 
@@ -81,25 +87,18 @@ pub(super) struct InputKey {
 }
 
 impl ExchangeNode {
-    /// Opens the device of this process. Needs a tokio runtime.
-    pub(crate) fn open(
-        design: Design,
-        threads: usize,
-        registered_memory_bytes: u64,
-    ) -> Result<Arc<Self>> {
-        let registered_bytes_max = usize::try_from(registered_memory_bytes)
-            .map_err(|_| EngineError::Usage("more registered memory than addresses".to_owned()))?;
+    /// An exchange on a device of this process. Needs a tokio runtime.
+    pub(crate) fn open(device: Device, sizes: Sizes, name: &str) -> Result<Arc<Self>> {
+        let registered_bytes_max = bytes(sizes.registered_memory_bytes)?;
         let failed = |error| EngineError::io("open the exchange's device", error);
-        let device = shm::open(shm::ShmOptions {
-            registered_bytes_max,
-        })
-        .map_err(failed)?;
         let channel = device.create_channel().map_err(failed)?;
         spawn_driver(&channel)?;
-        let mut options = ExchangeOptions::new(design, threads, device.capabilities());
+        let mut options = ExchangeOptions::new(sizes.design, sizes.threads, device.capabilities());
         // Whether a stage's rows have an order is not known here; keeping it costs nothing while
         // nothing is overtaken.
         options.ordered = true;
+        options.on_loss = sizes.on_loss;
+        let device_name = device.capabilities().device.clone();
         let arena = device.arena(ArenaOptions {
             registered_bytes_max,
             ..ArenaOptions::default()
@@ -116,8 +115,31 @@ impl ExchangeNode {
             shuffles: Mutex::default(),
             receives: Mutex::default(),
             queue_pairs_max: AtomicUsize::new(0),
+            name: format!("{name} ({})", device_name),
             _shrinker: AbortOnDropHandle::new(shrinker),
         }))
+    }
+
+    /// What errors call this process.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where the device is.
+    pub(crate) fn address(&self) -> DeviceAddress {
+        self.fabric.device.address()
+    }
+
+    /// Whether a peer's device is within reach, as far as can be told without asking it. May
+    /// block for a second.
+    pub(crate) fn reaches(&self, peer: &DeviceAddress) -> Result<(), VerbsError> {
+        let anyone = QueuePairAddress {
+            device: peer.clone(),
+            number: 1,
+            incarnation: 0,
+            queue_key: 0,
+        };
+        self.fabric.device.create_address_handle(&anyone).map(drop)
     }
 
     pub(super) fn design(&self) -> Design {

@@ -37,6 +37,9 @@ pub(super) struct Execute {
     /// Who asks, for messages to people.
     #[prost(string, tag = "9")]
     pub consumer: String,
+    /// The fabric's name.
+    #[prost(string, tag = "10")]
+    pub fabric: String,
 }
 
 /// The node that the producer's plan ends in.
@@ -90,6 +93,9 @@ pub(super) struct Sent {
     pub bytes: u64,
     #[prost(uint64, tag = "3")]
     pub blocked_ns: u64,
+    /// Of the messages, those that were sent again because they had been lost.
+    #[prost(uint64, tag = "4")]
+    pub repaired: u64,
 }
 
 /// Why a task failed.
@@ -97,17 +103,31 @@ pub(super) struct Sent {
 pub(super) struct Failed {
     #[prost(string, tag = "1")]
     pub message: String,
+    #[prost(enumeration = "FailureKind", tag = "2")]
+    pub kind: i32,
+}
+
+/// What a task failed of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub(super) enum FailureKind {
+    /// Something is wrong with the query.
+    Query = 0,
     /// Memory ran out.
-    #[prost(bool, tag = "2")]
-    pub resources: bool,
-    /// Nothing is wrong with the query: running it again may help.
-    #[prost(bool, tag = "3")]
-    pub transient: bool,
+    Memory = 1,
+    /// Datagrams were lost: running the query again may help.
+    Datagrams = 2,
+    /// A connection broke: the same.
+    Link = 3,
 }
 
 /// Asks for the counters of a worker's device.
-#[derive(Clone, Copy, PartialEq, prost::Message)]
-pub(super) struct CountersRequest {}
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct CountersRequest {
+    /// Of which fabric.
+    #[prost(string, tag = "1")]
+    pub fabric: String,
+}
 
 /// Counters of one process, since it started.
 #[derive(Clone, PartialEq, prost::Message)]

@@ -1,11 +1,13 @@
 //! The producer's side: runs partitions of a task and sends their rows.
 
+use super::client::exchange_error;
 use super::node::ExchangeNode;
 use super::protocol::{
     Accepted, Answer, AnswerKind, COUNTERS_PATH, CountersAnswer, CountersRequest, EXECUTE_PATH,
-    Execute, Failed, SERVICE_NAME, Sent,
+    Execute, Failed, FailureKind, SERVICE_NAME, Sent,
 };
-use crate::EngineError;
+use crate::fabric::Devices;
+use crate::{EngineError, Fabric};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
@@ -14,7 +16,7 @@ use futures::future::{BoxFuture, try_join_all};
 use futures::stream::{BoxStream, FuturesUnordered};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use roundel_exchange::operator::Group;
-use roundel_exchange::{Destination, ExchangeError, LinkAddress, Shuffle};
+use roundel_exchange::{Destination, LinkAddress, Shuffle};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -27,13 +29,23 @@ use tonic_prost::ProstCodec;
 /// The exchange service of one worker process.
 #[derive(Clone)]
 pub(crate) struct ExchangeServer {
-    node: Arc<ExchangeNode>,
+    devices: Devices,
     worker: Worker,
 }
 
 impl ExchangeServer {
-    pub(crate) fn new(node: Arc<ExchangeNode>, worker: Worker) -> Self {
-        Self { node, worker }
+    pub(crate) fn new(devices: Devices, worker: Worker) -> Self {
+        Self { devices, worker }
+    }
+
+    /// This worker's end of a fabric that a peer named.
+    fn node(&self, fabric: &str) -> Result<&Arc<ExchangeNode>, String> {
+        let fabric: Fabric = fabric
+            .parse()
+            .map_err(|error: EngineError| error.to_string())?;
+        let node = self.devices.get(fabric);
+        node.map_err(|why| format!("this worker has no {fabric}: {why}"))?
+            .ok_or_else(|| format!("{fabric} is no fabric of an exchange"))
     }
 
     /// Starts a producer; its first answer has the links.
@@ -66,7 +78,9 @@ impl ExchangeServer {
     }
 
     async fn start(&self, request: &Execute) -> Result<Producer, Failed> {
-        let ours = self.node.design().name();
+        let node = self.node(&request.fabric).map_err(failed_with)?;
+        let exchange_failed = |error| failed(exchange_error(node, error));
+        let ours = node.design().name();
         if request.design != ours {
             return Err(failed_with(format!(
                 "the consumer runs {}, this worker {ours}; start all with the same --design",
@@ -86,12 +100,13 @@ impl ExchangeServer {
             .map(|offer| LinkAddress::from_bytes(offer, &request.consumer))
             .collect::<Result<Vec<_>, _>>()
             .map_err(exchange_failed)?;
-        let shuffle = self.node.shuffle(key).map_err(exchange_failed)?;
+        let shuffle = node.shuffle(key).map_err(exchange_failed)?;
         let (destination, answers) = shuffle
             .accept(&offers, &request.consumer)
             .map_err(exchange_failed)?;
         // Closes the destination however this ends.
         let link = Arc::new(Link {
+            node: node.clone(),
             shuffle,
             destination,
         });
@@ -99,13 +114,12 @@ impl ExchangeServer {
             .shuffle
             .group(std::slice::from_ref(&link.destination))
             .map_err(exchange_failed)?;
-        self.node
-            .note_queue_pairs(link.shuffle.report().queue_pairs);
+        node.note_queue_pairs(link.shuffle.report().queue_pairs);
         // Each lane ends by itself: its consumer may read it to its end before it reads another.
         let mut lanes: Vec<Vec<_>> = (0..link.destination.lanes()).map(|_| Vec::new()).collect();
         for (index, stream) in streams.into_iter().enumerate() {
             let partition = (first + index) as u32;
-            let send = send_partition(link.shuffle.clone(), group.clone(), partition, stream);
+            let send = send_partition(link.clone(), group.clone(), partition, stream);
             lanes[link.destination.lane_of(partition)]
                 .push(AbortOnDropHandle::new(tokio::spawn(send)));
         }
@@ -128,6 +142,7 @@ impl ExchangeServer {
 
 /// A link to one consumer; dropped, nothing more is sent over it.
 struct Link {
+    node: Arc<ExchangeNode>,
     shuffle: Arc<Shuffle>,
     destination: Destination,
 }
@@ -135,7 +150,7 @@ struct Link {
 impl Link {
     async fn finish(&self, lane: usize) -> Result<(), Failed> {
         let finished = self.shuffle.finish_lane(&self.destination, lane).await;
-        finished.map_err(exchange_failed)
+        finished.map_err(|error| failed(exchange_error(&self.node, error)))
     }
 }
 
@@ -181,6 +196,7 @@ impl Producer {
             messages: sent.messages,
             bytes: sent.bytes,
             blocked_ns: sent.blocked_for_credit.as_nanos() as u64,
+            repaired: sent.repaired_messages,
         }
     }
 }
@@ -199,17 +215,15 @@ async fn sent(
 }
 
 async fn send_partition(
-    shuffle: Arc<Shuffle>,
+    link: Arc<Link>,
     group: Group,
     partition: u32,
     mut rows: SendableRecordBatchStream,
 ) -> Result<(), Failed> {
     while let Some(batch) = rows.try_next().await.map_err(failed)? {
         if batch.num_rows() > 0 {
-            shuffle
-                .send(&group, partition, &batch)
-                .await
-                .map_err(exchange_failed)?;
+            let sent = link.shuffle.send(&group, partition, &batch).await;
+            sent.map_err(|error| failed(exchange_error(&link.node, error)))?;
         }
     }
     Ok(())
@@ -223,31 +237,22 @@ fn encode_schema(schema: &SchemaRef) -> Result<Vec<u8>, DataFusionError> {
 }
 
 fn failed(error: DataFusionError) -> Failed {
-    let (message, resources, transient) = match EngineError::from(error) {
-        EngineError::OutOfMemory(message) => (message, true, false),
-        EngineError::DatagramsLost(message) => (message, false, true),
-        other => (other.to_string(), false, false),
+    let (message, kind) = match EngineError::from(error) {
+        EngineError::OutOfMemory(message) => (message, FailureKind::Memory),
+        EngineError::DatagramsLost(message) => (message, FailureKind::Datagrams),
+        EngineError::LinkBroken(message) => (message, FailureKind::Link),
+        other => (other.to_string(), FailureKind::Query),
     };
     Failed {
         message,
-        resources,
-        transient,
+        kind: kind.into(),
     }
 }
 
 fn failed_with(message: String) -> Failed {
     Failed {
         message,
-        resources: false,
-        transient: false,
-    }
-}
-
-fn exchange_failed(error: ExchangeError) -> Failed {
-    Failed {
-        resources: matches!(error, ExchangeError::OutOfMemory(_)),
-        transient: error.is_transient(),
-        message: error.to_string(),
+        kind: FailureKind::Query.into(),
     }
 }
 
@@ -277,7 +282,7 @@ impl tower::Service<http::Request<Body>> for ExchangeServer {
                     tonic::server::Grpc::new(
                         ProstCodec::<CountersAnswer, CountersRequest>::default(),
                     )
-                    .unary(CountersCall(this.node), request)
+                    .unary(CountersCall(this), request)
                     .await
                 }
                 _ => Status::unimplemented("no such call").into_http(),
@@ -302,14 +307,16 @@ impl ServerStreamingService<Execute> for ExecuteCall {
     }
 }
 
-struct CountersCall(Arc<ExchangeNode>);
+struct CountersCall(ExchangeServer);
 
 impl UnaryService<CountersRequest> for CountersCall {
     type Response = CountersAnswer;
     type Future = BoxFuture<'static, Result<Response<CountersAnswer>, Status>>;
 
-    fn call(&mut self, _: Request<CountersRequest>) -> Self::Future {
-        let counters = self.0.counters();
-        Box::pin(async move { Ok(Response::new(counters)) })
+    fn call(&mut self, request: Request<CountersRequest>) -> Self::Future {
+        let node = self.0.node(&request.into_inner().fabric);
+        let counters = node.map(|node| Response::new(node.counters()));
+        let counters = counters.map_err(Status::failed_precondition);
+        Box::pin(async move { counters })
     }
 }

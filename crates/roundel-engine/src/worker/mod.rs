@@ -21,7 +21,8 @@ pub(crate) use loader::Loader;
 use crate::channel::{Channels, ExchangeConfig, authorization};
 use crate::control::VERSION;
 use crate::control::server::ControlServer;
-use crate::exchange::{ExchangeNode, ExchangeServer};
+use crate::exchange::ExchangeServer;
+use crate::fabric::{Devices, Sizes};
 use crate::runtime::runtime_env;
 use crate::spill_dir::SpillDir;
 use crate::tables::catalog::ShardCatalog;
@@ -44,13 +45,16 @@ pub async fn run_worker(options: WorkerOptions) -> Result<()> {
     let address = listener.local_addr().map_err(listen)?;
 
     let catalog = Arc::new(ShardCatalog::default());
-    let node = ExchangeNode::open(
-        options.design,
-        options.threads,
-        options.registered_memory_bytes,
-    )?;
-    let worker = worker(&options, &catalog, &spill_dir, &node)?;
-    let exchange = ExchangeServer::new(node, worker.clone());
+    let sizes = Sizes {
+        design: options.design,
+        on_loss: options.on_loss,
+        threads: options.threads,
+        registered_memory_bytes: options.registered_memory_bytes,
+    };
+    let devices = Devices::open(&options.fabric, sizes, &format!("worker http://{address}/"))?;
+    let offers = devices.offers();
+    let worker = worker(&options, &catalog, &spill_dir, &devices)?;
+    let exchange = ExchangeServer::new(devices, worker.clone());
     let forgetting = forget_ended_tasks(worker.clone());
     let loader = Loader::new(Arc::clone(&catalog), options.threads);
     // Without it every small message waits about 40 ms for the peer's delayed acknowledgement.
@@ -59,7 +63,7 @@ pub async fn run_worker(options: WorkerOptions) -> Result<()> {
         .layer(InterceptorLayer::new(require_token(&options.token)))
         .add_service(worker.into_worker_server())
         .add_service(exchange)
-        .add_service(ControlServer::new(loader))
+        .add_service(ControlServer::new(loader, offers))
         .serve_with_incoming(incoming);
 
     // A reader that is gone is no reason to end.
@@ -90,16 +94,16 @@ fn worker(
     options: &WorkerOptions,
     catalog: &Arc<ShardCatalog>,
     spill_dir: &SpillDir,
-    node: &Arc<ExchangeNode>,
+    devices: &Devices,
 ) -> Result<Worker> {
     let catalog = Arc::clone(catalog);
     let channels = Channels::new(&options.token);
-    let node = Arc::clone(node);
+    let devices = devices.clone();
     let partitions = partitions_per_task(options.threads);
     let build_session = move |context: WorkerQueryContext| {
         let catalog = Arc::clone(&catalog);
         let channels = channels.clone();
-        let node = Arc::clone(&node);
+        let devices = devices.clone();
         async move {
             let mut builder = context
                 .builder
@@ -110,7 +114,7 @@ fn worker(
             config.set_distributed_option_extension_from_headers::<ExchangeConfig>(
                 &context.headers,
             )?;
-            let resolver = channels.resolver_for(config.options(), &node)?;
+            let resolver = channels.resolver_for(config.options(), &devices)?;
             Ok::<_, DataFusionError>(builder.with_distributed_channel_resolver(resolver).build())
         }
     };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::TryStreamExt as _;
-use roundel_engine::{ClusterOptions, Design, Fabric, Result, Session};
+use roundel_engine::{ClusterOptions, Design, FabricChoice, OnLoss, Result, Session};
 
 /// The worker program that cargo builds next to the tests.
 pub fn worker_program() -> PathBuf {
@@ -18,7 +18,8 @@ pub fn options(workers: usize) -> ClusterOptions {
     ClusterOptions {
         workers,
         threads: 1,
-        fabric: Fabric::Shm,
+        fabric: FabricChoice::Shm,
+        on_loss: OnLoss::default(),
         design: Design::default(),
         registered_memory_bytes: 256 << 20,
         memory_limit_bytes: None,

@@ -19,7 +19,11 @@ pub(super) fn depth(fabric: &Fabric) -> usize {
 }
 
 /// A datagram queue pair, ready to send and receive, on one completion queue.
-pub(super) fn open(fabric: &Fabric, queue: &CompletionQueue) -> Result<QueuePair> {
+pub(super) fn open(
+    fabric: &Fabric,
+    queue: &CompletionQueue,
+    queue_key: Option<u32>,
+) -> Result<QueuePair> {
     let depth = depth(fabric);
     let queue_pair = fabric.device.create_queue_pair(
         &QueuePairOptions {
@@ -28,7 +32,7 @@ pub(super) fn open(fabric: &Fabric, queue: &CompletionQueue) -> Result<QueuePair
             receive_depth: depth,
             rnr_retry: 7,
             // At random: a fixed key would let any stranger's datagrams in.
-            queue_key: fabric.context.random() as u32,
+            queue_key: queue_key.unwrap_or_else(|| fabric.context.random() as u32),
         },
         queue,
         queue,

@@ -4,7 +4,7 @@
 //! ```text
 //!   SendEndpoint                                   ReceiveEndpoint
 //!     acquire(group) → buffer                        poll → message (header, buffer)
-//!     put(buffer, group): waits for credit           the caller copies the payload out and
+//!     put(buffer, origin): waits for credit          the caller copies the payload out and
 //!        SEND ───────────────────────────────────►   releases the buffer: it is posted again
 //!        credit ◄── WRITE with immediate (RC) ────   and, every few receives, credit written back
 //!                   or a datagram (UD)
@@ -20,12 +20,13 @@
 mod address;
 mod credit;
 mod datagram;
+mod probe;
 mod receive;
 mod send;
 
 pub use address::LinkAddress;
 pub use receive::{LinkId, Message, ReceiveEndpoint};
-pub use send::{DestinationId, GroupId, SendBuffer, SendEndpoint};
+pub use send::{DestinationId, GroupId, Origin, SendBuffer, SendEndpoint};
 
 use crate::error::Result;
 use roundel_verbs::{

@@ -2,6 +2,8 @@
 
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
+use std::ops::Range;
+use std::sync::Arc;
 
 use super::FrameError;
 use super::encode::{Column, encode_column};
@@ -113,10 +115,25 @@ impl FrameSource {
     /// A cursor at the start of the frame.
     pub fn into_reader(self) -> FrameReader {
         FrameReader {
-            source: self,
-            segment: 0,
-            within: 0,
+            source: Arc::new(self),
+            cursor: Cursor::default(),
             position: 0,
+        }
+    }
+
+    /// Calls `write` with the bytes of a range of the frame, in order, in pieces that lie together
+    /// in memory, each with its offset in the range.
+    pub fn read(&self, range: Range<usize>, mut write: impl FnMut(usize, &[u8])) {
+        let mut cursor = Cursor::default();
+        cursor.skip(self, range.start);
+        let (length, mut at) = (range.len(), 0);
+        while at < length {
+            let chunk = cursor.next_chunk(self, length - at);
+            if chunk.is_empty() {
+                return;
+            }
+            write(at, chunk);
+            at += chunk.len();
         }
     }
 }
@@ -125,22 +142,60 @@ fn total(pieces: &[Buffer]) -> u64 {
     pieces.iter().map(|piece| piece.len() as u64).sum()
 }
 
+/// A place in the bytes of a [`FrameSource`].
+#[derive(Debug, Clone, Default)]
+struct Cursor {
+    /// Index of the segment that the next byte is in.
+    segment: usize,
+    /// Bytes of that segment and its padding that come before it.
+    within: usize,
+}
+
+impl Cursor {
+    /// Passes over so many bytes, or to the end.
+    fn skip(&mut self, source: &FrameSource, bytes: usize) {
+        self.within += bytes;
+        while let Some(Segment { bytes, padding }) = source.segments.get(self.segment)
+            && self.within >= bytes.len() + padding
+        {
+            self.within -= bytes.len() + padding;
+            self.segment += 1;
+        }
+    }
+
+    /// See [`FrameReader::next_chunk`].
+    fn next_chunk<'a>(&mut self, source: &'a FrameSource, max: usize) -> &'a [u8] {
+        let Some(Segment { bytes, padding }) = source.segments.get(self.segment) else {
+            return &[];
+        };
+        let (from, start) = if self.within < bytes.len() {
+            (bytes.as_slice(), self.within)
+        } else {
+            (&PADDING[..*padding], self.within - bytes.len())
+        };
+        let chunk = &from[start..from.len().min(start.saturating_add(max))];
+        self.within += chunk.len();
+        if self.within == bytes.len() + padding {
+            self.segment += 1;
+            self.within = 0;
+        }
+        chunk
+    }
+}
+
 /// A cursor over the bytes of a [`FrameSource`], from the first to the last, in constant time a
 /// chunk.
 #[derive(Debug, Clone)]
 pub struct FrameReader {
-    source: FrameSource,
-    /// Index of the segment that the next byte is in.
-    segment: usize,
-    /// Bytes of that segment and its padding that have been read.
-    within: usize,
+    source: Arc<FrameSource>,
+    cursor: Cursor,
     /// Bytes of the frame that have been read.
     position: usize,
 }
 
 impl FrameReader {
     /// The frame that is read.
-    pub fn source(&self) -> &FrameSource {
+    pub fn source(&self) -> &Arc<FrameSource> {
         &self.source
     }
 
@@ -157,21 +212,8 @@ impl FrameReader {
     /// The next bytes of the frame that lie together in memory, at most `max` of them: empty only
     /// at the end of the frame or when `max` is 0.
     pub fn next_chunk(&mut self, max: usize) -> &[u8] {
-        let Some(Segment { bytes, padding }) = self.source.segments.get(self.segment) else {
-            return &[];
-        };
-        let (from, start) = if self.within < bytes.len() {
-            (bytes.as_slice(), self.within)
-        } else {
-            (&PADDING[..*padding], self.within - bytes.len())
-        };
-        let chunk = &from[start..from.len().min(start.saturating_add(max))];
-        self.within += chunk.len();
+        let chunk = self.cursor.next_chunk(&self.source, max);
         self.position += chunk.len();
-        if self.within == bytes.len() + padding {
-            self.segment += 1;
-            self.within = 0;
-        }
         chunk
     }
 

@@ -84,7 +84,7 @@ impl Receive {
                     inboxes: HashMap::new(),
                     store: Store::new(budget.clone()),
                     messages: Vec::new(),
-                    gap: options.window_max() * options.payload_bytes(),
+                    gap: options.messages_ahead() * options.payload_bytes(),
                     waiting_for_data: Duration::ZERO,
                 }),
             }));

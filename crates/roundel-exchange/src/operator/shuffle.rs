@@ -1,7 +1,7 @@
 //! SHUFFLE: batches become frames, frames become messages to the members of a group.
 
 use crate::design::Design;
-use crate::endpoint::{DestinationId, Fabric, GroupId, LinkAddress, SendEndpoint};
+use crate::endpoint::{DestinationId, Fabric, GroupId, LinkAddress, Origin, SendEndpoint};
 use crate::error::{ExchangeError, Result};
 use crate::frame::FrameSource;
 use crate::options::ExchangeOptions;
@@ -12,6 +12,8 @@ use arrow::compute::take_record_batch;
 use futures::future::try_join_all;
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// Says where each row goes. The engine supplies its own hash.
 pub trait Partitioner: Send + Sync {
@@ -47,6 +49,12 @@ pub struct Group {
     peers: String,
 }
 
+impl Origin for FrameSource {
+    fn read(&self, range: Range<usize>, write: &mut dyn FnMut(usize, &[u8])) {
+        self.read(range, write);
+    }
+}
+
 impl Destination {
     /// How many lanes lead there: the receiver's endpoints.
     pub fn lanes(&self) -> usize {
@@ -70,7 +78,10 @@ impl Shuffle {
         let count = options.design.endpoints(options.threads);
         let endpoints = (0..count)
             .map(|_| SendEndpoint::open(fabric, options, exchange, source))
-            .collect::<Result<_>>()?;
+            .collect::<Result<Vec<_>>>()?;
+        for endpoint in &endpoints {
+            fabric.context.spawn(Box::pin(endpoint.attend()));
+        }
         Ok(Self {
             endpoints,
             payload_bytes: options.payload_bytes(),
@@ -160,6 +171,7 @@ impl Shuffle {
         let lane = partition as usize % group.lanes.len();
         let endpoint = &self.endpoints[group.endpoints[lane]];
         let mut reader = source.into_reader();
+        let origin: Arc<dyn Origin> = reader.source().clone();
         while reader.remaining() > 0 {
             let mut buffer = endpoint.acquire(group.lanes[lane]).await?;
             let offset = reader.position();
@@ -179,7 +191,7 @@ impl Shuffle {
                 offset: offset as u32,
                 payload_length: filled as u32,
             };
-            endpoint.put(buffer, partition, data).await?;
+            endpoint.put(buffer, partition, data, &origin).await?;
         }
         Ok(())
     }
@@ -253,6 +265,7 @@ impl Shuffle {
             sum.messages += one.messages;
             sum.bytes += one.bytes;
             sum.blocked_for_credit += one.blocked_for_credit;
+            sum.repaired_messages += one.repaired_messages;
         }
         sum
     }

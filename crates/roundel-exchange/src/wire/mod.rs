@@ -7,14 +7,16 @@
 //! ```text
 //! offset  size  field
 //!      0     2  magic, 0x4452 (the bytes "RD")
-//!      2     2  version, 1
-//!      4     1  kind: 1 data, 2 end-of-stream, 3 credit, 4 acknowledge
+//!      2     2  version, 2
+//!      4     1  kind: 1 data, 2 end-of-stream, 3 credit, 4 acknowledge, 5 sent, 6 missing,
+//!               7 join, 8 joined
 //!      5     1  flags: bit 0 repeated; all others 0
-//!      6     2  reserved, 0
+//!      6     2  transmission group of the source: the one that a data message was sent to, or
+//!               that a control message is about
 //!      8     8  exchange id
 //!     16     4  source: index of the sending endpoint's node in the exchange
 //!     20     4  partition the message is for
-//!     24     8  sequence number of the message, counted per source and link
+//!     24     8  sequence number of a data message, counted per source endpoint and group
 //!     32     4  credit seen: the absolute credit that the sender has seen so far
 //!     36     4  payload length in bytes
 //! ```
@@ -29,19 +31,30 @@
 //! end-of-stream    40  8  messages of data sent
 //!                  48  8  checksum of their sequence numbers, see SequenceDigest
 //! credit           40  4  absolute credit: receives posted since the exchange began, modulo 2^32
-//! acknowledge      40  1  kind of the message acknowledged: end-of-stream or credit
-//!                  48  8  of an end-of-stream, its sequence number; of a credit, the messages of
-//!                         data sent so far on the link
+//!                  48  8  every message of the group with a lower sequence number has arrived
+//! acknowledge      40  8  messages of data that the acknowledged end-of-stream told of
+//! sent             40  8  messages of data sent so far on the link
+//!                  48  8  messages of data sent so far to the group
+//! missing          40  8  first sequence number of the group that is missing
+//!                  48  8  bitmap: bit i, the message with the sequence number first + i is
+//!                         missing; bit 0 is 1
+//! join             40 20  multicast group to which the source will send what is for the
+//!                         transmission group: its address (16) and its queue key (4)
+//! joined           the receiver has joined it
 //! ```
 //!
 //! Only data has a payload, which is never empty. [`Header::parse`] is total: any 64 bytes give a
 //! header that satisfies all of the above or a [`WireError`] that says which rule they break.
 
 mod digest;
+mod error;
 #[cfg(test)]
 mod tests;
 
 pub use digest::SequenceDigest;
+pub use error::WireError;
+
+use std::ops::Range;
 
 /// Bytes of a message header.
 pub const HEADER_LENGTH: usize = 64;
@@ -50,7 +63,7 @@ pub const HEADER_LENGTH: usize = 64;
 pub const MAGIC: u16 = u16::from_le_bytes(*b"RD");
 
 /// Version of the layout in this module's documentation.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Longest frame in bytes that messages can carry: just below 4 GiB, and a multiple of 64.
 pub const FRAME_LENGTH_MAX: u32 = u32::MAX - 63;
@@ -65,6 +78,9 @@ const BODY_OFFSET: usize = 40;
 /// Bytes of that part.
 const BODY_LENGTH: usize = 24;
 
+/// Bytes of a multicast group in a message.
+const JOIN_BYTES: usize = 20;
+
 const _: () = assert!(BODY_OFFSET + BODY_LENGTH == HEADER_LENGTH);
 const _: () = assert!(FRAME_LENGTH_MAX.is_multiple_of(64));
 
@@ -76,10 +92,19 @@ pub enum Kind {
     Data = 1,
     /// The source will send no more data on this link.
     EndOfStream = 2,
-    /// The receiver has posted more receives.
+    /// The receiver has posted more receives, and so much has arrived.
     Credit = 3,
-    /// An end-of-stream or a credit has arrived.
+    /// An end-of-stream has arrived and, where lost messages are repaired, all that was sent
+    /// before it.
     Acknowledge = 4,
+    /// The source's answer to a repeated credit: so much has been sent.
+    Sent = 5,
+    /// The receiver asks for messages again.
+    Missing = 6,
+    /// The source asks the receiver to join a multicast group.
+    Join = 7,
+    /// The receiver has joined it.
+    Joined = 8,
 }
 
 impl Kind {
@@ -89,6 +114,10 @@ impl Kind {
             2 => Ok(Self::EndOfStream),
             3 => Ok(Self::Credit),
             4 => Ok(Self::Acknowledge),
+            5 => Ok(Self::Sent),
+            6 => Ok(Self::Missing),
+            7 => Ok(Self::Join),
+            8 => Ok(Self::Joined),
             found => Err(WireError::Kind { found }),
         }
     }
@@ -99,13 +128,17 @@ impl Kind {
 pub struct Header {
     /// [`FLAG_REPEATED`] or 0.
     pub flags: u8,
+    /// Transmission group of the source: the one that a data message was sent to, or that a
+    /// control message is about.
+    pub group: u16,
     /// The exchange that the message belongs to.
     pub exchange: u64,
     /// Index of the sending endpoint's node in the exchange.
     pub source: u32,
     /// The partition that the message is for.
     pub partition: u32,
-    /// Sequence number of the message, counted per source and link.
+    /// Sequence number of a data message, counted per source endpoint and group: the same for
+    /// every member. 0 in control messages.
     pub sequence: u64,
     /// Absolute credit that the sender has seen so far, modulo 2^32.
     pub credit_seen: u32,
@@ -124,6 +157,14 @@ pub enum Body {
     Credit(Credit),
     /// See [`Kind::Acknowledge`].
     Acknowledge(Acknowledge),
+    /// See [`Kind::Sent`].
+    Sent(Sent),
+    /// See [`Kind::Missing`].
+    Missing(Missing),
+    /// See [`Kind::Join`].
+    Join(Join),
+    /// See [`Kind::Joined`].
+    Joined,
 }
 
 /// Which fragment of which frame a data message carries.
@@ -161,96 +202,52 @@ pub struct Credit {
     /// Receives posted since the exchange began, modulo 2^32. Absolute, so that a lost, repeated
     /// or overtaken credit does no harm.
     pub credit: u32,
+    /// Every message of the group with a lower sequence number has arrived. 0 where lost messages
+    /// are not repaired.
+    pub acknowledged: u64,
 }
 
-/// Which control message has arrived.
+/// Which end-of-stream has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Acknowledge {
-    /// Kind of the message acknowledged: [`Kind::EndOfStream`] or [`Kind::Credit`].
-    pub kind: Kind,
-    /// Of an end-of-stream, its sequence number; of a credit, the data messages sent so far on the
-    /// link.
-    pub sequence: u64,
+    /// Data messages that it told of.
+    pub messages: u64,
 }
 
-/// Why bytes are not a message of this version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum WireError {
-    /// The message is too short for a header.
-    #[error("message of {length} bytes is shorter than its header of {HEADER_LENGTH}")]
-    Truncated {
-        /// Length of the message in bytes.
-        length: usize,
-    },
-    /// The bytes are no Roundel message.
-    #[error("magic is {found:#06x}, not {MAGIC:#06x}: no Roundel message")]
-    Magic {
-        /// The first two bytes.
-        found: u16,
-    },
-    /// The sender speaks another version.
-    #[error("message has version {found}, expected {VERSION}: run one version on all nodes")]
-    Version {
-        /// The version found.
-        found: u16,
-    },
-    /// No such kind of message.
-    #[error("unknown kind of message {found}")]
-    Kind {
-        /// The kind found.
-        found: u8,
-    },
-    /// A flag is set that this version does not define.
-    #[error("unknown flags {found:#04x}")]
-    Flags {
-        /// The flags found.
-        found: u8,
-    },
-    /// Bytes that this version does not use are not 0.
-    #[error("reserved bytes of the header are not 0")]
-    Reserved,
-    /// The payload is not as long as the header says.
-    #[error("header announces {announced} bytes of payload, the message has {found}")]
-    PayloadLength {
-        /// Payload length in the header, in bytes.
-        announced: u32,
-        /// Bytes of the message after its header.
-        found: usize,
-    },
-    /// A control message has a payload.
-    #[error("{kind:?} message announces {length} bytes of payload, which it cannot have")]
-    ControlPayload {
-        /// Kind of the message.
-        kind: Kind,
-        /// Payload length in the header, in bytes.
-        length: u32,
-    },
-    /// A data message carries nothing.
-    #[error("data message without payload")]
-    EmptyFragment,
-    /// A frame is longer than messages can carry.
-    #[error("frame of {length} bytes, the limit is {FRAME_LENGTH_MAX}")]
-    FrameLength {
-        /// Length of the frame in bytes.
-        length: u32,
-    },
-    /// A fragment reaches beyond its frame.
-    #[error("fragment of {payload_length} bytes at {offset} of a frame of {frame_length}")]
-    FragmentBounds {
-        /// Offset in the frame, in bytes.
-        offset: u32,
-        /// Length of the fragment in bytes.
-        payload_length: u32,
-        /// Length of the frame in bytes.
-        frame_length: u32,
-    },
-    /// An acknowledgement of what is never acknowledged.
-    #[error("acknowledgement of a {kind:?} message, which needs none")]
-    Acknowledged {
-        /// Kind of the message acknowledged.
-        kind: Kind,
-    },
+/// How much a source has sent so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Sent {
+    /// Data messages on the link.
+    pub on_link: u64,
+    /// Data messages to the group.
+    pub to_group: u64,
+}
+
+/// Messages of a group that a receiver misses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Missing {
+    /// The first of them.
+    pub first: u64,
+    /// Bit `i` is 1 when message `first + i` is missing; bit 0 is 1.
+    pub bitmap: u64,
+}
+
+/// The multicast group of a transmission group, in the verbs layer's encoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Join {
+    /// Address and queue key.
+    pub multicast: [u8; JOIN_BYTES],
+}
+
+impl Missing {
+    /// Sequence numbers that one message can tell of: those from `first` on.
+    pub const SPAN: u64 = u64::BITS as u64;
+
+    /// The sequence numbers, in order.
+    pub fn sequences(self) -> impl Iterator<Item = u64> {
+        let set = (0..Self::SPAN).filter(move |bit| self.bitmap >> bit & 1 == 1);
+        set.filter_map(move |bit| self.first.checked_add(bit))
+    }
 }
 
 impl Header {
@@ -261,6 +258,10 @@ impl Header {
             Body::EndOfStream(_) => Kind::EndOfStream,
             Body::Credit(_) => Kind::Credit,
             Body::Acknowledge(_) => Kind::Acknowledge,
+            Body::Sent(_) => Kind::Sent,
+            Body::Missing(_) => Kind::Missing,
+            Body::Join(_) => Kind::Join,
+            Body::Joined => Kind::Joined,
         }
     }
 
@@ -286,6 +287,7 @@ impl Header {
         put(&mut bytes, 0, MAGIC.to_le_bytes());
         put(&mut bytes, 2, VERSION.to_le_bytes());
         put(&mut bytes, 4, [self.kind() as u8, self.flags]);
+        put(&mut bytes, 6, self.group.to_le_bytes());
         put(&mut bytes, 8, self.exchange.to_le_bytes());
         put(&mut bytes, 16, self.source.to_le_bytes());
         put(&mut bytes, 20, self.partition.to_le_bytes());
@@ -303,11 +305,26 @@ impl Header {
                 put(&mut bytes, 40, sent.count.to_le_bytes());
                 put(&mut bytes, 48, sent.checksum.to_le_bytes());
             }
-            Body::Credit(Credit { credit }) => put(&mut bytes, 40, credit.to_le_bytes()),
-            Body::Acknowledge(Acknowledge { kind, sequence }) => {
-                put(&mut bytes, 40, [kind as u8]);
-                put(&mut bytes, 48, sequence.to_le_bytes());
+            Body::Credit(Credit {
+                credit,
+                acknowledged,
+            }) => {
+                put(&mut bytes, 40, credit.to_le_bytes());
+                put(&mut bytes, 48, acknowledged.to_le_bytes());
             }
+            Body::Acknowledge(Acknowledge { messages }) => {
+                put(&mut bytes, 40, messages.to_le_bytes());
+            }
+            Body::Sent(Sent { on_link, to_group }) => {
+                put(&mut bytes, 40, on_link.to_le_bytes());
+                put(&mut bytes, 48, to_group.to_le_bytes());
+            }
+            Body::Missing(Missing { first, bitmap }) => {
+                put(&mut bytes, 40, first.to_le_bytes());
+                put(&mut bytes, 48, bitmap.to_le_bytes());
+            }
+            Body::Join(Join { multicast }) => put(&mut bytes, 40, multicast),
+            Body::Joined => {}
         }
         bytes
     }
@@ -326,13 +343,10 @@ impl Header {
         if version != VERSION {
             return Err(WireError::Version { found: version });
         }
-        let [kind, flags, reserved @ ..] = get::<4>(bytes, 4);
+        let [kind, flags] = get::<2>(bytes, 4);
         let kind = Kind::from_byte(kind)?;
         if flags & !FLAGS_KNOWN != 0 {
             return Err(WireError::Flags { found: flags });
-        }
-        if reserved != [0; 2] {
-            return Err(WireError::Reserved);
         }
         let payload_length = u32::from_le_bytes(get(bytes, 36));
         if kind != Kind::Data && payload_length != 0 {
@@ -341,38 +355,54 @@ impl Header {
                 length: payload_length,
             });
         }
+        let word = |offset| u64::from_le_bytes(get(bytes, offset));
         let body = match kind {
             Kind::Data => Body::Data(parse_data(bytes, payload_length)?),
             Kind::EndOfStream => {
-                reserved_from(bytes, 56)?;
-                let count = u64::from_le_bytes(get(bytes, 40));
-                let checksum = u64::from_le_bytes(get(bytes, 48));
+                reserved(bytes, 56..64)?;
+                let (count, checksum) = (word(40), word(48));
                 Body::EndOfStream(EndOfStream {
                     sent: SequenceDigest { count, checksum },
                 })
             }
             Kind::Credit => {
-                reserved_from(bytes, 44)?;
+                reserved(bytes, 44..48)?;
+                reserved(bytes, 56..64)?;
                 Body::Credit(Credit {
                     credit: u32::from_le_bytes(get(bytes, 40)),
+                    acknowledged: word(48),
                 })
             }
             Kind::Acknowledge => {
-                let [acknowledged, reserved @ ..] = get::<8>(bytes, 40);
-                if reserved != [0; 7] {
-                    return Err(WireError::Reserved);
+                reserved(bytes, 48..64)?;
+                Body::Acknowledge(Acknowledge { messages: word(40) })
+            }
+            Kind::Sent => {
+                reserved(bytes, 56..64)?;
+                let (on_link, to_group) = (word(40), word(48));
+                Body::Sent(Sent { on_link, to_group })
+            }
+            Kind::Missing => {
+                reserved(bytes, 56..64)?;
+                let (first, bitmap) = (word(40), word(48));
+                if bitmap & 1 == 0 {
+                    return Err(WireError::NothingMissing);
                 }
-                reserved_from(bytes, 56)?;
-                let kind = Kind::from_byte(acknowledged)?;
-                if !matches!(kind, Kind::EndOfStream | Kind::Credit) {
-                    return Err(WireError::Acknowledged { kind });
-                }
-                let sequence = u64::from_le_bytes(get(bytes, 48));
-                Body::Acknowledge(Acknowledge { kind, sequence })
+                Body::Missing(Missing { first, bitmap })
+            }
+            Kind::Join => {
+                reserved(bytes, 60..64)?;
+                let multicast = get(bytes, 40);
+                Body::Join(Join { multicast })
+            }
+            Kind::Joined => {
+                reserved(bytes, 40..64)?;
+                Body::Joined
             }
         };
         Ok(Self {
             flags,
+            group: u16::from_le_bytes(get(bytes, 6)),
             exchange: u64::from_le_bytes(get(bytes, 8)),
             source: u32::from_le_bytes(get(bytes, 16)),
             partition: u32::from_le_bytes(get(bytes, 20)),
@@ -408,7 +438,7 @@ impl Header {
 }
 
 fn parse_data(bytes: &[u8; HEADER_LENGTH], payload_length: u32) -> Result<Data, WireError> {
-    reserved_from(bytes, 56)?;
+    reserved(bytes, 56..64)?;
     let frame_length = u32::from_le_bytes(get(bytes, 48));
     let offset = u32::from_le_bytes(get(bytes, 52));
     if payload_length == 0 {
@@ -438,8 +468,8 @@ fn parse_data(bytes: &[u8; HEADER_LENGTH], payload_length: u32) -> Result<Data, 
     })
 }
 
-fn reserved_from(bytes: &[u8; HEADER_LENGTH], start: usize) -> Result<(), WireError> {
-    if bytes[start..].iter().all(|&byte| byte == 0) {
+fn reserved(bytes: &[u8; HEADER_LENGTH], range: Range<usize>) -> Result<(), WireError> {
+    if bytes[range].iter().all(|&byte| byte == 0) {
         Ok(())
     } else {
         Err(WireError::Reserved)

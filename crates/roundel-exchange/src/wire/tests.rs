@@ -3,16 +3,26 @@ use proptest::prelude::*;
 use super::*;
 
 fn control() -> impl Strategy<Value = Body> {
-    let acknowledged = prop_oneof![Just(Kind::EndOfStream), Just(Kind::Credit)];
     prop_oneof![
         any::<(u64, u64)>().prop_map(|(count, checksum)| {
             Body::EndOfStream(EndOfStream {
                 sent: SequenceDigest { count, checksum },
             })
         }),
-        any::<u32>().prop_map(|credit| Body::Credit(Credit { credit })),
-        (acknowledged, any::<u64>())
-            .prop_map(|(kind, sequence)| Body::Acknowledge(Acknowledge { kind, sequence })),
+        any::<(u32, u64)>().prop_map(|(credit, acknowledged)| {
+            Body::Credit(Credit {
+                credit,
+                acknowledged,
+            })
+        }),
+        any::<u64>().prop_map(|messages| Body::Acknowledge(Acknowledge { messages })),
+        any::<(u64, u64)>().prop_map(|(on_link, to_group)| Body::Sent(Sent { on_link, to_group })),
+        any::<(u64, u64)>().prop_map(|(first, bitmap)| {
+            let bitmap = bitmap | 1;
+            Body::Missing(Missing { first, bitmap })
+        }),
+        any::<[u8; JOIN_BYTES]>().prop_map(|multicast| Body::Join(Join { multicast })),
+        Just(Body::Joined),
     ]
 }
 
@@ -35,12 +45,13 @@ fn data() -> impl Strategy<Value = Body> {
 fn header() -> impl Strategy<Value = Header> {
     (
         0..=FLAG_REPEATED,
-        any::<(u64, u32, u32, u64, u32)>(),
+        any::<(u16, u64, u32, u32, u64, u32)>(),
         prop_oneof![data(), control()],
     )
         .prop_map(
-            |(flags, (exchange, source, partition, sequence, credit_seen), body)| Header {
+            |(flags, (group, exchange, source, partition, sequence, credit_seen), body)| Header {
                 flags,
+                group,
                 exchange,
                 source,
                 partition,
@@ -78,16 +89,34 @@ proptest! {
     }
 
     #[test]
-    fn the_digest_ignores_order(mut sequences in proptest::collection::vec(any::<u64>(), 0..50)) {
-        let digest = |sequences: &[u64]| {
-            let mut digest = SequenceDigest::default();
-            sequences.iter().for_each(|&sequence| digest.add(sequence));
-            digest
-        };
-        let forward = digest(&sequences);
-        sequences.reverse();
-        prop_assert_eq!(forward, digest(&sequences));
+    fn the_digest_ignores_order(
+        mut messages in proptest::collection::vec(any::<(u16, u64)>(), 0..50),
+    ) {
+        let forward = digest(&messages);
+        messages.reverse();
+        prop_assert_eq!(forward, digest(&messages));
     }
+
+    /// Also where the numbers end.
+    #[test]
+    fn missing_messages_are_those_whose_bits_are_set(first: u64, bitmap: u64) {
+        for first in [first, u64::MAX - first % Missing::SPAN] {
+            let expected: Vec<u64> = (0..64)
+                .filter(|bit| bitmap & (1 << bit) != 0)
+                .filter_map(|bit| first.checked_add(bit))
+                .collect();
+            let missing = Missing { first, bitmap };
+            prop_assert_eq!(missing.sequences().collect::<Vec<_>>(), expected);
+        }
+    }
+}
+
+fn digest(messages: &[(u16, u64)]) -> SequenceDigest {
+    let mut digest = SequenceDigest::default();
+    for (group, sequence) in messages {
+        digest.add(*group, *sequence);
+    }
+    digest
 }
 
 const DATA: Data = Data {
@@ -101,6 +130,7 @@ const DATA: Data = Data {
 fn message(body: Body) -> Header {
     Header {
         flags: 0,
+        group: 6,
         exchange: 7,
         source: 1,
         partition: 2,
@@ -119,8 +149,9 @@ fn fields_are_where_the_documentation_says() {
     }
     .emit();
     let mut expected = [0u8; HEADER_LENGTH];
-    expected[..6].copy_from_slice(&[b'R', b'D', 1, 0, 1, 1]);
+    expected[..6].copy_from_slice(&[b'R', b'D', 2, 0, 1, 1]);
     for (offset, byte) in [
+        (6, 6),
         (8, 7),
         (16, 1),
         (20, 2),
@@ -157,7 +188,6 @@ fn each_rule_has_its_error() {
         }
     );
     assert_eq!(with(5, 2), WireError::Flags { found: 2 });
-    assert_eq!(with(7, 1), WireError::Reserved);
     assert_eq!(with(63, 1), WireError::Reserved);
     assert_eq!(with(36, 0), WireError::EmptyFragment);
     assert!(matches!(
@@ -176,13 +206,40 @@ fn each_rule_has_its_error() {
         Err(WireError::FrameLength { .. })
     ));
 
-    let acknowledge = Acknowledge {
-        kind: Kind::Data,
-        sequence: 0,
+    let control = |body| message(body).emit();
+    let credit = Credit {
+        credit: 1,
+        acknowledged: 2,
     };
-    let acknowledge = message(Body::Acknowledge(acknowledge)).emit();
-    let refused = WireError::Acknowledged { kind: Kind::Data };
-    assert_eq!(Header::parse(&acknowledge), Err(refused));
+    for (body, unused) in [
+        (Body::Credit(credit), vec![44, 47, 56, 63]),
+        (Body::Acknowledge(Acknowledge { messages: 1 }), vec![48, 63]),
+        (
+            Body::Sent(Sent {
+                on_link: 1,
+                to_group: 1,
+            }),
+            vec![56, 63],
+        ),
+        (
+            Body::Missing(Missing {
+                first: 1,
+                bitmap: 1,
+            }),
+            vec![56, 63],
+        ),
+    ] {
+        for offset in unused {
+            let mut bytes = control(body);
+            bytes[offset] = 1;
+            assert_eq!(Header::parse(&bytes), Err(WireError::Reserved), "{body:?}");
+        }
+    }
+    let nothing = control(Body::Missing(Missing {
+        first: 1,
+        bitmap: 2,
+    }));
+    assert_eq!(Header::parse(&nothing), Err(WireError::NothingMissing));
 }
 
 #[test]
@@ -208,13 +265,13 @@ fn the_payload_must_be_as_long_as_announced() {
 
 #[test]
 fn the_digest_sees_loss_and_duplication() {
-    let digest = |sequences: &[u64]| {
-        let mut digest = SequenceDigest::default();
-        sequences.iter().for_each(|&sequence| digest.add(sequence));
-        digest
+    let messages = |sequences: &[u64]| {
+        let of_one = sequences.iter().map(|sequence| (0, *sequence));
+        digest(&of_one.collect::<Vec<_>>())
     };
-    let sent = digest(&[0, 1, 2, 3]);
-    assert_ne!(sent, digest(&[0, 1, 2]));
-    assert_ne!(sent, digest(&[0, 1, 2, 2]));
-    assert_ne!(sent, digest(&[0, 1, 2, 3, 3]));
+    let sent = messages(&[0, 1, 2, 3]);
+    assert_ne!(sent, messages(&[0, 1, 2]));
+    assert_ne!(sent, messages(&[0, 1, 2, 2]));
+    assert_ne!(sent, messages(&[0, 1, 2, 3, 3]));
+    assert_ne!(digest(&[(0, 1), (1, 0)]), digest(&[(0, 0), (1, 1)]));
 }

@@ -5,9 +5,10 @@ use roundel_exchange::{
     Design, Destination, ExchangeOptions, Fabric, MemoryBudget, Receive, ReceiveLink, Shuffle,
     Unlimited,
 };
-use roundel_verbs::{ArenaOptions, Device, TokioContext, shm};
+use roundel_verbs::{ArenaOptions, Device, TokioContext, rdma, shm};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One node: a device, and an exchange's two sides on it.
 pub struct Node {
@@ -24,9 +25,22 @@ pub struct Links {
     pub links: Vec<Vec<ReceiveLink>>,
 }
 
-/// The default options of a design on shared memory.
+/// A device of its own: in shared memory, or in the machine with RDMA devices these in turn, so
+/// that neighbours reach each other over the wire.
+pub fn open_device() -> Device {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    match roundel_testbed::devices() {
+        None => shm::open(shm::ShmOptions::default()).unwrap(),
+        Some(names) => {
+            let next = NEXT.fetch_add(1, Ordering::Relaxed);
+            rdma::open(&names[next % names.len()].parse().unwrap()).unwrap()
+        }
+    }
+}
+
+/// The default options of a design.
 pub fn options(design: Design, threads: usize) -> ExchangeOptions {
-    let device = shm::open(shm::ShmOptions::default()).unwrap();
+    let device = open_device();
     ExchangeOptions::new(design, threads, device.capabilities())
 }
 
@@ -44,7 +58,7 @@ pub fn fabric(device: Device, arena: ArenaOptions) -> Fabric {
 
 impl Node {
     pub fn open(options: &ExchangeOptions) -> Self {
-        let device = shm::open(shm::ShmOptions::default()).unwrap();
+        let device = open_device();
         Self::on(fabric(device, ArenaOptions::default()), options)
     }
 

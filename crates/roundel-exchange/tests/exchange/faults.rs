@@ -1,5 +1,5 @@
 //! Over datagrams that are lost, repeated and overtaken, every row arrives exactly once, or the
-//! receiver says that messages are missing.
+//! receiver says that messages are missing. How lost rows are repaired is in `repair`.
 
 use crate::cluster::{Links, Node, connect, fabric, options, own};
 use crate::designs::batch;
@@ -8,17 +8,17 @@ use crate::random::{Random, on_runtime};
 use arrow::array::RecordBatch;
 use futures::{StreamExt, TryStreamExt};
 use proptest::prelude::*;
-use roundel_exchange::wire::Kind;
-use roundel_exchange::{Design, ExchangeError, ExchangeOptions};
+use roundel_exchange::wire::{Header, Kind};
+use roundel_exchange::{Design, ExchangeError, ExchangeOptions, OnLoss};
 use roundel_verbs::ArenaOptions;
 use std::time::Duration;
 
-const DATAGRAMS: [Design; 2] = [Design::MesqSr, Design::SesqSr];
-const WINDOW: usize = 16;
+pub const DATAGRAMS: [Design; 2] = [Design::MesqSr, Design::SesqSr];
+pub const WINDOW: usize = 16;
 /// Longer than any of these exchanges takes.
-const HANG: Duration = Duration::from_secs(10);
+pub const HANG: Duration = Duration::from_secs(10);
 
-fn small(design: Design) -> ExchangeOptions {
+pub fn small(design: Design) -> ExchangeOptions {
     let mut options = options(design, 2);
     options.message_bytes = 512;
     options.buffers_per_link = WINDOW;
@@ -30,12 +30,12 @@ fn small(design: Design) -> ExchangeOptions {
 
 /// Overtakes data at random and repeats some of it, not so much at a time that a receiver has no
 /// receive left for it; loses, repeats and overtakes control messages.
-fn unruly(seed: u64) -> Judge {
+pub fn unruly(seed: u64) -> Judge {
     let mut random = Random(seed);
     let mut repeated_at = 0;
-    Box::new(move |kind, number| {
+    Box::new(move |header, number| {
         let turns = 1 + random.below(8) as u32;
-        if kind == Kind::Data {
+        if header.kind() == Kind::Data {
             let repeat = number >= repeated_at + 2 * WINDOW as u64 && random.below(4) == 0;
             if repeat {
                 repeated_at = number;
@@ -57,7 +57,7 @@ fn unruly(seed: u64) -> Judge {
 }
 
 /// Two nodes, each with such a device.
-fn pair(options: &ExchangeOptions, mut judge: impl FnMut() -> Judge) -> ([Node; 2], Links) {
+pub fn pair(options: &ExchangeOptions, mut judge: impl FnMut() -> Judge) -> ([Node; 2], Links) {
     let mut node = || {
         let device = faulty::open(judge());
         Node::on(fabric(device, ArenaOptions::default()), options)
@@ -116,39 +116,53 @@ async fn exchange(options: &ExchangeOptions, batches: i64, judge: impl FnMut() -
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 0, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn every_row_arrives_once_whatever_the_network_does(seed: u64, ordered: bool, multi: bool) {
+    fn every_row_arrives_once_whatever_the_network_does(
+        seed: u64,
+        ordered: bool,
+        multi: bool,
+        on_loss in prop::sample::select(OnLoss::ALL.to_vec()),
+    ) {
         let mut options = small(DATAGRAMS[usize::from(multi)]);
         options.ordered = ordered;
+        options.on_loss = on_loss;
         let mut seeds = seed..;
         on_runtime(2, exchange(&options, 60, || unruly(seeds.next().unwrap())));
     }
 }
 
 /// Of a kind, the first few are lost.
-fn first_lost(lost: Kind, count: u64) -> Judge {
-    Box::new(move |kind, number| match kind == lost && number < count {
-        true => Fate::Lost,
-        false => Fate::Delivered,
-    })
+pub fn first_lost(lost: Kind, count: u64) -> Judge {
+    Box::new(
+        move |header, number| match header.kind() == lost && number < count {
+            true => Fate::Lost,
+            false => Fate::Delivered,
+        },
+    )
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_control_messages_are_repeated() {
     for design in DATAGRAMS {
         for lost in [Kind::Credit, Kind::EndOfStream, Kind::Acknowledge] {
-            exchange(&small(design), 30, || first_lost(lost, 10)).await;
+            for on_loss in OnLoss::ALL {
+                let mut options = small(design);
+                options.on_loss = on_loss;
+                exchange(&options, 30, || first_lost(lost, 10)).await;
+            }
         }
     }
 }
 
-/// Loses data messages from the `first`; one partition is read, by one reader.
-async fn lose(design: Design, first: u64, count: u64, batches: i64) {
-    let lost =
-        move |kind, number| match kind == Kind::Data && (first..first + count).contains(&number) {
-            true => Fate::Lost,
-            false => Fate::Delivered,
-        };
+/// Loses data messages from the `first`, for good; one partition is read, by one reader.
+async fn lose(design: Design, on_loss: OnLoss, first: u64, count: u64, batches: i64) {
+    let lost = move |header: &Header, number| match header.kind() == Kind::Data
+        && (first..first + count).contains(&number)
+    {
+        true => Fate::Lost,
+        false => Fate::Delivered,
+    };
     let mut options = small(design);
+    options.on_loss = on_loss;
     options.missing_deadline = Duration::from_millis(200);
     let (cluster, links) = pair(&options, || Box::new(lost));
     let (destination, group) = links.destinations[0][1].clone();
@@ -175,7 +189,7 @@ async fn lose(design: Design, first: u64, count: u64, batches: i64) {
     })
     .await
     .expect("no exchange hangs");
-    assert!(error.is_transient(), "{error}");
+    assert_eq!(error.is_transient(), on_loss == OnLoss::Restart, "{error}");
     let told = error.to_string();
     assert!(told.starts_with("node 0 sent "), "{told}");
     let ExchangeError::MessagesMissing { missing, .. } = error else {
@@ -193,8 +207,10 @@ async fn lose(design: Design, first: u64, count: u64, batches: i64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_data_is_missed_at_the_end() {
     for design in DATAGRAMS {
-        for count in [1, 5] {
-            lose(design, 7, count, 10).await;
+        for on_loss in [OnLoss::Restart, OnLoss::Fail] {
+            for count in [1, 5] {
+                lose(design, on_loss, 7, count, 10).await;
+            }
         }
     }
 }
@@ -202,7 +218,9 @@ async fn lost_data_is_missed_at_the_end() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_source_whose_credit_was_lost_with_its_data_is_not_waited_for() {
     for design in DATAGRAMS {
-        lose(design, 0, WINDOW as u64, 100).await;
-        lose(design, 20, WINDOW as u64, 100).await;
+        for on_loss in [OnLoss::Restart, OnLoss::Fail] {
+            lose(design, on_loss, 0, WINDOW as u64, 100).await;
+            lose(design, on_loss, 20, WINDOW as u64, 100).await;
+        }
     }
 }

@@ -30,8 +30,8 @@ pub enum Fate {
     RepeatedLater(u32),
 }
 
-/// Decides about a message of a kind, of which so many were sent before by the device.
-pub type Judge = Box<dyn FnMut(Kind, u64) -> Fate + Send>;
+/// Decides about a message, of whose kind so many were sent before by the device.
+pub type Judge = Box<dyn FnMut(&Header, u64) -> Fate + Send>;
 
 /// A device in shared memory whose datagrams `judge` decides about. Needs a tokio runtime.
 pub fn open(judge: Judge) -> Device {
@@ -97,13 +97,12 @@ impl Faults {
                 )
             },
         };
-        let kind = Header::parse(bytes[..HEADER_LENGTH].try_into().unwrap())
-            .expect("an exchange sends messages")
-            .kind();
+        let header = Header::parse(bytes[..HEADER_LENGTH].try_into().unwrap())
+            .expect("an exchange sends messages");
         let (judge, counts) = &mut *self.judge.lock();
-        let count = counts.entry(kind).or_default();
+        let count = counts.entry(header.kind()).or_default();
         *count += 1;
-        judge(kind, *count - 1)
+        judge(&header, *count - 1)
     }
 }
 

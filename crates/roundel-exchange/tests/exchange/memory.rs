@@ -1,11 +1,11 @@
 //! Memory that is short, is given back, or is not there.
 
-use crate::cluster::{Links, Node, connect, fabric, options, own};
+use crate::cluster::{Links, Node, connect, fabric, open_device, options, own};
 use crate::designs::batch;
 use arrow::array::RecordBatch;
 use futures::{StreamExt, TryStreamExt};
 use roundel_exchange::{Design, ExchangeError, ExchangeOptions, MemoryBudget, SpillFile};
-use roundel_verbs::{Arena, ArenaOptions, VerbsError, shm};
+use roundel_verbs::{Arena, ArenaOptions, VerbsError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -67,7 +67,7 @@ impl MemoryBudget for Limited {
 
 fn pair(options: &ExchangeOptions, budget: &Arc<Limited>) -> ([Node; 2], Links) {
     let node = || {
-        let device = shm::open(shm::ShmOptions::default()).unwrap();
+        let device = open_device();
         let fabric = fabric(device, ArenaOptions::default());
         Node::with_budget(fabric, options, budget.clone())
     };
@@ -191,7 +191,7 @@ async fn a_dropped_exchange_gives_everything_back() {
 async fn links_beyond_the_quota_are_refused() {
     for design in Design::ALL {
         let options = options(design, 2);
-        let device = shm::open(shm::ShmOptions::default()).unwrap();
+        let device = open_device();
         let small = ArenaOptions {
             registered_bytes_max: 2 << 20,
             segment_bytes: 256 << 10,

@@ -1,13 +1,13 @@
 //! Whatever the order in which partitions and exchanges are consumed, and however slowly, every
 //! row arrives exactly once and nobody waits for ever.
 
-use crate::cluster::{Links, Node, connect, fabric, options, own};
+use crate::cluster::{Links, Node, connect, fabric, open_device, options, own};
 use crate::designs::batch;
 use crate::random::{Random, on_runtime};
 use futures::StreamExt;
 use proptest::prelude::*;
 use roundel_exchange::{Design, ExchangeOptions, PartitionStream};
-use roundel_verbs::{ArenaOptions, shm};
+use roundel_verbs::ArenaOptions;
 use std::time::Duration;
 
 const EXCHANGES: usize = 2;
@@ -40,7 +40,7 @@ impl Case {
     fn open(&self) -> Vec<Exchange> {
         let fabrics: Vec<_> = (0..self.nodes)
             .map(|_| {
-                let device = shm::open(shm::ShmOptions::default()).unwrap();
+                let device = open_device();
                 fabric(device, ArenaOptions::default())
             })
             .collect();

@@ -30,7 +30,7 @@ pub async fn run(args: &SqlArgs) -> Result<(), Failure> {
         .map(|text| statements::split(&text).map_err(|e| Failure::Run(format!("bad SQL: {e}"))))
         .transpose()?;
     let mut signals = Signals::watch()?;
-    let cluster = cluster::join_or_start(args, &mut signals).await?;
+    let cluster = cluster::join_or_start(&args.cluster, &mut signals).await?;
     let work = match cluster.session() {
         Err(error) => Err(error.into()),
         Ok(session) => match statements {

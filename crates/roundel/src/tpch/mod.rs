@@ -26,7 +26,7 @@ use report::{QueryReport, Report, Settings, Table};
 /// Runs the command.
 pub async fn run(args: &TpchArgs) -> Result<(), Failure> {
     let mut signals = Signals::watch()?;
-    let cluster = cluster::start(&args.cluster, &mut signals).await?;
+    let cluster = cluster::join_or_start(&args.cluster, &mut signals).await?;
     let work = signals.or_signal(run_on(&cluster, args)).await;
     cluster::stop(cluster, &mut signals, work).await
 }
@@ -44,7 +44,7 @@ async fn run_on(cluster: &Cluster, args: &TpchArgs) -> Result<(), Failure> {
         None => None,
     };
     let single = match !args.no_verify || args.compare.is_some() {
-        true => Some(SingleProcess::load(args).await?),
+        true => Some(SingleProcess::load(args, cluster.workers().len()).await?),
         false => None,
     };
     let bench = Bench {
@@ -81,8 +81,8 @@ struct SingleProcess {
 }
 
 impl SingleProcess {
-    async fn load(args: &TpchArgs) -> Result<Self, Failure> {
-        let threads = usize::from(args.cluster.workers) * usize::from(args.cluster.node.threads);
+    async fn load(args: &TpchArgs, workers: usize) -> Result<Self, Failure> {
+        let threads = workers * usize::from(args.cluster.node.threads);
         let scale = args.scale;
         let tables = match &args.tables {
             Tables::Memory => TpchTables::Memory { scale },
@@ -175,9 +175,9 @@ impl Bench<'_> {
         }
         bar.finish_and_clear();
         // After a failure a worker may be gone, and with it its counts.
-        let fabric = match self.args.cluster.node.fabric {
-            Fabric::Shm if failed.is_ok() => Some(self.cluster.fabric_counters().await?.into()),
-            _ => None,
+        let fabric = match failed {
+            Ok(()) => self.cluster.fabric_counters().await?.map(Into::into),
+            Err(_) => None,
         };
         let mut report = Report::new(queries, self.settings(), fabric);
         match &failed {
@@ -203,11 +203,7 @@ impl Bench<'_> {
             // Who goes first changes, so that neither always finds the caches warm.
             for ours in [iteration % 2 == 0, iteration % 2 == 1] {
                 let (fabric, session, seconds) = match (ours, &self.baseline) {
-                    (true, _) => (
-                        self.args.cluster.node.fabric,
-                        &self.session,
-                        &mut times.ours,
-                    ),
+                    (true, _) => (self.cluster.fabric().fabric, &self.session, &mut times.ours),
                     (false, Some((fabric, session))) => (*fabric, session, &mut times.baseline),
                     (false, None) => continue,
                 };
@@ -250,14 +246,16 @@ impl Bench<'_> {
 
     fn settings(&self) -> Settings {
         let (args, cluster) = (self.args, &self.args.cluster);
+        let carried = self.cluster.fabric();
         Settings {
             version: env!("CARGO_PKG_VERSION"),
             scale: args.scale,
-            workers: cluster.workers,
+            workers: self.cluster.workers().len(),
             threads: cluster.node.threads,
             partitions_per_task: partitions_per_task(usize::from(cluster.node.threads)),
             design: cluster.node.design.to_string(),
-            fabric: cluster.node.fabric.to_string(),
+            fabric: carried.fabric.to_string(),
+            fabric_reason: carried.why,
             tables: args.tables.to_string(),
             queries: args.queries.to_string(),
             iterations: args.iterations,

@@ -61,7 +61,7 @@ pub struct Settings {
     /// Scale factor.
     pub scale: f64,
     /// Worker processes.
-    pub workers: u16,
+    pub workers: usize,
     /// Runtime threads per worker.
     pub threads: u16,
     /// Partitions per task.
@@ -70,6 +70,8 @@ pub struct Settings {
     pub design: String,
     /// What carried the rows.
     pub fabric: String,
+    /// Why that.
+    pub fabric_reason: String,
     /// `memory` or a directory.
     pub tables: String,
     /// Queries asked for.
@@ -155,8 +157,8 @@ impl Table {
     /// Says what runs.
     pub fn header(&mut self, settings: &Settings) -> Result<(), Failure> {
         let carried = match settings.fabric.as_str() {
-            "shm" => format!("{} over shm", settings.design),
-            other => other.to_owned(),
+            "grpc" => "grpc".to_owned(),
+            verbs => format!("{} over {verbs}", settings.design),
         };
         let mut text = format!(
             "TPC-H scale {}, tables in {}, {} workers of {} threads, {carried}\n",
@@ -199,7 +201,7 @@ impl Table {
         );
         self.text.line(&text)?;
         if let Some(seconds) = report.single_process_total_seconds {
-            let threads = u32::from(report.settings.workers) * u32::from(report.settings.threads);
+            let threads = report.settings.workers * usize::from(report.settings.threads);
             let plural = if threads == 1 { "" } else { "s" };
             self.text.line(&format!(
                 "single-process DataFusion, {threads} thread{plural}: {seconds:.3} s"

@@ -2,7 +2,7 @@
 
 use super::link::{Carrier, Link, LinkState};
 use super::{LinkId, Message, ReceiveEndpoint, datagram};
-use crate::wire::{Body, EndOfStream, HEADER_LENGTH, Header, Kind};
+use crate::wire::{Body, EndOfStream, HEADER_LENGTH, Header};
 use roundel_verbs::capabilities::GRH_BYTES;
 use roundel_verbs::{Buffer, Completion, CompletionStatus, Opcode, ReceiveRequest};
 
@@ -21,9 +21,8 @@ impl ReceiveEndpoint {
             }
         }
         let mut completions = std::mem::take(&mut self.completions);
-        let found = self
-            .queue
-            .poll(&mut completions, limit.clamp(1, POLL_BATCH));
+        let limit = limit.clamp(1, POLL_BATCH);
+        let found = self.queue.poll(&mut completions, limit);
         if found == 0 {
             self.lose_broken();
         }
@@ -37,6 +36,7 @@ impl ReceiveEndpoint {
             }
         }
         self.completions = completions;
+        self.ask_for_missing(found < limit);
         any || found > 0
     }
 
@@ -106,8 +106,8 @@ impl ReceiveEndpoint {
             }
             Some((index, header)) => {
                 // A complete link whose sender has not heard so yet, or a failed one.
-                if header.kind() == Kind::EndOfStream {
-                    self.acknowledge(index, header.sequence);
+                if let Body::EndOfStream(end) = header.body {
+                    self.acknowledge(index, end.sent.count);
                 }
                 self.post_datagram(buffer);
             }
@@ -131,14 +131,19 @@ impl ReceiveEndpoint {
         at: usize,
         messages: &mut Vec<Message>,
     ) {
-        let now = self.fabric.context.now();
-        let link = &mut self.links[index];
         match header.body {
             Body::Data(data) => {
-                link.heard_at = now;
+                if self.options.repairs() && !self.is_fresh(index, header) {
+                    self.post_datagram(buffer);
+                    return;
+                }
+                let link = &mut self.links[index];
+                link.heard_at = self.fabric.context.now();
+                link.asks = 0;
                 messages.push(Message {
                     link: LinkId(index),
                     partition: header.partition,
+                    group: header.group,
                     sequence: header.sequence,
                     data,
                     credit_seen: header.credit_seen,
@@ -147,17 +152,24 @@ impl ReceiveEndpoint {
                 });
             }
             Body::EndOfStream(end) => {
-                self.acknowledge(index, header.sequence);
+                // Where lost messages are repaired, their source must stay until none is missing.
+                if !self.options.repairs() {
+                    self.acknowledge(index, end.sent.count);
+                }
                 self.post_datagram(buffer);
-                self.links[index].end_sequence = header.sequence;
                 self.take_end(index, &end);
             }
-            Body::Acknowledge(acknowledge) if self.datagrams.is_some() => {
-                link.sent = link.sent.max(acknowledge.sequence);
+            Body::Sent(sent) if self.datagrams.is_some() => {
+                self.take_sent(index, header.group, sent);
                 self.post_datagram(buffer);
             }
-            Body::Credit(_) if self.datagrams.is_some() => self.post_datagram(buffer),
-            Body::Credit(_) | Body::Acknowledge(_) => {
+            Body::Join(join) if self.datagrams.is_some() => {
+                self.join(index, header.group, join);
+                self.post_datagram(buffer);
+            }
+            _ if self.datagrams.is_some() => self.post_datagram(buffer),
+            _ => {
+                let link = &mut self.links[index];
                 link.fail(link.broke_protocol("control messages from a sender"));
             }
         }
@@ -194,7 +206,7 @@ impl ReceiveEndpoint {
             return;
         }
         let link = &mut self.links[index];
-        link.arrived.add(message.sequence);
+        link.arrived.add(message.group, message.sequence);
         link.heard = link.heard.wrapping_add(1);
         link.starved |= message.credit_seen == link.heard;
         if link.starved {
@@ -212,16 +224,22 @@ impl ReceiveEndpoint {
 
     fn check_end(&mut self, index: usize) {
         let now = self.fabric.context.now();
+        let repairs = self.options.repairs();
         let link = &mut self.links[index];
         let (Some(end), true) = (link.end, link.is_open()) else {
             return;
         };
+        // Repetitions are not counted where each message is told apart.
+        let exact = repairs || matches!(link.carrier, Carrier::Connected(_));
         if link.arrived == end {
             link.state = LinkState::Complete;
             link.complete_at = now;
             link.repeat_after = self.options.repeat_interval;
             link.repeat_at = now + link.repeat_after;
-        } else if matches!(link.carrier, Carrier::Connected(_)) && link.arrived.count >= end.count {
+            if repairs {
+                self.acknowledge(index, end.count);
+            }
+        } else if exact && link.arrived.count >= end.count {
             link.fail(link.broke_protocol("its end-of-stream does not match what it sent"));
         }
     }

@@ -1,8 +1,11 @@
 //! One link as its receiver sees it.
 
+use super::sequence::Sequences;
 use crate::error::ExchangeError;
+use crate::loss::OnLoss;
 use crate::wire::SequenceDigest;
 use roundel_verbs::{AddressHandle, CompletionStatus, QueuePair};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub(super) struct Link {
@@ -25,6 +28,12 @@ pub(super) struct Link {
     pub(super) unsaid: u32,
     /// The data messages that have arrived.
     pub(super) arrived: SequenceDigest,
+    /// Where lost messages are repaired: which have arrived, by the source's group, and the group
+    /// that was last acknowledged during a silence.
+    pub(super) groups: BTreeMap<u16, Sequences>,
+    pub(super) group_in_turn: u16,
+    /// Groups of the source that were joined by multicast.
+    pub(super) joined: BTreeSet<u16>,
     /// Those that the source says it has sent, once it has ended, and how many it had sent when
     /// it last answered.
     pub(super) end: Option<SequenceDigest>,
@@ -32,12 +41,12 @@ pub(super) struct Link {
     pub(super) state: LinkState,
     /// How the connection broke; what had arrived before may still be waiting.
     pub(super) broken: Option<CompletionStatus>,
-    /// When data or the end last came, and when the source was last asked for it.
+    /// When data or the end last came, when the source was last asked for it, and how often since
+    /// data came.
     pub(super) heard_at: Duration,
     pub(super) asked_at: Duration,
-    /// The end-of-stream to acknowledge, when the link was complete, and when and after how long
-    /// to say so again.
-    pub(super) end_sequence: u64,
+    pub(super) asks: u32,
+    /// When the link was complete, and when and after how long to say so again.
     pub(super) complete_at: Duration,
     pub(super) repeat_at: Duration,
     pub(super) repeat_after: Duration,
@@ -77,13 +86,16 @@ impl Link {
             starved: false,
             unsaid: 0,
             arrived: SequenceDigest::default(),
+            groups: BTreeMap::new(),
+            group_in_turn: 0,
+            joined: BTreeSet::new(),
             end: None,
             sent: 0,
             state: LinkState::Open,
             broken: None,
             heard_at: now,
             asked_at: now,
-            end_sequence: 0,
+            asks: 0,
             complete_at: Duration::ZERO,
             repeat_at: Duration::ZERO,
             repeat_after: Duration::ZERO,
@@ -121,16 +133,16 @@ impl Link {
     }
 
     /// Whether it is known that messages are missing: the end does not match what arrived, or
-    /// more were sent when the source last answered.
+    /// more were sent when the source last answered, or later ones have arrived.
     pub(super) fn is_short(&self) -> bool {
         match self.end {
             Some(end) => end != self.arrived,
-            None => self.sent > self.arrived.count,
+            None => self.sent > self.arrived.count || self.groups.values().any(Sequences::misses),
         }
     }
 
     /// The error of a link that misses messages.
-    pub(super) fn missing(&self, waited: Duration) -> ExchangeError {
+    pub(super) fn missing(&self, waited: Duration, on_loss: OnLoss) -> ExchangeError {
         let sent = self.known_sent().max(self.arrived.count);
         ExchangeError::MessagesMissing {
             peer: self.peer.clone(),
@@ -138,6 +150,7 @@ impl Link {
             // With as many that should not have come, the count alone shows none.
             missing: (sent - self.arrived.count).max(1),
             waited_ms: waited.as_millis(),
+            transient: on_loss != OnLoss::Fail,
         }
     }
 }

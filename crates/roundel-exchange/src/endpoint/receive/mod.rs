@@ -3,6 +3,9 @@
 
 mod arrivals;
 mod link;
+mod multicast;
+mod repair;
+mod sequence;
 mod silence;
 #[cfg(test)]
 mod tests;
@@ -38,10 +41,11 @@ pub struct Message {
     pub link: LinkId,
     /// For which partition.
     pub partition: u32,
-    /// Its sequence number at its source.
+    /// Its sequence number at its source, among the messages to the same group.
     pub sequence: u64,
     /// Which fragment of which frame it is.
     pub data: Data,
+    group: u16,
     credit_seen: u32,
     buffer: Buffer,
     payload_at: usize,
@@ -63,6 +67,8 @@ pub struct ReceiveEndpoint {
     /// Receives of the datagram queue pair, those in hand included.
     datagram_receives: usize,
     links: Vec<Link>,
+    /// Whether a link may miss messages that can be repaired.
+    any_misses: bool,
     by_queue_pair: HashMap<u32, usize>,
     by_source: HashMap<(u64, u32), usize>,
     /// Datagrams of sources whose answer to an offer has not come yet: they overtook it.
@@ -81,7 +87,7 @@ impl ReceiveEndpoint {
             .create_completion_queue(datagram::DEPTH, Some(&fabric.channel))?;
         let datagrams = match options.design.transport() {
             Transport::ReliableConnection => None,
-            _ => Some(datagram::open(fabric, &queue)?),
+            _ => Some(datagram::open(fabric, &queue, options.queue_key)?),
         };
         Ok(Self {
             fabric: fabric.clone(),
@@ -94,6 +100,7 @@ impl ReceiveEndpoint {
             datagrams,
             datagram_receives: 0,
             links: Vec::new(),
+            any_misses: false,
             by_queue_pair: HashMap::new(),
             by_source: HashMap::new(),
             early: Vec::new(),
@@ -203,7 +210,7 @@ impl ReceiveEndpoint {
         let now = self.fabric.context.now();
         (target.heard_at, target.asked_at) = (now, now);
         self.recheck_early = true;
-        self.say_credit(link.0, 0)
+        self.say_credit(link.0, 0, 0)
     }
 
     /// How a link stands: `None` while more may come, then how it ended.

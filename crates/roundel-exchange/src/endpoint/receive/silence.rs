@@ -1,22 +1,26 @@
 //! Over datagrams: what a receiver says, and what it does when it hears nothing.
 
+use super::super::probe::{PROBE_INTERVAL, probe};
 use super::link::{Carrier, LinkState};
 use super::{LinkId, ReceiveEndpoint};
 use crate::error::Result;
-use crate::wire::{Acknowledge, Body, FLAG_REPEATED, Header, Kind};
+use crate::wire::{Acknowledge, Body, Header};
 use roundel_verbs::{Payload, SendOperation, SendRequest};
 use std::time::Duration;
 
 impl ReceiveEndpoint {
-    /// Over datagrams, when nothing was heard for a while: asks the senders, and gives up on
-    /// messages that are missing for too long. Call it when everything that had arrived was taken
-    /// and a wait has lasted [`repeat_interval`](crate::ExchangeOptions::repeat_interval).
+    /// When nothing was heard for a while. Over datagrams: asks the senders, and gives up on
+    /// messages that are missing for too long. Over connections: probes whether they live. Call it
+    /// when everything that had arrived was taken and a wait has lasted
+    /// [`repeat_interval`](crate::ExchangeOptions::repeat_interval).
     pub fn on_silence(&mut self) {
         if self.datagrams.is_none() {
+            self.probe_connections();
             return;
         }
         let now = self.fabric.context.now();
         let interval = self.options.repeat_interval;
+        let repairs = self.options.repairs();
         for index in 0..self.links.len() {
             let link = &mut self.links[index];
             let silent = now.saturating_sub(link.heard_at);
@@ -24,14 +28,36 @@ impl ReceiveEndpoint {
             {
                 continue;
             }
-            if silent >= self.options.missing_deadline && link.is_short() {
-                link.fail(link.missing(silent));
-            } else if link.end.is_none() && now.saturating_sub(link.asked_at) >= interval {
+            // A reader may have been away for long. Nothing is given up for which nobody has asked.
+            let waited = match repairs {
+                true => interval.saturating_mul(link.asks),
+                false => silent,
+            };
+            if waited >= self.options.missing_deadline && link.is_short() {
+                link.fail(link.missing(silent, self.options.on_loss));
+            } else if (repairs || link.end.is_none())
+                && now.saturating_sub(link.asked_at) >= interval
+            {
                 // Its credit may be lost, or its end, or data and with it the credit it used up.
                 link.asked_at = now;
-                if let Err(error) = self.say_credit(index, FLAG_REPEATED) {
+                link.asks += 1;
+                if let Err(error) = self.repeat_credit(index) {
                     self.links[index].fail(error);
                 }
+            }
+        }
+        self.ask_for_missing(true);
+    }
+
+    fn probe_connections(&mut self) {
+        let now = self.fabric.context.now();
+        for (index, link) in self.links.iter_mut().enumerate() {
+            let since = now.saturating_sub(link.heard_at.max(link.asked_at));
+            if let (Carrier::Connected(queue_pair), true) = (&link.carrier, link.is_open())
+                && since >= PROBE_INTERVAL
+            {
+                link.asked_at = now;
+                probe(queue_pair, index as u64);
             }
         }
     }
@@ -39,7 +65,7 @@ impl ReceiveEndpoint {
     /// Gives a link up one of whose messages is missing while very many later ones have come.
     pub fn give_up(&mut self, link: LinkId) {
         let link = &mut self.links[link.0];
-        link.fail(link.missing(Duration::ZERO));
+        link.fail(link.missing(Duration::ZERO, self.options.on_loss));
     }
 
     /// Whether messages of this endpoint can be lost.
@@ -70,28 +96,27 @@ impl ReceiveEndpoint {
             {
                 link.repeat_after = link.repeat_after.saturating_mul(2);
                 link.repeat_at = now.saturating_add(link.repeat_after);
-                let sequence = link.end_sequence;
-                self.acknowledge(index, sequence);
+                let messages = link.arrived.count;
+                self.acknowledge(index, messages);
             }
         }
     }
 
-    pub(super) fn acknowledge(&mut self, index: usize, sequence: u64) {
-        let body = Body::Acknowledge(Acknowledge {
-            kind: Kind::EndOfStream,
-            sequence,
-        });
+    /// Acknowledges an end-of-stream that told of so many messages.
+    pub(super) fn acknowledge(&mut self, index: usize, messages: u64) {
+        let body = Body::Acknowledge(Acknowledge { messages });
         // Failing to say so is no failure: the sender repeats its end.
-        let _ = self.say(index, 0, body);
+        let _ = self.say(index, 0, 0, body);
     }
 
-    pub(super) fn say(&self, index: usize, flags: u8, body: Body) -> Result<()> {
+    pub(super) fn say(&self, index: usize, group: u16, flags: u8, body: Body) -> Result<()> {
         let link = &self.links[index];
         let (Some(datagrams), Carrier::Datagram(handle)) = (&self.datagrams, &link.carrier) else {
             return Ok(());
         };
         let header = Header {
             flags,
+            group,
             exchange: link.exchange,
             source: link.source,
             partition: link.destination,

@@ -1,13 +1,15 @@
 //! What two endpoints alone can show: how windows grow, and what peers that break the rules do.
 
-use super::super::send::{DestinationId, GroupId, SendEndpoint};
+use super::super::send::{DestinationId, GroupId, Origin, SendEndpoint};
 use super::*;
 use crate::design::Design;
-use crate::wire::{Body, Credit, HEADER_LENGTH, Header};
+use crate::loss::OnLoss;
+use crate::wire::{Body, Credit, HEADER_LENGTH, Header, Missing, Sent};
 use futures::FutureExt;
 use roundel_verbs::{
     ArenaOptions, Payload, SendOperation, SendRequest, TokioContext, shm, work::InlineBytes,
 };
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +27,15 @@ fn fabric(registered_bytes_max: usize) -> Fabric {
         channel: device.create_channel().unwrap(),
         device,
         context: Arc::new(TokioContext::current()),
+    }
+}
+
+/// The payload of a message.
+struct Number(u32);
+
+impl Origin for Number {
+    fn read(&self, range: Range<usize>, write: &mut dyn FnMut(usize, &[u8])) {
+        write(0, &u64::from(self.0).to_le_bytes()[range]);
     }
 }
 
@@ -56,14 +67,29 @@ impl Pair {
         start: usize,
         between: impl FnOnce(&mut Self),
     ) -> Self {
+        Self::open_with(
+            design,
+            registered_bytes_max,
+            |options| options.buffers_per_link_start = start,
+            between,
+        )
+    }
+
+    fn open_with(
+        design: Design,
+        registered_bytes_max: usize,
+        set: impl FnOnce(&mut ExchangeOptions),
+        between: impl FnOnce(&mut Self),
+    ) -> Self {
         let (ours, theirs) = (fabric(1 << 30), fabric(registered_bytes_max));
         let mut options = ExchangeOptions::new(design, 1, ours.device.capabilities());
         options.message_bytes = 512;
         options.buffers_per_link = 4;
-        options.buffers_per_link_start = start;
+        options.buffers_per_link_start = 4;
         options.buffers_per_link_max = 16;
         options.repeat_interval = Duration::ZERO;
         options.missing_deadline = Duration::ZERO;
+        set(&mut options);
         let sender = SendEndpoint::open(&ours, &options, EXCHANGE, SOURCE).unwrap();
         let mut receiver = ReceiveEndpoint::open(&theirs, &options).unwrap();
         let (link, offer) = receiver.offer("the sender").unwrap();
@@ -94,7 +120,8 @@ impl Pair {
         let sent = async {
             let mut buffer = self.sender.acquire(self.group).await?;
             buffer.write(0, &u64::from(self.sent).to_le_bytes());
-            self.sender.put(buffer, 0, data).await
+            let origin: Arc<dyn Origin> = Arc::new(Number(self.sent));
+            self.sender.put(buffer, 0, data, &origin).await
         };
         match sent.now_or_never() {
             Some(sent) => sent.unwrap(),
@@ -243,9 +270,10 @@ async fn credit_wraps_around() {
 #[tokio::test]
 async fn a_peer_that_grants_too_much_is_sent_what_fits() {
     for design in BOTH {
-        let mut pair = Pair::open(design, 1 << 30);
+        let restart = |options: &mut ExchangeOptions| options.on_loss = OnLoss::Restart;
+        let mut pair = Pair::open_with(design, 1 << 30, restart, |_| ());
         pair.receiver.links[0].credit = 200;
-        pair.receiver.say_credit(0, 0).unwrap();
+        pair.receiver.say_credit(0, 0, 0).unwrap();
         let sent = pair.send_all();
         match design {
             // Those beyond its receives wait in the send queue, as many as there are buffers.
@@ -276,12 +304,107 @@ async fn a_peer_that_grants_too_much_is_sent_what_fits() {
     }
 }
 
+/// A link whose receiver asks again after a while.
+fn patient_pair(interval: Duration) -> Pair {
+    let set = |options: &mut ExchangeOptions| options.repeat_interval = interval;
+    Pair::open_with(Design::SesqSr, 1 << 30, set, |_| ())
+}
+
+#[tokio::test]
+async fn what_did_not_fit_is_sent_again() {
+    let mut pair = patient_pair(Duration::from_millis(1));
+    pair.receiver.links[0].credit = 200;
+    pair.receiver.say_credit(0, 0, 0).unwrap();
+    // Twice the widest window, of which there are receives for some.
+    assert_eq!(pair.send_all(), 32);
+    let mut received = pair.receive();
+    assert!(received < 32, "{received}");
+    while received < 32 {
+        assert!(pair.receiver.ended(pair.link).is_none());
+        pair.receiver.repeat_credit(0).unwrap();
+        pair.sender.listen();
+        received += pair.receive();
+        pair.sender.listen();
+    }
+    received += pair.receive();
+    assert_eq!(received, 32);
+    pair.receiver.repeat_credit(0).unwrap();
+    pair.sender.listen();
+    assert_eq!(pair.sender.kept(pair.group), 0);
+}
+
+#[tokio::test]
+async fn a_receiver_that_asks_for_what_it_cannot_miss_gets_nothing() {
+    let mut pair = Pair::open(Design::SesqSr, 1 << 30);
+    assert!(pair.send() && pair.send() && pair.send());
+    assert_eq!(pair.receive(), 3);
+    let credit = |acknowledged| {
+        Body::Credit(Credit {
+            credit: 4,
+            acknowledged,
+        })
+    };
+    let missing = |first| {
+        Body::Missing(Missing {
+            first,
+            bitmap: u64::MAX,
+        })
+    };
+    pair.sender.listen();
+    let kept = pair.sender.kept(pair.group);
+    for (group, body) in [
+        (0, credit(4)),
+        (0, credit(u64::MAX)),
+        (1, credit(3)),
+        (u16::MAX, credit(3)),
+        (0, missing(3)),
+        (0, missing(u64::MAX)),
+        (1, missing(0)),
+        (u16::MAX, missing(0)),
+    ] {
+        pair.receiver.say(0, group, 0, body).unwrap();
+        pair.sender.listen();
+        assert_eq!(pair.sender.kept(pair.group), kept, "{body:?}");
+        assert_eq!(pair.sender.report().repaired_messages, 0, "{body:?}");
+    }
+    pair.receiver.say(0, 0, 0, credit(3)).unwrap();
+    pair.receiver.say(0, 0, 0, missing(0)).unwrap();
+    pair.sender.listen();
+    assert_eq!(pair.sender.kept(pair.group), 0);
+    assert_eq!(pair.sender.report().repaired_messages, 0);
+    assert_eq!(pair.receive(), 0);
+}
+
+#[tokio::test]
+async fn a_source_that_tells_of_what_it_cannot_have_sent_is_asked_for_little() {
+    let mut pair = patient_pair(Duration::from_secs(3600));
+    let absurd = Sent {
+        on_link: u64::MAX,
+        to_group: u64::MAX,
+    };
+    pair.sender.say(pair.destination, 7, Body::Sent(absurd));
+    assert_eq!(pair.receive(), 0);
+    assert_eq!(pair.receiver.report().repair_asks, 1, "for one window");
+    assert!(pair.receiver.ended(pair.link).is_none());
+}
+
+#[tokio::test]
+async fn a_message_long_before_its_turn_ends_the_link() {
+    let mut pair = Pair::open(Design::SesqSr, 1 << 30);
+    pair.sender.skip_messages(pair.group, 32);
+    assert!(pair.send());
+    assert_eq!(pair.receive(), 0);
+    let ended = pair.receiver.ended(pair.link);
+    let broken = matches!(ended, Some(Err(ExchangeError::Protocol { .. })));
+    assert!(broken, "{ended:?}");
+}
+
 /// A queue pair of somebody who knows the address, the queue key and the names of an exchange.
 fn stranger_sends(fabric: &Fabric, to: &roundel_verbs::QueuePairAddress, messages: &[Vec<u8>]) {
     let queue = fabric.device.create_completion_queue(64, None).unwrap();
     // Numbers are each device's own: this one shall not be that of either side.
-    let other = [0, 1].map(|_| datagram::open(fabric, &queue).unwrap());
-    let stranger = datagram::open(fabric, &queue).unwrap();
+    let other = [0, 1].map(|_| datagram::open(fabric, &queue, None).unwrap());
+    let stranger = datagram::open(fabric, &queue, None).unwrap();
     assert!(other.iter().all(|other| other.number() < stranger.number()));
     let handle = fabric.device.create_address_handle(to).unwrap();
     for message in messages {
@@ -302,6 +425,7 @@ async fn datagrams_of_strangers_change_nothing() {
     let forged = |body| {
         let header = Header {
             flags: 0,
+            group: 0,
             exchange: EXCHANGE,
             source: SOURCE,
             partition: 0,
@@ -320,7 +444,10 @@ async fn datagrams_of_strangers_change_nothing() {
         offset: 0,
         payload_length: 8,
     }));
-    let forged_credit = forged(Body::Credit(Credit { credit: 1000 }));
+    let forged_credit = forged(Body::Credit(Credit {
+        credit: 1000,
+        acknowledged: 1,
+    }));
     let messages = [
         Vec::new(),
         vec![0xa5; 3],

@@ -67,15 +67,17 @@ impl ReceiveEndpoint {
         link.credit = link.credit.wrapping_add(1);
         link.unsaid += 1;
         // After the end nobody needs credit.
-        if link.unsaid >= frequency
-            && link.end.is_none()
-            && let Err(error) = self.say_credit(index, 0)
-        {
-            self.links[index].fail(error);
+        if link.unsaid >= frequency && link.end.is_none() {
+            let group = link.least_acknowledged();
+            if let Err(error) = self.say_credit(index, group, 0) {
+                self.links[index].fail(error);
+            }
         }
     }
 
-    pub(super) fn say_credit(&mut self, index: usize, flags: u8) -> Result<()> {
+    /// Says the credit of a link and, where lost messages are repaired, what has arrived of a
+    /// group.
+    pub(super) fn say_credit(&mut self, index: usize, group: u16, flags: u8) -> Result<()> {
         let link = &mut self.links[index];
         link.unsaid = 0;
         let credit = link.credit;
@@ -96,8 +98,12 @@ impl ReceiveEndpoint {
                 Ok(())
             }
             Carrier::Datagram(_) => {
-                let body = Body::Credit(Credit { credit });
-                self.say(index, flags, body)
+                let acknowledged = link.acknowledge(group);
+                let body = Body::Credit(Credit {
+                    credit,
+                    acknowledged,
+                });
+                self.say(index, group, flags, body)
             }
             Carrier::Offered(_) | Carrier::Closed => Ok(()),
         }

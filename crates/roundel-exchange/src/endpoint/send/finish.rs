@@ -11,7 +11,8 @@ use std::task::Poll;
 impl SendEndpoint {
     /// Tells a destination that no more data comes, and waits until all of it, and the news, has
     /// been handed over: completed by the device over Reliable Connection, acknowledged by the
-    /// receiver over datagrams.
+    /// receiver over datagrams, which does so when it has everything if lost messages are
+    /// repaired.
     ///
     /// # Errors
     /// When the destination failed before.
@@ -45,28 +46,20 @@ impl SendEndpoint {
         if target.credit.left() == 0 || !state.has_room(destination.0, 1) {
             return Poll::Pending;
         }
-        let sequence = state.next_sequence();
-        Poll::Ready(self.say_end(&mut state, destination.0, sequence, 0))
+        Poll::Ready(self.say_end(&mut state, destination.0, 0))
     }
 
-    pub(super) fn say_end(
-        &self,
-        state: &mut State,
-        destination: usize,
-        sequence: u64,
-        flags: u8,
-    ) -> Result<()> {
+    pub(super) fn say_end(&self, state: &mut State, destination: usize, flags: u8) -> Result<()> {
         let target = &mut state.destinations[destination];
         target.credit.spend();
         let body = Body::EndOfStream(EndOfStream {
             sent: target.digest,
         });
         target.end = Some(End {
-            sequence,
             acknowledged: false,
             said_at: self.0.fabric.context.now(),
         });
-        let header = self.header(sequence, flags, 0, body);
+        let header = self.header(0, flags, body);
         state.send_control(destination, &header)
     }
 
@@ -80,8 +73,7 @@ impl SendEndpoint {
             && let Some(end) = &target.end
             && !end.acknowledged
         {
-            let sequence = end.sequence;
-            return self.say_end(&mut state, destination.0, sequence, FLAG_REPEATED);
+            return self.say_end(&mut state, destination.0, FLAG_REPEATED);
         }
         Ok(())
     }

@@ -1,14 +1,19 @@
 //! The SEND endpoint: Send/Receive with stateless absolute credit, over Reliable Connection (one
 //! queue pair per destination) or Unreliable Datagram (one queue pair for all).
 
+mod attend;
 mod buffer;
 mod finish;
+mod multicast;
 mod progress;
+mod repair;
+mod retained;
 mod state;
 #[cfg(test)]
 mod tests;
 
 pub use buffer::SendBuffer;
+pub use repair::Origin;
 
 use super::{Fabric, LinkAddress, datagram};
 use crate::error::ExchangeError;
@@ -17,12 +22,14 @@ use crate::options::ExchangeOptions;
 use crate::report::{DestinationReport, EndpointReport};
 use crate::wire::{Body, Data, HEADER_LENGTH, Header};
 use parking_lot::Mutex;
+use repair::{Kept, REPAIR_BUFFERS};
+use retained::Retained;
 use roundel_verbs::completion_queue::until_ready;
 use roundel_verbs::{
     Buffer, CompletionQueue, CompletionStatus, QueuePairOptions, ReceiveRequest, Transport,
 };
 use state::{CONTROL_SENDS, Carrier, Destination, Group, State};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -56,6 +63,17 @@ struct Inner {
     state: Mutex<State>,
 }
 
+impl Inner {
+    /// Receives of a datagram endpoint for what one destination says.
+    fn control_receives(&self) -> usize {
+        let asks = match self.options.repairs() {
+            true => self.options.asks_in_flight(),
+            false => 0,
+        };
+        self.options.credits_in_flight() + asks + UD_CONTROL_RECEIVES
+    }
+}
+
 impl SendEndpoint {
     /// Opens an endpoint of source `source` of `exchange`.
     pub fn open(
@@ -69,8 +87,14 @@ impl SendEndpoint {
             .create_completion_queue(COMPLETIONS, Some(&fabric.channel))?;
         let datagrams = match options.design.transport() {
             Transport::ReliableConnection => None,
-            _ => Some(datagram::open(fabric, &queue)?),
+            _ => Some(datagram::open(fabric, &queue, options.queue_key)?),
         };
+        let mut repair_buffers = Vec::new();
+        if options.repairs() {
+            for _ in 0..REPAIR_BUFFERS {
+                repair_buffers.push(fabric.arena.allocate(options.message_bytes)?);
+            }
+        }
         Ok(Self(Arc::new(Inner {
             fabric: fabric.clone(),
             options: options.clone(),
@@ -84,6 +108,7 @@ impl SendEndpoint {
                 },
                 report: EndpointReport {
                     queue_pairs: datagrams.iter().count(),
+                    registered_bytes: repair_buffers.len() * options.message_bytes,
                     ..EndpointReport::default()
                 },
                 datagrams,
@@ -93,7 +118,8 @@ impl SendEndpoint {
                 groups: Vec::new(),
                 shared: HashMap::new(),
                 shared_next: 0,
-                sequence: 0,
+                repairs: VecDeque::new(),
+                repair_buffers,
                 completions: Vec::new(),
                 asked: false,
             }),
@@ -141,12 +167,13 @@ impl SendEndpoint {
                 datagram::post_receives(
                     &inner.fabric,
                     datagrams,
-                    inner.options.credits_in_flight() + UD_CONTROL_RECEIVES,
+                    inner.control_receives(),
                     HEADER_LENGTH,
                 )?;
                 let carrier = Carrier::Datagram {
                     handle,
                     number: offer.queue_pair.number,
+                    queue_key: offer.queue_pair.queue_key,
                 };
                 (carrier, datagrams.address().clone())
             }
@@ -173,15 +200,27 @@ impl SendEndpoint {
         for _ in 0..count {
             free.push(inner.fabric.arena.allocate(inner.options.message_bytes)?);
         }
+        let (repairs, kept) = (inner.options.repairs(), inner.options.unarrived_max());
         let mut state = inner.state.lock();
+        if state.groups.len() > usize::from(u16::MAX) {
+            return Err(ExchangeError::Protocol {
+                peer: "this process".into(),
+                reason: format!("more groups than messages can name: {}", state.groups.len()),
+            });
+        }
         state.report.registered_bytes += count * inner.options.message_bytes;
         state.groups.push(Group {
             members: members.iter().map(|member| member.0).collect(),
             buffers: free.len(),
             free,
             closed: false,
+            sent: 0,
+            retained: repairs.then(|| Retained::new(members.len(), kept)),
+            multicast: None,
         });
-        Ok(GroupId(state.groups.len() - 1))
+        let group = state.groups.len() - 1;
+        self.begin_multicast(&mut state, group);
+        Ok(GroupId(group))
     }
 
     /// Waits for a free buffer of the group.
@@ -217,11 +256,18 @@ impl SendEndpoint {
     }
 
     /// Sends the first `data.payload_length` bytes of the buffer's payload to every member of its
-    /// group, as soon as each has granted credit for it.
-    pub async fn put(&self, mut buffer: SendBuffer, partition: u32, data: Data) -> Result<()> {
+    /// group, as soon as each has granted credit for it. `origin` is what they were cut from, at
+    /// `data.offset`.
+    pub async fn put(
+        &self,
+        mut buffer: SendBuffer,
+        partition: u32,
+        data: Data,
+        origin: &Arc<dyn Origin>,
+    ) -> Result<()> {
         let mut since = None;
         until_ready(&[&self.0.queue], |_| {
-            self.poll_put(&mut buffer, partition, data, &mut since)
+            self.poll_put(&mut buffer, partition, data, origin, &mut since)
         })
         .await
     }
@@ -231,6 +277,7 @@ impl SendEndpoint {
         buffer: &mut SendBuffer,
         partition: u32,
         data: Data,
+        origin: &Arc<dyn Origin>,
         since: &mut Option<Duration>,
     ) -> Poll<Result<()>> {
         let inner = &*self.0;
@@ -256,14 +303,12 @@ impl SendEndpoint {
             }
         }
         let mut memory = buffer.take();
-        let sequence = state.next_sequence();
-        let mut header = self.header(sequence, 0, partition, Body::Data(data));
-        if let [only] = state.groups[group.0].members[..] {
-            header.credit_seen = state.destinations[only].credit.granted();
-        }
+        let sequence = state.groups[group.0].sent;
+        let header = self.data_header(&state, group.0, sequence, partition, data);
         memory.write(0, &header.emit());
         let length = HEADER_LENGTH + data.payload_length as usize;
-        let sent = state.send_data(group.0, memory, length, sequence);
+        let kept = || Kept::new(partition, data, origin.clone());
+        let sent = state.send_data(group.0, memory, length, kept);
         if sent.is_err() {
             // Others wait for the same destination.
             inner.queue.wake();
@@ -312,13 +357,32 @@ impl SendEndpoint {
         self.0.state.lock().destinations[destination.0].report
     }
 
-    fn header(&self, sequence: u64, flags: u8, partition: u32, body: Body) -> Header {
+    fn data_header(
+        &self,
+        state: &State,
+        group: usize,
+        sequence: u64,
+        partition: u32,
+        data: Data,
+    ) -> Header {
+        let mut header = self.header(group as u16, 0, Body::Data(data));
+        header.partition = partition;
+        header.sequence = sequence;
+        if let [only] = state.groups[group].members[..] {
+            header.credit_seen = state.destinations[only].credit.granted();
+        }
+        header
+    }
+
+    /// The header of a message about a group, without what only data has.
+    fn header(&self, group: u16, flags: u8, body: Body) -> Header {
         Header {
             flags,
+            group,
             exchange: self.0.exchange,
             source: self.0.source,
-            partition,
-            sequence,
+            partition: 0,
+            sequence: 0,
             credit_seen: 0,
             body,
         }

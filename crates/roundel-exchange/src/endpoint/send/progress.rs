@@ -1,13 +1,17 @@
 //! What a SEND endpoint's completion queue brings: buffers back, credit, acknowledgements and
 //! questions.
 
-use super::state::{CONTROL, Carrier, SHARED, State};
+use super::state::{CONTROL, Carrier, REPAIR, SHARED, State};
 use super::{SendEndpoint, datagram};
-use crate::wire::{Acknowledge, Body, FLAG_REPEATED, Header, Kind};
+use crate::error::Result;
+use crate::wire::{Body, FLAG_REPEATED, Header, Sent};
 use roundel_verbs::{Completion, CompletionStatus, Opcode, ReceiveRequest};
 
 /// Completions taken from the queue at a time.
 const POLL_BATCH: usize = 64;
+/// Groups that an answer tells of: each message of it uses up a receive that nobody paid for, of
+/// which a receiver has a few.
+const ANSWERS: usize = 2;
 
 impl SendEndpoint {
     /// Takes the completions that are there.
@@ -19,12 +23,11 @@ impl SendEndpoint {
                 self.take(state, completion);
             }
             state.completions = completions;
-            if found < POLL_BATCH {
+            if found < POLL_BATCH && !self.repair(state) {
                 break;
             }
         }
-        // One answer for all the questions that came meanwhile: each uses up a receive that
-        // nobody paid for, of which a receiver has a few.
+        // One answer for all the questions that came meanwhile.
         if std::mem::take(&mut state.asked) {
             for index in 0..state.destinations.len() {
                 if std::mem::take(&mut state.destinations[index].asked) {
@@ -50,18 +53,26 @@ impl SendEndpoint {
     /// A control message of a destination over datagrams.
     fn take_control(&self, state: &mut State, index: usize, header: &Header) {
         let destination = &mut state.destinations[index];
-        match (header.body, &mut destination.end) {
-            (Body::Credit(credit), _) => {
+        match header.body {
+            Body::Credit(credit) => {
                 destination.credit.grant(credit.credit);
                 if header.is_repeated() {
                     destination.asked = true;
                     state.asked = true;
                 }
+                state.acknowledge(index, usize::from(header.group), credit.acknowledged);
             }
-            (Body::Acknowledge(acknowledge), Some(end)) => {
-                end.acknowledged |= acknowledge.kind == Kind::EndOfStream;
+            Body::Acknowledge(acknowledge) => {
+                if let Some(end) = &mut destination.end
+                    && acknowledge.messages == destination.digest.count
+                {
+                    end.acknowledged = true;
+                    state.acknowledge_all(index);
+                }
             }
-            (Body::Acknowledge(_) | Body::Data(_) | Body::EndOfStream(_), _) => {}
+            Body::Missing(missing) => self.take_missing(state, index, header.group, missing),
+            Body::Joined => state.joined(index, usize::from(header.group)),
+            Body::Data(_) | Body::EndOfStream(_) | Body::Sent(_) | Body::Join(_) => {}
         }
     }
 
@@ -69,30 +80,37 @@ impl SendEndpoint {
     /// heard of the end; or it has missed messages, and with them the credit that they used up,
     /// which nobody else would ever notice.
     fn answer(&self, state: &mut State, index: usize) {
-        if !state.has_room(index, 1) {
-            return;
-        }
-        let destination = &state.destinations[index];
         // Failing to answer is no failure: the receiver asks again.
-        let _ = match &destination.end {
-            None => {
-                let body = Body::Acknowledge(Acknowledge {
-                    kind: Kind::Credit,
-                    sequence: destination.digest.count,
-                });
-                let header = self.header(state.sequence, 0, 0, body);
-                state.send_control(index, &header)
+        let _ = self.try_answer(state, index);
+    }
+
+    fn try_answer(&self, state: &mut State, index: usize) -> Result<()> {
+        let destination = &state.destinations[index];
+        let on_link = destination.digest.count;
+        if let Some(end) = &destination.end {
+            let recent = self.0.options.repeat_interval / 2;
+            let ago = self.0.fabric.context.now().saturating_sub(end.said_at);
+            if end.acknowledged {
+                return Ok(());
             }
-            Some(end) => {
-                let recent = self.0.options.repeat_interval / 2;
-                let ago = self.0.fabric.context.now().saturating_sub(end.said_at);
-                if end.acknowledged || ago < recent {
-                    return;
-                }
-                let sequence = end.sequence;
-                self.say_end(state, index, sequence, FLAG_REPEATED)
+            if ago >= recent && state.has_room(index, 1) {
+                self.say_end(state, index, FLAG_REPEATED)?;
             }
-        };
+        }
+        let mut groups: Vec<_> = state.owed_to(index).take(ANSWERS).collect();
+        if groups.is_empty() && state.destinations[index].end.is_none() {
+            groups.extend(state.first_group_of(index));
+        }
+        for group in groups {
+            if !state.has_room(index, 1) {
+                return Ok(());
+            }
+            let to_group = state.groups[group].sent;
+            let body = Body::Sent(Sent { on_link, to_group });
+            let header = self.header(group as u16, 0, body);
+            state.send_control(index, &header)?;
+        }
+        Ok(())
     }
 }
 
@@ -114,8 +132,10 @@ impl State {
             return;
         }
         if completion.id & SHARED == 0 {
-            if let Some(buffer) = completion.buffer {
-                self.give_back(completion.id as usize, buffer);
+            match completion.buffer {
+                Some(buffer) if completion.id == REPAIR => self.repair_buffers.push(buffer),
+                Some(buffer) => self.give_back(completion.id as usize, buffer),
+                None => {}
             }
             return;
         }

@@ -2,6 +2,9 @@
 
 use super::super::credit::Credit;
 use super::GroupId;
+use super::multicast::Multicast;
+use super::repair::{Kept, Repair};
+use super::retained::Retained;
 use crate::error::{ExchangeError, Result};
 use crate::report::{DestinationReport, EndpointReport};
 use crate::wire::{Header, SequenceDigest};
@@ -9,10 +12,11 @@ use roundel_verbs::{
     AddressHandle, Buffer, Completion, CompletionStatus, Payload, QueuePair, SendOperation,
     SendRequest, SharedBuffer, VerbsError,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 /// Marks of sends: a group's number for an owned buffer, or one of these.
+pub(super) const REPAIR: u64 = 1 << 61;
 pub(super) const SHARED: u64 = 1 << 62;
 pub(super) const CONTROL: u64 = 1 << 63;
 /// Places in a send queue that data leaves to control messages.
@@ -29,8 +33,10 @@ pub(super) struct State {
     pub(super) groups: Vec<Group>,
     pub(super) shared: HashMap<u64, SharedSend>,
     pub(super) shared_next: u64,
-    /// Messages posted so far: the sequence numbers of this source.
-    pub(super) sequence: u64,
+    /// What to send again, and free buffers for it: those of the groups may all be in the hands of
+    /// tasks that cannot go on before something was repaired.
+    pub(super) repairs: VecDeque<Repair>,
+    pub(super) repair_buffers: Vec<Buffer>,
     pub(super) completions: Vec<Completion>,
     /// Whether a destination has asked.
     pub(super) asked: bool,
@@ -55,13 +61,16 @@ pub(super) struct Destination {
 
 pub(super) enum Carrier {
     Connected(QueuePair),
-    Datagram { handle: AddressHandle, number: u32 },
+    Datagram {
+        handle: AddressHandle,
+        number: u32,
+        queue_key: u32,
+    },
     Closed,
 }
 
 /// An end-of-stream that was sent.
 pub(super) struct End {
-    pub(super) sequence: u64,
     pub(super) acknowledged: bool,
     pub(super) said_at: Duration,
 }
@@ -71,8 +80,14 @@ pub(super) struct Group {
     pub(super) free: Vec<Buffer>,
     /// All its buffers, those in use included.
     pub(super) buffers: usize,
-    /// A member is gone: nothing is sent any more.
+    /// A member is gone: nothing new is sent any more.
     pub(super) closed: bool,
+    /// Messages sent so far: the sequence number of the next one.
+    pub(super) sent: u64,
+    /// Where lost messages are repaired: those that have not arrived everywhere.
+    pub(super) retained: Option<Retained<Kept>>,
+    /// Where one message reaches every member.
+    pub(super) multicast: Option<Multicast>,
 }
 
 /// A buffer posted to every member of a group.
@@ -98,11 +113,11 @@ impl Destination {
     }
 
     /// Counts a data message that was sent.
-    fn count(&mut self, sequence: u64, length: usize) {
+    fn count(&mut self, group: usize, sequence: u64, length: usize) {
         self.report.messages += 1;
         self.report.bytes += length as u64;
         self.credit.spend();
-        self.digest.add(sequence);
+        self.digest.add(group as u16, sequence);
     }
 
     pub(super) fn lost(&self, status: CompletionStatus) -> ExchangeError {
@@ -114,13 +129,8 @@ impl Destination {
 }
 
 impl State {
-    pub(super) fn next_sequence(&mut self) -> u64 {
-        let sequence = self.sequence;
-        self.sequence += 1;
-        sequence
-    }
-
-    /// Whether every member of a group has granted credit, and there is room in the send queues.
+    /// Whether every member of a group has granted credit, not too much is kept for it, and there is
+    /// room in the send queues.
     pub(super) fn may_send(&self, group: GroupId) -> bool {
         let members = &self.groups[group.0].members;
         // One queue pair carries all datagrams.
@@ -128,7 +138,9 @@ impl State {
             Some(_) => members.len(),
             None => 1,
         };
+        let retained = self.groups[group.0].retained.as_ref();
         self.credit_left(group) > 0
+            && retained.is_none_or(|retained| !retained.is_full())
             && members
                 .iter()
                 .all(|member| self.has_room(*member, sends + CONTROL_SENDS))
@@ -166,22 +178,94 @@ impl State {
         }
     }
 
-    /// Posts data to every member of a group.
+    /// What a group keeps, and which member of it a destination is.
+    pub(super) fn retained(
+        groups: &mut [Group],
+        destination: usize,
+        group: usize,
+    ) -> Option<(usize, &mut Retained<Kept>)> {
+        let group = groups.get_mut(group)?;
+        let member = group.members.iter().position(|to| *to == destination)?;
+        Some((member, group.retained.as_mut()?))
+    }
+
+    /// Every message of a group below a number has arrived at a destination.
+    pub(super) fn acknowledge(&mut self, destination: usize, group: usize, below: u64) {
+        if let Some((member, retained)) = Self::retained(&mut self.groups, destination, group) {
+            retained.acknowledge(member, below);
+        }
+    }
+
+    /// Everything has arrived at a destination.
+    pub(super) fn acknowledge_all(&mut self, destination: usize) {
+        for group in 0..self.groups.len() {
+            self.acknowledge(destination, group, self.groups[group].sent);
+        }
+    }
+
+    /// The groups whose messages have not all arrived at a destination, as far as that is known.
+    pub(super) fn owed_to(&self, destination: usize) -> impl Iterator<Item = usize> {
+        let owed = move |(_, group): &(usize, &Group)| {
+            let member = group.members.iter().position(|to| *to == destination);
+            let retained = group.retained.as_ref();
+            member.is_some_and(|member| retained.is_some_and(|kept| kept.is_owed(member)))
+        };
+        self.groups
+            .iter()
+            .enumerate()
+            .filter(owed)
+            .map(|(group, _)| group)
+    }
+
+    /// Any group that a destination is a member of.
+    pub(super) fn first_group_of(&self, destination: usize) -> Option<usize> {
+        let mut groups = self.groups.iter();
+        groups.position(|group| group.members.contains(&destination))
+    }
+
+    /// Whether messages are kept that may have to be sent again.
+    pub(super) fn keeps_any(&self) -> bool {
+        let mut retained = self.groups.iter().flat_map(|group| &group.retained);
+        retained.any(|retained| !retained.is_empty())
+    }
+
+    /// Posts the next message of a group to every member; `kept` is what to repair it with.
     pub(super) fn send_data(
         &mut self,
         group: usize,
         memory: Buffer,
         length: usize,
-        sequence: u64,
+        kept: impl FnOnce() -> Kept,
     ) -> Result<()> {
         let members = self.groups[group].members.clone();
+        let sequence = self.groups[group].sent;
+        self.groups[group].sent += 1;
+        if let Some(retained) = &mut self.groups[group].retained {
+            retained.push(kept());
+        }
         if let [only] = members[..] {
             let payload = Payload::Owned {
                 buffer: memory,
                 length,
             };
             self.send(only, group as u64, payload)?;
-            self.destinations[only].count(sequence, length);
+            self.destinations[only].count(group, sequence, length);
+            return Ok(());
+        }
+        if let Some(handle) = self.groups[group]
+            .multicast
+            .as_ref()
+            .and_then(Multicast::ready)
+        {
+            let payload = Payload::Owned {
+                buffer: memory,
+                length,
+            };
+            self.send_datagram(handle, group as u64, payload)?;
+            self.report.multicast_messages += 1;
+            for member in members {
+                self.destinations[member].count(group, sequence, length);
+            }
             return Ok(());
         }
         let key = self.shared_next;
@@ -198,7 +282,7 @@ impl State {
                 length,
             };
             self.send(member, SHARED | key, payload)?;
-            self.destinations[member].count(sequence, length);
+            self.destinations[member].count(group, sequence, length);
         }
         Ok(())
     }
@@ -211,7 +295,7 @@ impl State {
 
     /// Posts one message, for which there is room. A destination that cannot be sent to has
     /// failed.
-    fn send(&mut self, destination: usize, id: u64, payload: Payload) -> Result<()> {
+    pub(super) fn send(&mut self, destination: usize, id: u64, payload: Payload) -> Result<()> {
         let sent = self.post(destination, id, payload);
         if let Err(error) = &sent {
             let failed = &mut self.destinations[destination].failed;
@@ -222,30 +306,30 @@ impl State {
 
     fn post(&mut self, destination: usize, id: u64, payload: Payload) -> Result<()> {
         let target = &mut self.destinations[destination];
-        let (queue_pair, handle, in_flight) = match (&target.carrier, &self.datagrams) {
-            (Carrier::Connected(queue_pair), _) => (queue_pair, None, &mut target.in_flight),
-            (Carrier::Datagram { handle, .. }, Some(datagrams)) => (
-                datagrams,
-                Some(handle.clone()),
-                &mut self.datagrams_in_flight,
-            ),
-            _ => return Err(target.lost(CompletionStatus::Flushed)),
-        };
-        let mut requests = vec![SendRequest {
-            id,
-            operation: SendOperation::Send,
-            payload,
-            destination: handle,
-        }];
-        if queue_pair.post_send(&mut requests)? == 0 {
-            return Err(ExchangeError::from(VerbsError::DeviceLimit {
-                what: "sends in flight",
-                requested: *in_flight + 1,
-                limit: *in_flight,
-            }));
+        match &target.carrier {
+            Carrier::Connected(queue_pair) => {
+                post_one(queue_pair, &mut target.in_flight, id, payload, None)
+            }
+            Carrier::Datagram { handle, .. } => {
+                let handle = handle.clone();
+                self.send_datagram(handle, id, payload)
+            }
+            Carrier::Closed => Err(target.lost(CompletionStatus::Flushed)),
         }
-        *in_flight += 1;
-        Ok(())
+    }
+
+    /// Posts one datagram, for which there is room.
+    fn send_datagram(&mut self, to: AddressHandle, id: u64, payload: Payload) -> Result<()> {
+        match &self.datagrams {
+            Some(datagrams) => {
+                let in_flight = &mut self.datagrams_in_flight;
+                post_one(datagrams, in_flight, id, payload, Some(to))
+            }
+            None => Err(ExchangeError::Protocol {
+                peer: "this process".into(),
+                reason: "a datagram on an endpoint without any".into(),
+            }),
+        }
     }
 
     /// The queue pair of a completion is broken.
@@ -267,16 +351,43 @@ impl State {
         }
     }
 
-    /// Groups with a destination that is gone send nothing any more: their buffers go back to the
-    /// arena, those in flight when they complete.
+    /// Groups with a destination that is gone send nothing new any more: their buffers go back to
+    /// the arena, those in flight when they complete. What the other members miss they still get.
     pub(super) fn close_groups_of(&mut self, destination: usize) {
         for group in &mut self.groups {
-            if group.members.contains(&destination) {
+            if let Some(member) = group.members.iter().position(|to| *to == destination) {
                 group.closed = true;
                 group.free.clear();
+                if let Some(retained) = &mut group.retained {
+                    retained.forget(member);
+                }
             }
         }
         let groups = &self.groups;
         self.shared.retain(|_, send| !groups[send.group].closed);
     }
+}
+
+fn post_one(
+    queue_pair: &QueuePair,
+    in_flight: &mut usize,
+    id: u64,
+    payload: Payload,
+    destination: Option<AddressHandle>,
+) -> Result<()> {
+    let mut requests = vec![SendRequest {
+        id,
+        operation: SendOperation::Send,
+        payload,
+        destination,
+    }];
+    if queue_pair.post_send(&mut requests)? == 0 {
+        return Err(ExchangeError::from(VerbsError::DeviceLimit {
+            what: "sends in flight",
+            requested: *in_flight + 1,
+            limit: *in_flight,
+        }));
+    }
+    *in_flight += 1;
+    Ok(())
 }

@@ -1,0 +1,159 @@
+//! Fabrics: what can carry the rows of a query, what a user asks for, what the processes of a
+//! cluster have, and which of them a query takes.
+//!
+//! This module knows nothing of plans; how rows travel over a fabric is the exchange's matter.
+
+mod choice;
+mod devices;
+
+pub(crate) use choice::FabricChooser;
+pub(crate) use devices::{Devices, Offer, Sizes, bytes};
+
+use std::fmt;
+use std::str::FromStr;
+
+use roundel_verbs::rdma::RdmaOptions;
+
+use crate::EngineError;
+
+/// What carries the rows of a query from task to task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fabric {
+    /// Roundel's exchange over RDMA devices: InfiniBand, RoCE, Soft-RoCE.
+    Rdma,
+    /// Roundel's exchange over shared memory, for the processes of one host.
+    Shm,
+    /// datafusion-distributed's own transport, Arrow Flight over gRPC, without compression.
+    Grpc,
+}
+
+impl Fabric {
+    /// In the order in which they are preferred.
+    pub const ALL: [Self; 3] = [Self::Rdma, Self::Shm, Self::Grpc];
+
+    /// The name that plans, reports and the command line use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rdma => "rdma",
+            Self::Shm => "shm",
+            Self::Grpc => "grpc",
+        }
+    }
+}
+
+impl fmt::Display for Fabric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Fabric {
+    type Err = EngineError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|fabric| fabric.name() == name)
+            .ok_or_else(|| EngineError::Usage(format!("unknown fabric {name:?}")))
+    }
+}
+
+/// What a user asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub enum FabricChoice {
+    /// The first in the order of [`Fabric::ALL`] that joins all workers.
+    #[default]
+    Auto,
+    /// RDMA, on this device or any.
+    Rdma(RdmaOptions),
+    /// Shared memory.
+    Shm,
+    /// gRPC.
+    Grpc,
+}
+
+impl FabricChoice {
+    /// The fabric asked for; none when it is to be chosen.
+    pub fn fabric(&self) -> Option<Fabric> {
+        match self {
+            Self::Auto => None,
+            Self::Rdma(_) => Some(Fabric::Rdma),
+            Self::Shm => Some(Fabric::Shm),
+            Self::Grpc => Some(Fabric::Grpc),
+        }
+    }
+}
+
+impl fmt::Display for FabricChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self, self.fabric()) {
+            (Self::Rdma(options), _) if *options != RdmaOptions::default() => {
+                write!(f, "rdma:{options}")
+            }
+            (_, Some(fabric)) => fabric.fmt(f),
+            (_, None) => f.write_str("auto"),
+        }
+    }
+}
+
+impl FromStr for FabricChoice {
+    type Err = EngineError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let unknown = || {
+            EngineError::Usage(format!(
+                "unknown fabric {text:?}: use auto, rdma, rdma:DEVICE[/PORT[/GID]], shm or grpc"
+            ))
+        };
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        if let Some(device) = text.strip_prefix("rdma:") {
+            let options = device.parse().map_err(|_| unknown())?;
+            return Ok(Self::Rdma(options));
+        }
+        match text.parse().map_err(|_| unknown())? {
+            Fabric::Rdma => Ok(Self::Rdma(RdmaOptions::default())),
+            Fabric::Shm => Ok(Self::Shm),
+            Fabric::Grpc => Ok(Self::Grpc),
+        }
+    }
+}
+
+/// Which fabric carries a query, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FabricReason {
+    /// Which.
+    pub fabric: Fabric,
+    /// Why, for people.
+    pub why: String,
+}
+
+impl fmt::Display for FabricReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.fabric, self.why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_have_names() {
+        for text in [
+            "auto",
+            "rdma",
+            "rdma:mlx5_0",
+            "rdma:mlx5_0/1/3",
+            "shm",
+            "grpc",
+        ] {
+            let choice: FabricChoice = text.parse().unwrap();
+            assert_eq!(choice.to_string(), text);
+        }
+        for wrong in ["", "pigeon", "rdma:", "rdma:a/b", "Shm"] {
+            assert!(wrong.parse::<FabricChoice>().is_err(), "{wrong}");
+        }
+    }
+}
