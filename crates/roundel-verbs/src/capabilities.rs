@@ -3,7 +3,7 @@
 use crate::queue_pair::Transport;
 
 /// The limits and properties of a device.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
 pub struct Capabilities {
     /// Name of the provider: `shm`, `rdma`, …
     pub provider: &'static str,

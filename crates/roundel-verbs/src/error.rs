@@ -54,6 +54,17 @@ pub enum VerbsError {
         /// What it does not have.
         what: &'static str,
     },
+    /// The library that opens devices is not there.
+    #[error(
+        "no RDMA: {library} cannot be loaded ({reason}); install it, on Debian and Ubuntu with \
+         `apt-get install libibverbs1 ibverbs-providers`"
+    )]
+    NoLibrary {
+        /// Its file name.
+        library: &'static str,
+        /// What the loader says.
+        reason: String,
+    },
     /// There is no device to open, or not the one asked for.
     #[error("{0}")]
     NoDevice(String),

@@ -18,6 +18,7 @@
 //! * [`shm`] is the software NIC in shared memory, for the processes of one host.
 //! * [`rendezvous`] is how peers exchange addresses and learn of each other's death.
 //! * [`conformance`] is the suite that every provider passes.
+//! * [`loopback`] says quickly which verbs work on an open device.
 
 // Model checking leaves all but the shared rings out.
 #![cfg_attr(roundel_loom, allow(dead_code, unused_imports))]
@@ -31,6 +32,8 @@ pub mod counters;
 pub mod device;
 pub mod error;
 mod in_flight;
+#[cfg(not(roundel_loom))]
+pub mod loopback;
 pub mod memory;
 pub mod multicast;
 pub mod provider;

@@ -1,6 +1,7 @@
 //! The command line: every flag, its default and what is refused before anything starts. It must
 //! not start anything itself.
 
+mod doctor;
 mod perf;
 mod values;
 
@@ -11,6 +12,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use roundel_engine::{Design, Fabric, FabricChoice, OnLoss};
 
+pub use doctor::{DoctorArgs, FabricToCheck};
 pub use perf::{MeasureArg, PerfArgs, PollArg, TransportArg, VerbArg};
 pub use values::{QueryList, TableArg, Tables};
 
@@ -33,6 +35,7 @@ Examples:
   roundel sql --table t=events.parquet          a shell on a file
   roundel sql --table t=t.csv -c 'SELECT count(*) FROM t'
   roundel perf                                  bandwidth, message rate and latency of each verb
+  roundel doctor                                what works here, and what to do about the rest
 
 Roundel runs on Linux.";
 
@@ -47,6 +50,8 @@ pub enum Command {
     Worker(WorkerArgs),
     /// Measure bandwidth, message rate and latency of single verbs between two processes.
     Perf(PerfArgs),
+    /// Say what works on this host, which RDMA devices it has, and what to do about each problem.
+    Doctor(DoctorArgs),
 }
 
 const TPCH_EXAMPLES: &str = "\

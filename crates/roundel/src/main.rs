@@ -3,6 +3,7 @@
 
 mod cli;
 mod cluster;
+mod doctor;
 mod failure;
 mod perf;
 mod progress;
@@ -51,6 +52,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Worker(args) => Some(usize::from(args.node.threads)),
         // What is measured has a thread of its own.
         Command::Perf(_) => Some(1),
+        Command::Doctor(_) => Some(1),
         Command::Tpch(_) | Command::Sql(_) => None,
     };
     let runtime = runtime(threads)?;
@@ -60,6 +62,7 @@ fn run(command: &Command) -> Result<(), Failure> {
             Command::Sql(args) => sql::run(args).await,
             Command::Worker(args) => worker::run(args).await,
             Command::Perf(args) => perf::run(args).await,
+            Command::Doctor(args) => doctor::run(args),
         }
     };
     // Libraries panic on some damaged files. Unwinding drops the cluster, which ends its workers.
@@ -83,10 +86,15 @@ fn log_to_stderr(verbose: u8) {
         _ => "info,roundel=debug,roundel_engine=debug,roundel_exchange=debug,roundel_verbs=debug",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal() && !no_color)
+        .with_ansi(has_colours(&std::io::stderr()))
         .init();
+}
+
+/// Whether what is written there may have colours: it is a terminal, and nobody said no.
+fn has_colours(stream: &impl IsTerminal) -> bool {
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    stream.is_terminal() && !no_color
 }

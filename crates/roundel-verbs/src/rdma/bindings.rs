@@ -374,7 +374,10 @@ pub struct ibv_ah {
 
 constants! {
     IBV_TRANSPORT_IB: c_int = 0;
+    IBV_TRANSPORT_IWARP: c_int = 1;
     IBV_ATOMIC_NONE: c_uint = 0;
+    IBV_ATOMIC_HCA: c_uint = 1;
+    IBV_ATOMIC_GLOB: c_uint = 2;
     IBV_PORT_DOWN: c_uint = 1;
     IBV_PORT_INIT: c_uint = 2;
     IBV_PORT_ARMED: c_uint = 3;

@@ -139,6 +139,12 @@ impl Context {
         }
         Ok(domain)
     }
+
+    /// The family of protocols that the device speaks.
+    pub(super) fn transport_type(&self) -> i32 {
+        // SAFETY: an open context keeps its device.
+        unsafe { (*(*self.raw).device).transport_type }
+    }
 }
 
 fn open_failed(name: &str, error: &std::io::Error) -> VerbsError {

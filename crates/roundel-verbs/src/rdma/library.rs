@@ -73,12 +73,13 @@ functions! {
 /// The library, opened at the first call.
 pub(super) fn verbs() -> Result<&'static Verbs> {
     static VERBS: OnceLock<Result<Verbs, String>> = OnceLock::new();
-    VERBS.get_or_init(Verbs::load).as_ref().map_err(|error| {
-        VerbsError::NoDevice(format!(
-            "no RDMA: {LIBRARY} cannot be loaded ({error}); install it, on Debian and Ubuntu with \
-             `apt-get install libibverbs1 ibverbs-providers`"
-        ))
-    })
+    VERBS
+        .get_or_init(Verbs::load)
+        .as_ref()
+        .map_err(|reason| VerbsError::NoLibrary {
+            library: LIBRARY,
+            reason: reason.clone(),
+        })
 }
 
 /// The error of the last call, for a call of the library that returns a null pointer.

@@ -20,6 +20,7 @@ mod completion_queue;
 mod context;
 mod device;
 mod events;
+pub mod inventory;
 mod library;
 mod memory;
 mod multicast;

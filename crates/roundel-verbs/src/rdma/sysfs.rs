@@ -1,6 +1,7 @@
 //! What the kernel tells of RDMA devices in `/sys/class/infiniband`: GIDs with their types and
 //! interfaces, rates, places on the host. Opens no device, needs no library.
 
+use serde::Serialize;
 use std::fs;
 use std::io;
 use std::net::Ipv6Addr;
@@ -14,7 +15,8 @@ const ROOT: &str = "/sys/class/infiniband";
 const UNUSED_GIDS_MAX: u32 = 64;
 
 /// How a GID travels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum GidType {
     /// InfiniBand, or RoCE version 1: the files do not tell them apart, the link layer does.
     InfiniBandOrRoceV1,
@@ -23,7 +25,7 @@ pub enum GidType {
 }
 
 /// An entry of a port's GID table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gid {
     /// Its index in the table.
     pub index: u32,
@@ -94,6 +96,50 @@ impl DeviceFiles {
         read(&self.0.join(format!("ports/{port}/rate")))
     }
 
+    /// Version of its firmware.
+    pub fn firmware(&self) -> Option<String> {
+        read(&self.0.join("fw_ver"))
+    }
+
+    /// Its node GUID, as the kernel writes it: `0011:22ff:fe33:4455`.
+    pub fn node_guid(&self) -> Option<String> {
+        read(&self.0.join("node_guid"))
+    }
+
+    /// The network interface that a device in software sits on; none for one in hardware.
+    pub fn parent_interface(&self) -> Option<String> {
+        read(&self.0.join("parent"))
+    }
+
+    /// The network interface of a port; none on InfiniBand without IPoIB.
+    pub fn interface(&self, port: u8) -> Option<String> {
+        if let Some(parent) = self.parent_interface() {
+            return Some(parent);
+        }
+        let attributes = self.0.join(format!("ports/{port}/gid_attrs/ndevs"));
+        let of_gid = |entry: io::Result<fs::DirEntry>| read(&entry.ok()?.path());
+        if let Some(interface) = fs::read_dir(attributes).ok()?.find_map(of_gid) {
+            return Some(interface);
+        }
+        // A port that is down may have no GID: then by number, as the kernel counts, from 0.
+        let interfaces = self.0.join("device/net");
+        fs::read_dir(&interfaces).ok()?.find_map(|entry| {
+            let entry = entry.ok()?;
+            let number: u8 = read(&entry.path().join("dev_port"))?.parse().ok()?;
+            (number + 1 == port).then(|| entry.file_name().into_string().ok())?
+        })
+    }
+
+    /// The address of its PCI function, `0000:3b:00.0`; none for a device in software.
+    pub fn pci_address(&self) -> Option<String> {
+        let device = fs::canonicalize(self.0.join("device")).ok()?;
+        let on_pci = fs::canonicalize(device.join("subsystem")).ok()?;
+        if on_pci.file_name()? != "pci" {
+            return None;
+        }
+        device.file_name()?.to_str().map(str::to_owned)
+    }
+
     /// The NUMA node that the device hangs on; none when the system does not say.
     pub fn numa_node(&self) -> Option<u32> {
         read(&self.0.join("device/numa_node"))?.parse().ok()
@@ -113,7 +159,7 @@ impl DeviceFiles {
 }
 
 /// A PCIe link.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PcieLink {
     /// Transfer rate of a lane, as the kernel words it.
     pub speed: String,
@@ -135,6 +181,33 @@ pub fn device_names() -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// A network interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Bytes of its largest packet.
+    pub mtu: Option<u32>,
+    /// Whether it is switched on (`ip link set … up`), whatever its link does.
+    pub enabled: bool,
+}
+
+impl Interface {
+    /// What the kernel tells of the interface of this name.
+    pub fn of(name: &str) -> Self {
+        /// `IFF_UP` of the kernel's flags.
+        const UP: u32 = 1;
+        let files = Path::new("/sys/class/net").join(name);
+        let flags = read(&files.join("flags"))
+            .and_then(|flags| u32::from_str_radix(flags.trim_start_matches("0x"), 16).ok());
+        Self {
+            name: name.to_owned(),
+            mtu: read(&files.join("mtu")).and_then(|mtu| mtu.parse().ok()),
+            enabled: flags.is_some_and(|flags| flags & UP != 0),
+        }
+    }
 }
 
 /// The index of a network interface.

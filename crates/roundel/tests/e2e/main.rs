@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod common;
+mod doctor;
 mod faults;
 mod perf;
 mod sql;
