@@ -312,7 +312,6 @@ pub mod tests {
             shared_receive_depth_max: 1000,
             multicast_groups_max: 1000,
             address_handles_max: 1000,
-            inline_bytes_max: Some(128),
         };
         let port = PortReport {
             number: 1,
