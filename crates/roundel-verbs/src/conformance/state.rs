@@ -264,7 +264,7 @@ fn destroyed_while_breaking(provider: &dyn Provider) -> CaseResult {
     let (a, b) = (Node::open(provider)?, Node::open(provider)?);
     let mut at = b.arena.allocate_exposed(64)?.remote_address();
     at.remote_key ^= 1 << 12;
-    let rounds = rounds(provider, 4000);
+    let rounds = rounds(provider, 1600);
     for round in 0..rounds {
         let (qa, qb) = connect(&a, &b, &connected_options())?;
         b.post_receives(&qb, 0, 4, 64)?;
