@@ -10,6 +10,16 @@ use std::process::{Command, Stdio};
 /// Names of the devices in the machine, separated by commas.
 const DEVICES: &str = "ROUNDEL_TEST_DEVICES";
 
+/// Variables that tests in the machine have from the host.
+const PASSED_ON: [&str; 6] = [
+    "RUST_BACKTRACE",
+    "RUST_LOG",
+    "CONFORMANCE",
+    "ROUNDEL_KILLS",
+    "ROUNDEL_SEED",
+    "ROUNDEL_UPDATE_DOCS",
+];
+
 /// Where a test runs.
 #[derive(Debug)]
 pub enum Place {
@@ -108,7 +118,7 @@ pub fn command(machine: Machine<'_>) -> Command {
         .args(["--timeout", &machine.timeout_seconds.to_string()])
         .args(["--env", &format!("{DEVICES}={}", devices.join(","))])
         .args(machine.options);
-    for name in ["RUST_BACKTRACE", "RUST_LOG", "CONFORMANCE"] {
+    for name in PASSED_ON {
         if let Ok(value) = std::env::var(name) {
             command.args(["--env", &format!("{name}={value}")]);
         }

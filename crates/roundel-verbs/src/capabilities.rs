@@ -48,6 +48,9 @@ pub struct Capabilities {
     /// Whether a send that waits for the receiver goes on although nobody polls its completion
     /// queue.
     pub progress_without_polling: bool,
+    /// Whether requests to a queue pair that is not connected yet wait until it is, however long.
+    /// Where they do not, a device gives up on it as on a dead peer, within a second or two.
+    pub waits_for_connection: bool,
     /// Whether a reliable connection breaks by itself when the peer's process ends. Where it does
     /// not, the next request finds out.
     pub breaks_with_peer: bool,
@@ -83,6 +86,7 @@ impl Capabilities {
             multicast_groups_max,
             write_in_address_order,
             progress_without_polling,
+            waits_for_connection,
             breaks_with_peer,
             same_host_only,
         } = self;
@@ -126,6 +130,10 @@ impl Capabilities {
             (
                 "waiting sends go on without polling",
                 answer(*progress_without_polling),
+            ),
+            (
+                "requests wait for the peer to connect",
+                answer(*waits_for_connection),
             ),
             (
                 "RC breaks by itself when the peer ends",

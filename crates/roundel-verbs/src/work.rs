@@ -166,7 +166,7 @@ pub struct ReceiveRequest {
 }
 
 /// How a work request ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CompletionStatus {
     /// Done.
     Success,

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a case waits to see that nothing comes.
 pub(super) const SILENCE: Duration = Duration::from_millis(20);
+/// A device notices within this time that its peer does not answer: most take less.
+pub(super) const DEAD_PEER: Duration = Duration::from_millis(700);
 /// How a provider differs whose statuses tell less.
 pub(super) const VAGUE_STATUS: &str =
     "the status says that the request was wrong, not what was wrong";

@@ -5,7 +5,7 @@ use super::report::{CaseResult, ensure, ensure_eq};
 use super::{Case, Provider, Verdict};
 use crate::error::VerbsError;
 use crate::queue_pair::{QueuePairOptions, QueuePairState};
-use crate::work::CompletionStatus::{Flushed, ReceiverNotReady, Success};
+use crate::work::CompletionStatus::{Flushed, ReceiverNotReady, RetryExceeded, Success};
 use crate::work::{Payload, ReceiveRequest, SendOperation};
 
 pub(super) const CASES: &[Case] = &[
@@ -15,9 +15,20 @@ pub(super) const CASES: &[Case] = &[
         run: send_waits,
     },
     Case {
+        name: "flow: requests wait as long as the receiver takes",
+        verbs: "with rnr_retry 7 there is no end of waiting, also with more requests and READs behind",
+        run: waits_long,
+    },
+    Case {
         name: "flow: a SEND waits for the peer to connect",
         verbs: "requests to a queue pair that is not in RTR yet are retried",
         run: send_waits_for_connect,
+    },
+    Case {
+        name: "flow: a peer that does not connect in time",
+        verbs: "a queue pair in INIT drops requests: they end with retry exceeded, as those to a dead \
+                peer",
+        run: never_connected,
     },
     Case {
         name: "flow: a finite retry count ends",
@@ -87,6 +98,38 @@ fn send_waits(provider: &dyn Provider) -> CaseResult {
     Ok(Verdict::Passed)
 }
 
+fn waits_long(provider: &dyn Provider) -> CaseResult {
+    let c = Connection::open(provider)?;
+    let exposed = c.b.arena.allocate_exposed(65_536)?;
+    let at = exposed.remote_address();
+    let mut requests = vec![request(
+        0,
+        SendOperation::Read(at),
+        c.a.owned(&[0; 60_000])?,
+    )];
+    for id in 1..4 {
+        let payload = c.a.owned(&pattern(id, 20_000))?;
+        requests.push(request(id, SendOperation::Send, payload));
+        let into = c.a.owned(&[0; 60_000])?;
+        requests.push(request(10 + id, SendOperation::Read(at), into));
+    }
+    post_sends(&c.qa, requests)?;
+    expect(&c.a.sent(1)?, &[(0, Success)])?;
+    for id in 1..4u64 {
+        // Longer than a device takes to give up on a peer that does not answer.
+        std::thread::sleep(DEAD_PEER);
+        c.a.silent()?;
+        ensure_eq!(c.qa.state(), QueuePairState::ReadyToSend, "state");
+        c.b.post_receives(&c.qb, id, 1, 20_000)?;
+        expect(&c.a.sent(2)?, &[(id, Success), (10 + id, Success)])?;
+        ensure!(
+            bytes_of(&c.b.received(1)?[0])? == pattern(id, 20_000),
+            "message {id} came out different"
+        );
+    }
+    Ok(Verdict::Passed)
+}
+
 fn send_waits_for_connect(provider: &dyn Provider) -> CaseResult {
     let (a, b) = (Node::open(provider)?, Node::open(provider)?);
     let options = connected_options();
@@ -98,6 +141,29 @@ fn send_waits_for_connect(provider: &dyn Provider) -> CaseResult {
     qb.connect(qa.address())?;
     expect(&a.sent(1)?, &[(1, Success)])?;
     ensure_eq!(bytes_of(&b.received(1)?[0])?, b"early", "payload");
+    Ok(Verdict::Passed)
+}
+
+fn never_connected(provider: &dyn Provider) -> CaseResult {
+    let (a, b) = (Node::open(provider)?, Node::open(provider)?);
+    let options = connected_options();
+    let (qa, qb) = (a.queue_pair(&options)?, b.queue_pair(&options)?);
+    b.post_receives(&qb, 1, 1, 64)?;
+    qa.connect(qb.address())?;
+    post(&qa, 1, SendOperation::Send, inline(b"early")?)?;
+    if a.device.capabilities().waits_for_connection {
+        std::thread::sleep(DEAD_PEER);
+        a.silent()?;
+        qb.connect(qa.address())?;
+        expect(&a.sent(1)?, &[(1, Success)])?;
+        expect(&b.received(1)?, &[(1, Success)])?;
+        return Ok(Verdict::Differs(
+            "requests wait until the peer connects, however long it takes".into(),
+        ));
+    }
+    expect(&a.sent(1)?, &[(1, RetryExceeded)])?;
+    ensure_eq!(qa.state(), QueuePairState::Error, "state");
+    b.silent()?;
     Ok(Verdict::Passed)
 }
 

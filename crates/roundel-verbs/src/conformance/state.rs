@@ -7,6 +7,7 @@ use crate::error::VerbsError;
 use crate::queue_pair::QueuePairState::{Error, Init, ReadyToSend};
 use crate::work::CompletionStatus::{Flushed, RetryExceeded, Success};
 use crate::work::SendOperation;
+use std::time::Duration;
 
 pub(super) const CASES: &[Case] = &[
     Case {
@@ -58,6 +59,11 @@ pub(super) const CASES: &[Case] = &[
         name: "state: a queue pair that names another peer is not reached",
         verbs: "packets from a queue pair that is not the connected one are discarded",
         run: not_mutual,
+    },
+    Case {
+        name: "state: queue pairs may be destroyed as they break",
+        verbs: "ibv_destroy_qp waits for nothing but the acknowledgement of events",
+        run: destroyed_while_breaking,
     },
     Case {
         name: "state: a datagram queue pair flushes too",
@@ -251,6 +257,33 @@ fn not_mutual(provider: &dyn Provider) -> CaseResult {
     c.b.silent()?;
     post(&c.qa, 2, SendOperation::Send, inline(b"friend")?)?;
     ensure_eq!(bytes_of(&c.b.received(1)?[0])?, b"friend", "payload");
+    Ok(Verdict::Passed)
+}
+
+fn destroyed_while_breaking(provider: &dyn Provider) -> CaseResult {
+    let (a, b) = (Node::open(provider)?, Node::open(provider)?);
+    let mut at = b.arena.allocate_exposed(64)?.remote_address();
+    at.remote_key ^= 1 << 12;
+    let rounds = rounds(provider, 1600);
+    for round in 0..rounds {
+        let (qa, qb) = connect(&a, &b, &connected_options())?;
+        b.post_receives(&qb, 0, 4, 64)?;
+        post(&qa, 1, SendOperation::Write(at), a.owned(&[1; 64])?)?;
+        // At moments around the break.
+        let moment = now() + Duration::from_micros(round * 37 % 100 * provider.slowness());
+        while now() < moment {
+            provider.idle();
+        }
+        if round % 2 == 0 {
+            drop((qb, qa));
+        } else {
+            drop((qa, qb));
+        }
+    }
+    for node in [&a, &b] {
+        node.silent()?;
+        ensure_eq!(node.arena.usage().allocated, 0, "bytes still allocated");
+    }
     Ok(Verdict::Passed)
 }
 

@@ -131,6 +131,7 @@ impl DeviceState {
                 // iWARP does not promise it (RFC 5040).
                 write_in_address_order: context.infiniband_transport,
                 progress_without_polling: true,
+                waits_for_connection: false,
                 breaks_with_peer: false,
                 same_host_only: false,
             },

@@ -91,6 +91,7 @@ pub fn open(options: ShmOptions) -> Result<Device> {
             multicast_groups_max: 0,
             write_in_address_order: true,
             progress_without_polling: false,
+            waits_for_connection: true,
             breaks_with_peer: true,
             same_host_only: true,
         },

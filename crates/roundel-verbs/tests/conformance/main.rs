@@ -52,11 +52,10 @@ impl Provider for Devices {
 #[test]
 fn rdma() {
     let documents = format!("{}:rw", documentation::directory().display());
-    let update = format!("{}=1", documentation::UPDATE);
-    let update = ["--share", &documents, "--env", &update];
+    let writable = ["--share", &documents];
     let machine = Machine {
         options: match std::env::var_os(documentation::UPDATE) {
-            Some(_) => &update,
+            Some(_) => &writable,
             None => &[],
         },
         ..Machine::default()

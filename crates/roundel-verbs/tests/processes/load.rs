@@ -5,12 +5,14 @@ use rand::rngs::StdRng;
 use roundel_verbs::{
     AddressHandle, Arena, ArenaOptions, Buffer, Completion, CompletionQueue, CompletionStatus,
     Device, ExposedBuffer, Payload, QueuePair, QueuePairAddress, QueuePairOptions, ReceiveRequest,
-    RemoteAddress, SendOperation, SendRequest, Transport, shm,
+    RemoteAddress, SendOperation, SendRequest, Transport, rdma, shm,
 };
 use std::time::{Duration, Instant};
 
 /// Nothing that a peer's death must bring about takes longer.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+/// Nothing that is under way takes longer.
+const SILENCE: Duration = Duration::from_millis(50);
 pub const RC_BYTES: usize = 64 << 10;
 pub const UD_BYTES: usize = 4096;
 pub const GRH: usize = roundel_verbs::capabilities::GRH_BYTES;
@@ -56,8 +58,13 @@ impl Card {
     }
 }
 
-pub fn device() -> Device {
-    shm::open(shm::ShmOptions::default()).unwrap()
+/// Opens the RDMA device of this name, or one in shared memory when there is no name.
+pub fn device(name: &str) -> Device {
+    if name.is_empty() {
+        shm::open(shm::ShmOptions::default()).unwrap()
+    } else {
+        rdma::open(&name.parse().unwrap()).unwrap()
+    }
 }
 
 pub fn arena(device: &Device) -> Arena {
@@ -244,6 +251,18 @@ impl Datagrams {
         found
     }
 
+    /// Takes what comes until nothing has come for a while.
+    fn settle(&mut self) {
+        let mut quiet = Instant::now();
+        while quiet.elapsed() < SILENCE {
+            let before = (self.received, self.free.len());
+            self.turn(&[]);
+            if before != (self.received, self.free.len()) {
+                quiet = Instant::now();
+            }
+        }
+    }
+
     /// Proves that every receive is there: as many datagrams as there are receives come back.
     pub fn all_receives_work(&mut self, device: &Device) {
         let own = device.create_address_handle(self.pair.address()).unwrap();
@@ -257,12 +276,11 @@ impl Datagrams {
                 "datagrams to ourselves do not arrive any more"
             );
         }
-        // Now each receive in turn, with nothing taken in between.
-        for _ in 0..10 {
-            self.turn(&[]);
-        }
+        // Now each receive in turn, with nothing posted in between.
+        self.settle();
+        let mut came = Vec::new();
         for _ in 0..UD_RECEIVES {
-            let mut buffer = self.free.pop().expect("sends are done at once");
+            let mut buffer = self.free.pop().expect("no send is under way");
             buffer.write(0, &100u64.to_le_bytes());
             let mut request = vec![SendRequest {
                 id: 1,
@@ -274,15 +292,33 @@ impl Datagrams {
                 destination: Some(own.clone()),
             }];
             self.pair.post_send(&mut request).unwrap();
-            let mut found = Vec::new();
-            self.queue.poll(&mut found, 1);
-            self.free
-                .push(found.remove(0).buffer.expect("its own completion is first"));
+            let mut sent = 0;
+            while sent == 0 {
+                sent = self.sort(&mut came);
+            }
         }
-        let came = self.poll();
-        assert_eq!(came.len(), UD_RECEIVES, "receives were lost");
-        for completion in came {
-            receive(&self.pair, completion.buffer.expect("it had a buffer"));
+        let start = Instant::now();
+        while came.len() < UD_RECEIVES {
+            self.sort(&mut came);
+            assert!(start.elapsed() < PATIENCE, "receives were lost");
         }
+        for buffer in came {
+            receive(&self.pair, buffer);
+        }
+    }
+
+    /// Polls: buffers of sends are free again, those of receives go to `came`. Returns how many
+    /// sends there were.
+    fn sort(&mut self, came: &mut Vec<Buffer>) -> usize {
+        let free = self.free.len();
+        for completion in self.poll() {
+            let buffer = completion.buffer.expect("every request had a buffer");
+            if completion.id == 1 {
+                self.free.push(buffer);
+            } else {
+                came.push(buffer);
+            }
+        }
+        self.free.len() - free
     }
 }
