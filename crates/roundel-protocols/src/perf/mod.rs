@@ -7,11 +7,9 @@
 //! ```
 //!
 //! The initiator says what is measured. Each end measures in one thread of its own, which talks to
-//! its peer over the rendezvous only between the runs ([`link`]); what a run does is a [`Work`]
-//! whose steps never block, so that polling and sleeping are one policy in one place ([`drive`]).
+//! its peer over the rendezvous only between the runs (`link`); what a run does is a `Work`
+//! whose steps never block, so that polling and sleeping are one policy in one place (`drive`).
 //! It must not know what it is measured for, nor print anything.
-//!
-//! [`Work`]: drive::Work
 
 mod bandwidth;
 mod drive;
