@@ -21,7 +21,8 @@ import time
 
 import image
 
-CONSOLE_LINES_MAX = 40
+# Enough for what the kernel says of a fault, reason first.
+CONSOLE_LINES_MAX = 120
 READ_BYTES = 1 << 16
 PR_SET_PDEATHSIG = 1
 
@@ -51,9 +52,8 @@ class Machine:
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                 preexec_fn=die_with_parent, start_new_session=True)
         self.stdout, self.stderr = (Stream(end, self.marker.encode()) for end in near)
-        self.threads = [threading.Thread(target=self.relay_stdout, args=(stdout,)),
-                        threading.Thread(target=self.relay_stderr, args=(stderr,)),
-                        threading.Thread(target=self.read_console)]
+        self.threads = [threading.Thread(target=target, args=arguments, daemon=True) for target, arguments in [
+            (self.relay_stdout, (stdout,)), (self.relay_stderr, (stderr,)), (self.read_console, ())]]
         for thread in self.threads:
             thread.start()
 
@@ -133,7 +133,8 @@ class Machine:
             self.ready.set()
             self.stdout.ended = self.copy(self.stdout, write)
         self.ready.set()
-        write(b"")
+        with contextlib.suppress(OSError):
+            write(b"")
 
     def relay_stderr(self, write):
         if self.copy(self.stderr, write):
@@ -142,7 +143,8 @@ class Machine:
                 # It never was up, and standard output does not end by itself.
                 self.process.kill()
         self.ready.set()
-        write(b"")
+        with contextlib.suppress(OSError):
+            write(b"")
 
     def copy(self, stream, write):
         try:
