@@ -14,7 +14,8 @@ use crate::work::{ATOMIC_BYTES, Payload, ReceiveRequest, SendOperation, SendRequ
 use std::sync::Arc;
 
 /// The transport service of a queue pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Transport {
     /// Reliable connection: one peer, in order, nothing lost.

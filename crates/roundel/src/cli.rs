@@ -11,7 +11,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use roundel_engine::{Design, Fabric, FabricChoice, OnLoss};
 
-pub use doctor::{DoctorArgs, FabricToCheck};
+pub use doctor::DoctorArgs;
 pub use values::{QueryList, TableArg, Tables};
 
 /// SQL over a cluster of worker processes, shuffled through registered memory.

@@ -90,16 +90,13 @@ fn numa(section: &str, device: &DeviceReport, host: &Host) -> Option<Finding> {
 }
 
 fn limits(section: &str, limits: &Limits) -> Finding {
-    let mut text = format!(
+    let text = format!(
         "{} queue pairs, {} work requests each, {} completions per queue, {} READs outstanding",
         limits.queue_pairs_max,
         limits.work_requests_max,
         limits.completion_queue_depth_max,
         limits.reads_asked_max,
     );
-    if let Some(bytes) = limits.inline_bytes_max {
-        text += &format!(", {bytes} bytes inline");
-    }
     Finding::new(section, "limits", Level::Ok, text)
 }
 
