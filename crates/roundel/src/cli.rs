@@ -12,7 +12,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use roundel_engine::{Design, Fabric, FabricChoice, OnLoss};
 
-pub use doctor::{DoctorArgs, FabricToCheck};
+pub use doctor::DoctorArgs;
 pub use perf::{MeasureArg, PerfArgs, PollArg, TransportArg, VerbArg};
 pub use values::{QueryList, TableArg, Tables};
 

@@ -3,6 +3,7 @@
 
 use super::bindings::*;
 use super::library::{Verbs, check, last_error, verbs};
+use super::sysfs;
 use crate::error::{Result, VerbsError};
 use std::ffi::CStr;
 use std::mem::zeroed;
@@ -148,12 +149,16 @@ impl Context {
 }
 
 fn open_failed(name: &str, error: &std::io::Error) -> VerbsError {
-    VerbsError::NoDevice(match error.kind() {
-        std::io::ErrorKind::PermissionDenied => format!(
-            "RDMA device {name} may not be opened by this user: /dev/infiniband/uverbs* need to be \
-             readable and writable (rdma-core's udev rules make them so)"
-        ),
-        std::io::ErrorKind::NotFound => {
+    // The library says "not found" also when it may not open the file that is there.
+    let file = sysfs::character_device(name).filter(|file| file.exists());
+    VerbsError::NoDevice(match (error.kind(), file) {
+        (std::io::ErrorKind::PermissionDenied, _) | (std::io::ErrorKind::NotFound, Some(_)) => {
+            format!(
+                "RDMA device {name} may not be opened by this user: /dev/infiniband/uverbs* need \
+                 to be readable and writable (rdma-core's udev rules make them so)"
+            )
+        }
+        (std::io::ErrorKind::NotFound, None) => {
             format!("RDMA device {name} has no file in /dev/infiniband: load the module ib_uverbs")
         }
         _ => format!("RDMA device {name} cannot be opened: {error}"),

@@ -22,12 +22,12 @@ macro_rules! functions {
         impl Verbs {
             fn load() -> Result<Self, String> {
                 // SAFETY: the library's initialisers read its configuration and nothing of ours.
-                let library = unsafe { Library::new(LIBRARY) }.map_err(|error| error.to_string())?;
+                let library = unsafe { Library::new(LIBRARY) }.map_err(reason)?;
                 Ok(Self {
                     $($name: {
                         let name = concat!(stringify!($name), "\0").as_bytes();
                         // SAFETY: the type is that of the function of this name in verbs.h.
-                        *unsafe { library.get(name) }.map_err(|error| error.to_string())?
+                        *unsafe { library.get(name) }.map_err(reason)?
                     },)*
                     _library: library,
                 })
@@ -68,6 +68,15 @@ functions! {
     ibv_ack_async_event(*mut ibv_async_event);
     ibv_event_type_str(c_uint) -> *const c_char;
     ibv_wc_status_str(c_uint) -> *const c_char;
+}
+
+/// What the loader says; the error itself says only which call failed.
+fn reason(error: libloading::Error) -> String {
+    use std::error::Error;
+    match error.source() {
+        Some(source) => source.to_string(),
+        None => error.to_string(),
+    }
 }
 
 /// The library, opened at the first call.

@@ -183,6 +183,15 @@ pub fn device_names() -> Vec<String> {
     names
 }
 
+/// The file through which programs reach a device; none when the module ib_uverbs is not loaded.
+pub fn character_device(device: &str) -> Option<PathBuf> {
+    let entries = fs::read_dir("/sys/class/infiniband_verbs").ok()?;
+    entries.filter_map(Result::ok).find_map(|entry| {
+        let of = read(&entry.path().join("ibdev"))?;
+        (of == device).then(|| Path::new("/dev/infiniband").join(entry.file_name()))
+    })
+}
+
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Interface {

@@ -4,14 +4,12 @@
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-use roundel_engine::Design;
+use roundel_engine::{Design, Fabric, FabricChoice};
 use roundel_verbs::loopback::{self, Check, Outcome, Verdict};
 use roundel_verbs::rdma::inventory::DeviceReport;
 use roundel_verbs::rdma::{self, RdmaOptions};
 use roundel_verbs::{Capabilities, Device, Transport, VerbsError, shm};
 use serde::Serialize;
-
-use crate::cli::FabricToCheck;
 
 /// A fabric, and what it can do.
 #[derive(Debug, Serialize)]
@@ -45,21 +43,35 @@ pub struct DesignReport {
 pub type Devices<'a> = Result<&'a [DeviceReport], &'a VerbsError>;
 
 /// Tries the fabric that was asked for, or every one.
-pub fn check(asked: Option<&FabricToCheck>, devices: Devices<'_>) -> Vec<FabricReport> {
+pub fn check(asked: &FabricChoice, devices: Devices<'_>) -> Vec<FabricReport> {
     let shm = || check_device("shm".to_owned(), shm::open(shm::ShmOptions::default()));
     match asked {
-        Some(FabricToCheck::Shm) => vec![shm()],
-        Some(FabricToCheck::Rdma(options)) if options.device.is_some() => {
+        FabricChoice::Shm => vec![shm()],
+        FabricChoice::Grpc => vec![check_grpc()],
+        FabricChoice::Rdma(options) if options.device.is_some() => {
             vec![check_rdma(options, devices)]
         }
-        Some(FabricToCheck::Rdma(_)) => check_every_port(devices),
-        None => {
+        FabricChoice::Rdma(_) => check_every_port(devices),
+        FabricChoice::Auto => {
             let mut all = vec![shm()];
             all.extend(check_every_port(devices));
             all.push(check_grpc());
             all
         }
     }
+}
+
+/// What `--fabric auto` takes on this host, if it comes to that: the first in the order of
+/// preference whose device can be opened, whether or not it works then.
+pub fn first_that_opens(fabrics: &[FabricReport]) -> Option<&str> {
+    let opens = |fabric: &&FabricReport, name: &str| {
+        let of_name = fabric.name.split(':').next() == Some(name);
+        of_name && (fabric.capabilities.is_some() || fabric.works)
+    };
+    Fabric::ALL.into_iter().find_map(|wanted| {
+        let found = fabrics.iter().find(|one| opens(one, wanted.name()))?;
+        Some(found.name.as_str())
+    })
 }
 
 /// A fabric for each port in use; for a device without one, or a host without devices, one that
@@ -95,7 +107,7 @@ fn check_every_port(devices: Devices<'_>) -> Vec<FabricReport> {
 }
 
 fn check_rdma(options: &RdmaOptions, devices: Devices<'_>) -> FabricReport {
-    let name = FabricToCheck::Rdma(options.clone()).to_string();
+    let name = FabricChoice::Rdma(options.clone()).to_string();
     let mut report = check_device(name, rdma::open(options));
     if report.capabilities.is_none()
         && let Some(why) = why_not_open(options, devices)
@@ -238,14 +250,14 @@ mod tests {
 
     #[test]
     fn shared_memory_runs_every_design() {
-        let fabrics = check(Some(&FabricToCheck::Shm), Ok(&[]));
+        let fabrics = check(&FabricChoice::Shm, Ok(&[]));
         assert!(fabrics[0].works && fabrics[0].designs.iter().all(|design| design.runs));
         assert_eq!(fabrics[0].problem, None);
     }
 
     #[test]
     fn a_host_without_devices_says_so() {
-        let fabrics = check(None, Ok(&[]));
+        let fabrics = check(&FabricChoice::Auto, Ok(&[]));
         let names: Vec<&str> = fabrics.iter().map(|fabric| fabric.name.as_str()).collect();
         assert_eq!(names, ["shm", "rdma", "grpc"]);
         let missing = VerbsError::NoLibrary {

@@ -15,7 +15,7 @@ use report::Report;
 
 /// Runs the command.
 pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
-    let report = Report::collect(args.fabric.as_ref())?;
+    let report = Report::collect(&args.fabric)?;
     let to_stderr = args.json.is_some();
     let colours = match to_stderr {
         true => crate::has_colours(&std::io::stderr()),

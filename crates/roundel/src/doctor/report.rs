@@ -5,6 +5,7 @@ use std::path::Path;
 
 use bytesize::ByteSize;
 use clap::Parser as _;
+use roundel_engine::{Fabric, FabricChoice};
 use roundel_verbs::VerbsError;
 use roundel_verbs::loopback::{Check, Verdict};
 use roundel_verbs::rdma::inventory::{self, DeviceReport};
@@ -15,7 +16,7 @@ use super::fabrics::{self, FabricReport};
 use super::findings::{self, Finding, listed};
 use super::host::{Host, names_in, read};
 use super::kernel::{Kernel, ModuleState};
-use crate::cli::{Cli, Command, FabricToCheck};
+use crate::cli::{Cli, Command};
 use crate::failure::{Failure, one_line};
 
 /// Everything that was found.
@@ -37,9 +38,9 @@ pub struct Report {
 /// What was found, not judged.
 #[derive(Debug, Serialize)]
 pub struct Facts {
-    /// The fabric that was asked for.
+    /// The fabric that was asked for, as `--fabric` names it.
     #[serde(serialize_with = "as_text")]
-    pub asked: Option<FabricToCheck>,
+    pub asked: FabricChoice,
     /// Processors, memory and limits.
     pub host: Host,
     /// What the kernel has for RDMA.
@@ -58,21 +59,17 @@ pub struct Facts {
     pub default_run: DefaultRun,
 }
 
-fn as_text<S: serde::Serializer>(
-    asked: &Option<FabricToCheck>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    asked
-        .as_ref()
-        .map(ToString::to_string)
-        .serialize(serializer)
+fn as_text<S: serde::Serializer>(asked: &FabricChoice, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(asked)
 }
 
 /// What `roundel tpch` takes by default.
 #[derive(Debug, Serialize)]
 pub struct DefaultRun {
-    /// What carries the rows.
+    /// What carries the rows: `auto`, the first of RDMA, shared memory and gRPC that can be opened.
     pub fabric: String,
+    /// Which that is here, where all were looked at.
+    pub takes: Option<String>,
     /// The shuffle design.
     pub design: String,
     /// Worker processes.
@@ -94,6 +91,7 @@ impl DefaultRun {
         let node = args.cluster.node;
         Ok(Self {
             fabric: node.fabric.to_string(),
+            takes: None,
             design: node.design.to_string(),
             workers: args.cluster.workers,
             threads: node.threads,
@@ -103,25 +101,29 @@ impl DefaultRun {
 }
 
 impl Facts {
-    fn collect(asked: Option<&FabricToCheck>) -> Result<Self, Failure> {
+    fn collect(asked: &FabricChoice) -> Result<Self, Failure> {
         let host = Host::collect();
         let kernel = Kernel::collect(&host.kernel);
-        let mut found = match asked {
-            Some(FabricToCheck::Shm) => Ok(Vec::new()),
-            _ => inventory::devices(),
+        let mut found = match asked.fabric() {
+            None | Some(Fabric::Rdma) => inventory::devices(),
+            Some(_) => Ok(Vec::new()),
         };
         let fabrics = fabrics::check(asked, found.as_deref());
-        if let (Ok(devices), Some(FabricToCheck::Rdma(options))) = (&mut found, asked)
+        if let (Ok(devices), FabricChoice::Rdma(options)) = (&mut found, asked)
             && let Some(name) = &options.device
         {
             devices.retain(|device| device.name == *name);
+        }
+        let mut default_run = DefaultRun::new()?;
+        if *asked == FabricChoice::Auto {
+            default_run.takes = fabrics::first_that_opens(&fabrics).map(str::to_owned);
         }
         let library_problem = found.as_ref().err().map(|error| match error {
             VerbsError::NoLibrary { reason, .. } => one_line(reason),
             error => one_line(&error.to_string()),
         });
         Ok(Self {
-            asked: asked.cloned(),
+            asked: asked.clone(),
             kernel,
             host,
             interface: some_interface(Path::new("/")),
@@ -129,18 +131,24 @@ impl Facts {
             kernel_devices: sysfs::device_names(),
             devices: found.unwrap_or_default(),
             fabrics,
-            default_run: DefaultRun::new()?,
+            default_run,
         })
     }
 
     /// Whether RDMA is of interest.
     pub fn looks_at_rdma(&self) -> bool {
-        self.asked != Some(FabricToCheck::Shm)
+        matches!(self.asked.fabric(), None | Some(Fabric::Rdma))
     }
 
     /// Whether RDMA was asked for.
-    pub fn asks_for_rdma(&self) -> bool {
-        matches!(self.asked, Some(FabricToCheck::Rdma(_)))
+    fn asks_for_rdma(&self) -> bool {
+        self.asked.fabric() == Some(Fabric::Rdma)
+    }
+
+    /// Whether RDMA should work here: there is hardware for it, or it was asked for.
+    pub fn expects_rdma(&self) -> bool {
+        let has_hardware = !self.kernel_devices.is_empty() || !self.kernel.unused_cards.is_empty();
+        has_hardware || self.asks_for_rdma()
     }
 
     /// Whether the fabric that was asked for works, or any, when none was.
@@ -149,7 +157,7 @@ impl Facts {
     }
 
     /// Why a fabric does not work, in a few words.
-    fn reason(&self, fabric: &FabricReport) -> String {
+    pub fn reason(&self, fabric: &FabricReport) -> String {
         let refused = fabric.verbs.iter().any(|outcome| {
             outcome.check == Check::RegisteredMemory && outcome.verdict != Verdict::Works
         });
@@ -174,10 +182,7 @@ impl Facts {
             .filter(|fabric| fabric.name.starts_with("rdma"))
             .collect();
         let shm = self.fabrics.iter().find(|fabric| fabric.name == "shm");
-        let grpc = self
-            .fabrics
-            .iter()
-            .any(|one| one.name == "grpc" && one.works);
+        let grpc = self.fabrics.iter().find(|fabric| fabric.name == "grpc");
         let rdma_works = rdma.iter().any(|fabric| fabric.works);
         let mut parts = Vec::new();
         if !rdma.is_empty() {
@@ -188,8 +193,12 @@ impl Facts {
             (true, false) => "shared memory works: queries run on this host".to_owned(),
             (false, _) => format!("shared memory does not work ({})", self.reason(shm)),
         }));
-        if shm.is_some_and(|shm| !shm.works) && !rdma_works && grpc {
-            parts.push("queries run over gRPC".to_owned());
+        // Where rows travel over it, or it was asked for.
+        if !rdma_works && shm.is_none_or(|shm| !shm.works) {
+            parts.extend(grpc.map(|grpc| match grpc.works {
+                true => "queries run over gRPC".to_owned(),
+                false => format!("gRPC does not work ({})", self.reason(grpc)),
+            }));
         }
         let mut text = parts.join("; ");
         if let Some(first) = text.get(..1).map(str::to_uppercase) {
@@ -235,7 +244,7 @@ impl Facts {
 
 impl Report {
     /// Looks at the host, tries the fabric that was asked for, or every one, and judges.
-    pub fn collect(asked: Option<&FabricToCheck>) -> Result<Self, Failure> {
+    pub fn collect(asked: &FabricChoice) -> Result<Self, Failure> {
         let facts = Facts::collect(asked)?;
         Ok(Self {
             version: env!("CARGO_PKG_VERSION"),
@@ -251,8 +260,8 @@ impl Report {
         if self.works {
             return Ok(());
         }
-        let what = match &self.facts.asked {
-            Some(asked) => format!("fabric {asked}"),
+        let what = match self.facts.asked.fabric() {
+            Some(_) => format!("fabric {}", self.facts.asked),
             None => "any fabric".to_owned(),
         };
         let reasons: Vec<String> = self
@@ -363,7 +372,7 @@ pub mod tests {
             state: ModuleState::Loaded,
         };
         Facts {
-            asked: None,
+            asked: FabricChoice::Auto,
             host: Host {
                 kernel: "6.1.0".to_owned(),
                 distribution: Some("debian".to_owned()),
@@ -399,7 +408,8 @@ pub mod tests {
         }
     }
 
-    fn fabric(name: &str, problem: Option<&str>) -> FabricReport {
+    /// A fabric that works, or why not.
+    pub fn fabric(name: &str, problem: Option<&str>) -> FabricReport {
         FabricReport {
             name: name.to_owned(),
             works: problem.is_none(),
@@ -436,6 +446,7 @@ pub mod tests {
                 "RDMA does not work on a (port 1 is down)",
             ),
             (vec![shm()], "Shared memory works: queries run on this host"),
+            (vec![fabric("grpc", None)], "Queries run over gRPC"),
             (
                 vec![
                     fabric("shm", Some("no memfd")),

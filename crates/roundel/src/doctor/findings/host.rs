@@ -125,21 +125,19 @@ fn locked_memory(facts: &Facts) -> Finding {
     } else {
         Level::Problem
     };
-    let mut finding = Finding::new(SECTION, ABOUT, level, text);
-    if limit.hard_limit_bytes.is_none_or(|hard| hard >= per_worker) {
-        finding = finding.to_do(format!(
-            "for this shell: `ulimit -l {}`",
-            limit
-                .hard_limit_bytes
-                .map_or("unlimited".to_owned(), |hard| (hard / 1024).to_string())
-        ));
-    }
-    finding
+    let for_this_shell = match limit.hard_limit_bytes {
+        None => "for this shell: `ulimit -l unlimited`".to_owned(),
+        Some(hard) if hard >= per_worker => format!("for this shell: `ulimit -l {}`", hard / 1024),
+        Some(_) => {
+            "for this shell: `sudo prlimit --pid $$ --memlock=unlimited:unlimited`".to_owned()
+        }
+    };
+    Finding::new(SECTION, ABOUT, level, text)
+        .to_do(for_this_shell)
         .to_do(
             "for good: `echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/rdma.conf`, \
              then log in anew; for a service `LimitMEMLOCK=infinity`",
         )
-        .to_do("until then for this shell, as root: `ulimit -l unlimited`")
 }
 
 fn huge_pages(facts: &Facts) -> Finding {
@@ -189,12 +187,7 @@ mod tests {
             "{}",
             found.text
         );
-        assert!(
-            found
-                .to_do
-                .iter()
-                .all(|step| !step.starts_with("for this shell"))
-        );
+        assert!(found.to_do[0].contains("sudo prlimit --pid $$"));
         facts.host.locked_memory.hard_limit_bytes = None;
         assert_eq!(
             locked_memory(&facts).to_do[0],

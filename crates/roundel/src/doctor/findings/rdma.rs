@@ -16,10 +16,9 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// What is missing is a problem where RDMA could be or is asked for, else it should be known.
+/// What is missing is a problem where RDMA should work, else it is good to know.
 fn missing(facts: &Facts) -> Level {
-    let has_hardware = !facts.kernel_devices.is_empty() || !facts.kernel.unused_cards.is_empty();
-    if has_hardware || facts.asks_for_rdma() {
+    if facts.expects_rdma() {
         Level::Problem
     } else {
         Level::Note
@@ -169,7 +168,7 @@ mod tests {
         facts.library_problem = Some("cannot be loaded".to_owned());
         let found = judge(&facts);
         assert!(found.iter().all(|finding| finding.level < Level::Problem));
-        facts.asked = Some("rdma".parse().unwrap());
+        facts.asked = "rdma".parse().unwrap();
         assert_eq!(library(&facts).level, Level::Problem);
         assert_eq!(devices(&facts).level, Level::Problem);
     }
