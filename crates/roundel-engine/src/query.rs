@@ -191,7 +191,7 @@ mod tests {
         assert_eq!((got.ok(), runs), (Some(5), 1));
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn so_do_broken_connections_and_each_is_told() {
         let broken = || Err(EngineError::LinkBroken("a to b".to_owned()).into());
         let told = Arc::new(Mutex::new(Vec::new()));
