@@ -16,10 +16,7 @@ fn with_loss(test: &str, percent: &str) {
         options: &["--loss", percent],
         ..Machine::default()
     };
-    let tests = [
-        "designs::repartition_on_every_design",
-        "designs::broadcast_reaches_every_member",
-    ];
+    let tests = ["designs::repartition_with_messages_of_one_packet"];
     tests_in_machine(test, &tests, machine);
 }
 

@@ -27,10 +27,11 @@ use std::mem::zeroed;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-/// Waiting time for an acknowledgement: 4.096 µs × 2^14 = 67 ms. Devices may take four times that.
-const TIMEOUT: u8 = 14;
-/// How often an unacknowledged packet is sent again: a peer that is gone is noticed within 0.5 s to
-/// 2 s. The field goes up to 7, which Soft-RoCE takes for "without end".
+/// Waiting time for an acknowledgement: 4.096 µs × 2^16 = 268 ms. Devices may take four times that.
+/// With less, Soft-RoCE on a busy host sends again what was only late.
+const TIMEOUT: u8 = 16;
+/// How often an unacknowledged packet is sent again: a peer that is gone is noticed within 1.9 s to
+/// 7.5 s. The field goes up to 7, which Soft-RoCE takes for "without end".
 const RETRIES: u8 = 6;
 /// How long a sender waits whose receiver was not ready: code 18 is 5.1 ms.
 const RECEIVER_NOT_READY_TIMER: u8 = 18;
