@@ -37,7 +37,7 @@ pub struct ExchangeOptions {
     /// What a link starts with, while the arena is at most half full.
     pub buffers_per_link_start: usize,
     /// What it may grow to, doubling whenever the source has used up its credit, while the arena
-    /// is at most half full. All three are the same for windows of one size.
+    /// is at most half full; to half of it where lost messages are repaired. All three are the same for windows of one size.
     pub buffers_per_link_max: usize,
     /// The receiver writes its credit back every so many receives, at most `buffers_per_link`; a
     /// link that has grown, 16 times per window.
@@ -108,9 +108,14 @@ impl ExchangeOptions {
         self.unarrived_max().div_ceil(Missing::SPAN as usize)
     }
 
-    /// Most messages that a source may ever have in flight on a link.
+    /// Most messages that a source may ever have in flight on a link. Where lost messages are
+    /// repaired it keeps as many, so that half of them fill the same memory, and the same caches.
     pub(crate) fn window_max(&self) -> usize {
-        self.buffers_per_link.max(self.buffers_per_link_max)
+        let most = match self.repairs() {
+            true => self.buffers_per_link_max / 2,
+            false => self.buffers_per_link_max,
+        };
+        self.buffers_per_link.max(most)
     }
 
     /// Messages that a source may have in flight on a new link, where there is memory to spare.

@@ -86,7 +86,10 @@ impl Pair {
         options.message_bytes = 512;
         options.buffers_per_link = 4;
         options.buffers_per_link_start = 4;
-        options.buffers_per_link_max = 16;
+        options.buffers_per_link_max = match options.repairs() {
+            true => 2 * 16,
+            false => 16,
+        };
         options.repeat_interval = Duration::ZERO;
         options.missing_deadline = Duration::ZERO;
         set(&mut options);
@@ -270,7 +273,10 @@ async fn credit_wraps_around() {
 #[tokio::test]
 async fn a_peer_that_grants_too_much_is_sent_what_fits() {
     for design in BOTH {
-        let restart = |options: &mut ExchangeOptions| options.on_loss = OnLoss::Restart;
+        let restart = |options: &mut ExchangeOptions| {
+            options.on_loss = OnLoss::Restart;
+            options.buffers_per_link_max = 16;
+        };
         let mut pair = Pair::open_with(design, 1 << 30, restart, |_| ());
         pair.receiver.links[0].credit = 200;
         pair.receiver.say_credit(0, 0, 0).unwrap();

@@ -22,7 +22,7 @@ use crate::options::ExchangeOptions;
 use crate::report::{DestinationReport, EndpointReport};
 use crate::wire::{Body, Data, HEADER_LENGTH, Header};
 use parking_lot::Mutex;
-use repair::{Kept, REPAIR_BUFFERS};
+use repair::REPAIR_BUFFERS;
 use retained::Retained;
 use roundel_verbs::completion_queue::until_ready;
 use roundel_verbs::{
@@ -120,6 +120,7 @@ impl SendEndpoint {
                 shared_next: 0,
                 repairs: VecDeque::new(),
                 repair_buffers,
+                spare_copies: Vec::new(),
                 completions: Vec::new(),
                 asked: false,
             }),
@@ -307,8 +308,10 @@ impl SendEndpoint {
         let header = self.data_header(&state, group.0, sequence, partition, data);
         memory.write(0, &header.emit());
         let length = HEADER_LENGTH + data.payload_length as usize;
-        let kept = || Kept::new(partition, data, origin.clone());
-        let sent = state.send_data(group.0, memory, length, kept);
+        // A small batch is best freed at once, by the task that made it: then a copy is kept.
+        let is_part = data.payload_length < data.frame_length;
+        let message = (partition, data, is_part.then_some(origin));
+        let sent = state.send_data(group.0, memory, length, message);
         if sent.is_err() {
             // Others wait for the same destination.
             inner.queue.wake();

@@ -1,5 +1,5 @@
-//! Over datagrams: messages that a receiver misses are made once more, from what they were cut from,
-//! which is kept until the receiver has acknowledged them.
+//! Over datagrams: messages that a receiver misses are made once more, from what is kept of them
+//! until the receiver has acknowledged them.
 
 use super::SendEndpoint;
 use super::state::{CONTROL_SENDS, REPAIR, State};
@@ -23,8 +23,14 @@ pub trait Origin: Send + Sync {
 pub(super) struct Kept {
     partition: u32,
     data: Data,
-    origin: Arc<dyn Origin>,
+    content: Content,
     asked: Vec<Asked>,
+}
+
+/// What its payload can be made from.
+enum Content {
+    Copy(Vec<u8>),
+    Origin(Arc<dyn Origin>),
 }
 
 /// A destination that has asked for a message.
@@ -45,12 +51,38 @@ pub(super) struct Repair {
 }
 
 impl Kept {
-    pub(super) fn new(partition: u32, data: Data, origin: Arc<dyn Origin>) -> Self {
+    /// Keeps a message that is in `memory`: the origin of its payload, or else a copy of it.
+    pub(super) fn new(
+        partition: u32,
+        data: Data,
+        origin: Option<&Arc<dyn Origin>>,
+        memory: &Buffer,
+        spare_copies: &mut Vec<Vec<u8>>,
+    ) -> Self {
+        let content = match origin {
+            Some(origin) => Content::Origin(origin.clone()),
+            None => {
+                let mut copy = spare_copies
+                    .pop()
+                    .unwrap_or_else(|| Vec::with_capacity(memory.len()));
+                copy.clear();
+                memory.read_append(HEADER_LENGTH, data.payload_length as usize, &mut copy);
+                Content::Copy(copy)
+            }
+        };
         Self {
             partition,
             data,
-            origin,
+            content,
             asked: Vec::new(),
+        }
+    }
+
+    /// The memory of a copy, to use again.
+    pub(super) fn into_copy(self) -> Option<Vec<u8>> {
+        match self.content {
+            Content::Copy(copy) => Some(copy),
+            Content::Origin(_) => None,
         }
     }
 
@@ -143,9 +175,12 @@ impl SendEndpoint {
         asked.sent_at = Some(self.0.fabric.context.now());
         let (partition, data) = (kept.partition, kept.data);
         let (offset, length) = (data.offset as usize, data.payload_length as usize);
-        kept.origin.read(offset..offset + length, &mut |at, bytes| {
-            buffer.write(HEADER_LENGTH + at, bytes);
-        });
+        match &kept.content {
+            Content::Copy(copy) => buffer.write(HEADER_LENGTH, copy),
+            Content::Origin(origin) => origin.read(offset..offset + length, &mut |at, bytes| {
+                buffer.write(HEADER_LENGTH + at, bytes);
+            }),
+        }
         let header = self.data_header(state, index, sequence, partition, data);
         buffer.write(0, &header.emit());
         let payload = Payload::Owned {

@@ -2,6 +2,7 @@
 //! what a message is.
 
 use std::collections::VecDeque;
+use std::collections::vec_deque::Drain;
 
 /// The messages of a group that a member may still ask for, oldest first.
 pub(super) struct Retained<T> {
@@ -33,31 +34,31 @@ impl<T> Retained<T> {
         self.first + self.messages.len() as u64
     }
 
-    /// Every message below a number has arrived at a member: those that have arrived everywhere are
-    /// dropped. What it says of messages that were never sent is ignored, and an older
+    /// Every message below a number has arrived at a member: gives out those that have arrived
+    /// everywhere. What it says of messages that were never sent is ignored, and an older
     /// acknowledgement takes nothing back.
-    pub(super) fn acknowledge(&mut self, member: usize, below: u64) {
+    pub(super) fn acknowledge(&mut self, member: usize, below: u64) -> Drain<'_, T> {
         if below <= self.next() {
             let acknowledged = &mut self.acknowledged[member];
             *acknowledged = below.max(*acknowledged);
-            self.release();
         }
+        self.release()
     }
 
-    /// A member is gone: nothing is kept for it.
-    pub(super) fn forget(&mut self, member: usize) {
+    /// A member is gone: gives out what was kept for it alone.
+    pub(super) fn forget(&mut self, member: usize) -> Drain<'_, T> {
         self.acknowledged[member] = u64::MAX;
-        self.release();
+        self.release()
     }
 
-    fn release(&mut self) {
+    fn release(&mut self) -> Drain<'_, T> {
         let everywhere = self.acknowledged.iter().min();
         let arrived = everywhere.map_or(u64::MAX, |below| below.saturating_sub(self.first));
         let count = usize::try_from(arrived)
             .unwrap_or(usize::MAX)
             .min(self.messages.len());
         self.first += count as u64;
-        self.messages.drain(..count);
+        self.messages.drain(..count)
     }
 
     /// A message that a member says it misses, if it is one that may be missing there.
@@ -113,7 +114,7 @@ mod tests {
         #[test]
         fn messages_are_kept_until_they_are_everywhere(steps in prop::collection::vec(step(), 0..80)) {
             let mut retained = Retained::new(3, 7);
-            let mut sent = 0u64;
+            let (mut sent, mut released) = (0u64, Vec::new());
             let mut members = [Some(0u64); 3];
             for step in steps {
                 match step {
@@ -122,13 +123,13 @@ mod tests {
                         sent += 1;
                     }
                     Step::Acknowledge(member, below) => {
-                        retained.acknowledge(member, below);
+                        released.extend(retained.acknowledge(member, below));
                         if let Some(known) = &mut members[member] && below <= sent {
                             *known = below.max(*known);
                         }
                     }
                     Step::Forget(member) => {
-                        retained.forget(member);
+                        released.extend(retained.forget(member));
                         members[member] = None;
                     }
                 }
@@ -136,6 +137,7 @@ mod tests {
                     prop_assert!(retained.is_empty());
                     return Ok(());
                 };
+                prop_assert!(released.iter().copied().eq(0..*everywhere));
                 prop_assert_eq!(retained.is_empty(), *everywhere == sent);
                 prop_assert_eq!(retained.is_full(), sent - everywhere >= 7);
                 for (member, known) in members.iter().enumerate() {

@@ -3,16 +3,17 @@
 use super::super::credit::Credit;
 use super::GroupId;
 use super::multicast::Multicast;
-use super::repair::{Kept, Repair};
+use super::repair::{Kept, Origin, Repair};
 use super::retained::Retained;
 use crate::error::{ExchangeError, Result};
 use crate::report::{DestinationReport, EndpointReport};
-use crate::wire::{Header, SequenceDigest};
+use crate::wire::{Data, Header, SequenceDigest};
 use roundel_verbs::{
     AddressHandle, Buffer, Completion, CompletionStatus, Payload, QueuePair, SendOperation,
     SendRequest, SharedBuffer, VerbsError,
 };
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Marks of sends: a group's number for an owned buffer, or one of these.
@@ -37,6 +38,8 @@ pub(super) struct State {
     /// tasks that cannot go on before something was repaired.
     pub(super) repairs: VecDeque<Repair>,
     pub(super) repair_buffers: Vec<Buffer>,
+    /// Memory for copies of messages, to use again.
+    pub(super) spare_copies: Vec<Vec<u8>>,
     pub(super) completions: Vec<Completion>,
     /// Whether a destination has asked.
     pub(super) asked: bool,
@@ -192,7 +195,9 @@ impl State {
     /// Every message of a group below a number has arrived at a destination.
     pub(super) fn acknowledge(&mut self, destination: usize, group: usize, below: u64) {
         if let Some((member, retained)) = Self::retained(&mut self.groups, destination, group) {
-            retained.acknowledge(member, below);
+            let arrived = retained.acknowledge(member, below);
+            self.spare_copies
+                .extend(arrived.filter_map(Kept::into_copy));
         }
     }
 
@@ -229,19 +234,26 @@ impl State {
         retained.any(|retained| !retained.is_empty())
     }
 
-    /// Posts the next message of a group to every member; `kept` is what to repair it with.
+    /// Posts the next message of a group to every member, and keeps what to make it from once more.
     pub(super) fn send_data(
         &mut self,
         group: usize,
         memory: Buffer,
         length: usize,
-        kept: impl FnOnce() -> Kept,
+        message: (u32, Data, Option<&Arc<dyn Origin>>),
     ) -> Result<()> {
         let members = self.groups[group].members.clone();
         let sequence = self.groups[group].sent;
         self.groups[group].sent += 1;
         if let Some(retained) = &mut self.groups[group].retained {
-            retained.push(kept());
+            let (partition, data, origin) = message;
+            retained.push(Kept::new(
+                partition,
+                data,
+                origin,
+                &memory,
+                &mut self.spare_copies,
+            ));
         }
         if let [only] = members[..] {
             let payload = Payload::Owned {
@@ -359,7 +371,9 @@ impl State {
                 group.closed = true;
                 group.free.clear();
                 if let Some(retained) = &mut group.retained {
-                    retained.forget(member);
+                    let unwanted = retained.forget(member);
+                    self.spare_copies
+                        .extend(unwanted.filter_map(Kept::into_copy));
                 }
             }
         }
