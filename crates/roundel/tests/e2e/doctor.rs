@@ -45,15 +45,13 @@ impl Said {
             .unwrap_or_else(|| panic!("nothing about {about}: {}", self.text))
     }
 
-    /// Asserts what was found, and that a step to take, which people read too, is this.
+    /// Asserts what was found, and that people and machines read this step to take.
     fn assert_finding(&self, section: &str, about: &str, level: &str, step: &str) {
         let finding = self.finding(section, about);
         assert_eq!(finding["level"], level, "{finding}");
         let steps = finding["to_do"].as_array().unwrap();
-        let found = steps
-            .iter()
-            .any(|found| found.as_str().unwrap().contains(step));
-        assert!(found || step.is_empty() && steps.is_empty(), "{finding}");
+        let is_it = |one: &Value| one.as_str().unwrap().contains(step);
+        assert!(steps.iter().any(is_it), "{finding}");
         assert!(self.text.contains(step), "{}", self.text);
     }
 
@@ -199,7 +197,7 @@ fn one_of_two_devices_is_down() {
         "RDMA works on rxe1, not on rxe0 (port 1 is down); shared memory works, too"
     );
     said.assert_finding("Device rxe0", "port 1", "problem", "ip link set v0 up");
-    said.assert_finding("Device rxe1", "port 1", "ok", "");
+    assert_eq!(said.finding("Device rxe1", "port 1")["level"], "ok");
     said.assert_designs("rdma:rxe0", false);
     said.assert_designs("rdma:rxe1", true);
 }

@@ -59,7 +59,7 @@ fn pcie(section: &str, device: &DeviceReport) -> Option<Finding> {
         link.speed_max, link.width_max
     );
     let address = device.pci_address.as_deref().unwrap_or_default();
-    Some(Finding::new(section, ABOUT, Level::Note, text).to_do(format!(
+    Some(Finding::new(section, ABOUT, Level::Note, text).step(format!(
         "put it into a slot with as many lanes of that speed; `lspci -vv -s {address}` (LnkSta) \
          tells what the slot gives"
     )))
@@ -83,7 +83,7 @@ fn numa(section: &str, device: &DeviceReport, host: &Host) -> Option<Finding> {
         format!("node {number}, but this process may run on others, too")
     };
     Some(
-        Finding::new(section, ABOUT, Level::Note, text).to_do(format!(
+        Finding::new(section, ABOUT, Level::Note, text).step(format!(
             "keep workers near: `numactl --cpunodebind={number} --membind={number} roundel …`"
         )),
     )
@@ -139,19 +139,19 @@ fn judge_port(
 fn bring_up(finding: Finding, port: &PortReport) -> Finding {
     match &port.interface {
         Some(interface) if !interface.enabled => {
-            finding.to_do(format!("as root: `ip link set {} up`", interface.name))
+            finding.step(format!("as root: `ip link set {} up`", interface.name))
         }
-        Some(interface) => finding.to_do(format!(
+        Some(interface) => finding.step(format!(
             "see to cable and switch; `ethtool {}` tells what the link does",
             interface.name
         )),
         None if port.is_ethernet() => {
-            finding.to_do("`rdma link` names its interface; as root: `ip link set INTERFACE up`")
+            finding.step("`rdma link` names its interface; as root: `ip link set INTERFACE up`")
         }
         // The link is there, the subnet manager has not been.
         None if port.physical_state == "link up" => finding
-            .to_do("start a subnet manager, on a switch or one host: `systemctl start opensm`"),
-        None => finding.to_do("see to cable and switch; `ibstat` tells what the link does"),
+            .step("start a subnet manager, on a switch or one host: `systemctl start opensm`"),
+        None => finding.step("see to cable and switch; `ibstat` tells what the link does"),
     }
 }
 
@@ -167,7 +167,7 @@ fn mtu(section: &str, port: &PortReport) -> Finding {
     );
     let finding = Finding::new(section, ABOUT, Level::Note, text);
     match &port.interface {
-        Some(interface) if port.is_ethernet() => finding.to_do(format!(
+        Some(interface) if port.is_ethernet() => finding.step(format!(
             "as root, on every host, and as much on the switches: `ip link set {} mtu \
              {INTERFACE_MTU_BEST}`{}",
             interface.name,
@@ -175,7 +175,7 @@ fn mtu(section: &str, port: &PortReport) -> Finding {
                 .mtu
                 .map_or(String::new(), |mtu| format!(" (it is {mtu})"))
         )),
-        _ => finding.to_do("raise the MTU of the partition in the subnet manager's configuration"),
+        _ => finding.step("raise the MTU of the partition in the subnet manager's configuration"),
     }
 }
 
@@ -193,7 +193,7 @@ fn gids(section: &str, port: &PortReport) -> Finding {
     };
     let all: Vec<String> = port.gids.iter().map(name).collect();
     if all.is_empty() {
-        return Finding::new(section, ABOUT, Level::Problem, "none").to_do(give);
+        return Finding::new(section, ABOUT, Level::Problem, "none").step(give);
     }
     let text = format!("GID {}", listed(&all));
     if !port.is_ethernet() {
@@ -204,7 +204,7 @@ fn gids(section: &str, port: &PortReport) -> Finding {
         return Finding::new(section, ABOUT, Level::Ok, text);
     }
     let text = format!("{text}: none that is of RoCE v2 and reaches further than the link");
-    Finding::new(section, ABOUT, Level::Note, text).to_do(give)
+    Finding::new(section, ABOUT, Level::Note, text).step(give)
 }
 
 #[cfg(test)]

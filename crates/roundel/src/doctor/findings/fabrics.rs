@@ -45,7 +45,7 @@ fn verbs(fabric: &FabricReport) -> Vec<Finding> {
         findings.push(match outcome.check {
             // The reason says what to do.
             Check::RegisteredMemory => finding,
-            _ => finding.to_do(
+            _ => finding.step(
                 "the kernel's log may say why: `dmesg | tail`; RoCE v2 needs UDP port 4791 open \
                  in firewalls",
             ),
@@ -88,7 +88,7 @@ fn designs(fabric: &FabricReport, facts: &Facts) -> Finding {
             None => Finding::new(FABRICS, &fabric.name, Level::Ok, names(&run)),
             Some(limit) => {
                 let text = format!("{}, but with {limit} of memory only", names(&run));
-                Finding::new(FABRICS, &fabric.name, Level::Problem, text).to_do(format!(
+                Finding::new(FABRICS, &fabric.name, Level::Problem, text).step(format!(
                     "see locked memory; or `--registered-memory {}`",
                     half(limit)
                 ))
@@ -125,7 +125,7 @@ fn by_default(facts: &Facts) -> Option<Finding> {
     let finding = Finding::new(FABRICS, ABOUT, Level::Problem, text);
     let other = facts.fabrics.iter().find(|fabric| fabric.works);
     Some(match other {
-        Some(other) => finding.to_do(format!("meanwhile: `roundel tpch --fabric {}`", other.name)),
+        Some(other) => finding.step(format!("meanwhile: `roundel tpch --fabric {}`", other.name)),
         None => finding,
     })
 }

@@ -60,7 +60,7 @@ fn memory(facts: &Facts) -> Finding {
         ByteSize(needed)
     );
     Finding::new(SECTION, "memory", Level::Note, text)
-        .to_do("start fewer workers, or give each less: `--registered-memory 64MiB`")
+        .step("start fewer workers, or give each less: `--registered-memory 64MiB`")
 }
 
 fn numa(host: &Host) -> Finding {
@@ -87,7 +87,7 @@ fn numa(host: &Host) -> Finding {
             Level::Ok,
             format!("{text}; this process runs on node {only} only"),
         ),
-        _ => Finding::new(SECTION, "NUMA", Level::Note, text).to_do(
+        _ => Finding::new(SECTION, "NUMA", Level::Note, text).step(
             "workers are not bound to a node; for one worker per node: \
              `numactl --cpunodebind=0 --membind=0 roundel worker …`",
         ),
@@ -101,7 +101,7 @@ fn memfd(host: &Host) -> Finding {
     }
     let text = "memfd_create is refused, and shm needs it";
     Finding::new(SECTION, "shared memory", Level::Problem, text)
-        .to_do("allow memfd_create in the seccomp profile of the container")
+        .step("allow memfd_create in the seccomp profile of the container")
 }
 
 fn locked_memory(facts: &Facts) -> Finding {
@@ -133,8 +133,8 @@ fn locked_memory(facts: &Facts) -> Finding {
         }
     };
     Finding::new(SECTION, ABOUT, level, text)
-        .to_do(for_this_shell)
-        .to_do(
+        .step(for_this_shell)
+        .step(
             "for good: `echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/rdma.conf`, \
              then log in anew; for a service `LimitMEMLOCK=infinity`",
         )
@@ -164,7 +164,7 @@ fn huge_pages(facts: &Facts) -> Finding {
             let pages = registered_by_all(facts) >> 21;
             let text = "none, so an RDMA device has more addresses to look up";
             Finding::new(SECTION, ABOUT, Level::Note, text)
-                .to_do(format!("as root: `sysctl vm.nr_hugepages={pages}`"))
+                .step(format!("as root: `sysctl vm.nr_hugepages={pages}`"))
         }
     }
 }

@@ -47,7 +47,7 @@ impl Finding {
         }
     }
 
-    fn to_do(mut self, step: impl Into<String>) -> Self {
+    fn step(mut self, step: impl Into<String>) -> Self {
         self.to_do.push(step.into());
         self
     }

@@ -42,7 +42,7 @@ fn library(facts: &Facts) -> Finding {
         }
         Some(_) => "install the package rdma-core",
     };
-    Finding::new(SECTION, ABOUT, missing(facts), problem).to_do(install)
+    Finding::new(SECTION, ABOUT, missing(facts), problem).step(install)
 }
 
 fn modules(facts: &Facts) -> Finding {
@@ -66,10 +66,10 @@ fn modules(facts: &Facts) -> Finding {
             };
             let finding = Finding::new(SECTION, ABOUT, missing(facts), text);
             match kernel.state(name) {
-                ModuleState::Absent => finding.to_do(kernel_package(facts)),
-                ModuleState::Available => finding.to_do("as root: `modprobe ib_uverbs`"),
+                ModuleState::Absent => finding.step(kernel_package(facts)),
+                ModuleState::Available => finding.step("as root: `modprobe ib_uverbs`"),
                 _ if missing(facts) == Level::Note => finding,
-                _ => finding.to_do("as root, outside of any container: `modprobe ib_uverbs`"),
+                _ => finding.step("as root, outside of any container: `modprobe ib_uverbs`"),
             }
         }
     }
@@ -88,8 +88,8 @@ fn device_files(facts: &Facts) -> Finding {
     if files.is_empty() {
         let text = "the kernel has devices, but there is no /dev/infiniband/uverbs*";
         return Finding::new(SECTION, ABOUT, Level::Problem, text)
-            .to_do("as root: `modprobe ib_uverbs`")
-            .to_do("in a container: start it with `--device /dev/infiniband`");
+            .step("as root: `modprobe ib_uverbs`")
+            .step("in a container: start it with `--device /dev/infiniband`");
     }
     let paths = |accessible: bool| -> Vec<String> {
         let chosen = files.iter().filter(|file| file.accessible == accessible);
@@ -101,8 +101,8 @@ fn device_files(facts: &Facts) -> Finding {
     }
     let text = format!("this user may not open {}", listed(&closed));
     Finding::new(SECTION, ABOUT, Level::Problem, text)
-        .to_do("for good: `apt-get install rdma-core`, whose udev rules open them to everybody")
-        .to_do(format!(
+        .step("for good: `apt-get install rdma-core`, whose udev rules open them to everybody")
+        .step(format!(
             "until the next boot, as root: `chmod 666 {}`",
             closed.join(" ")
         ))
@@ -118,7 +118,7 @@ fn unused_cards(facts: &Facts) -> Vec<Finding> {
                 card.pci_address
             ),
         };
-        Finding::new(SECTION, "card", Level::Problem, text).to_do(load)
+        Finding::new(SECTION, "card", Level::Problem, text).step(load)
     };
     facts.kernel.unused_cards.iter().map(finding).collect()
 }
@@ -136,14 +136,14 @@ fn devices(facts: &Facts) -> Finding {
     );
     let finding = match facts.kernel.state(SOFT_ROCE) {
         ModuleState::Absent => finding,
-        ModuleState::Unknown => finding.to_do(format!(
+        ModuleState::Unknown => finding.step(format!(
             "to try RDMA without a card (Soft-RoCE), as root, outside of any container: {make}"
         )),
-        _ => finding.to_do(format!(
+        _ => finding.step(format!(
             "to try RDMA without a card (Soft-RoCE), as root: {make}"
         )),
     };
-    finding.to_do(
+    finding.step(
         "to try it where the kernel has no Soft-RoCE, in a checkout of Roundel: \
          `vm/run exec -- target/release/roundel doctor`",
     )
