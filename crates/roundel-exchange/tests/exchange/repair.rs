@@ -107,7 +107,7 @@ impl Exchange {
                 tokio::spawn(async move {
                     for number in 0..batches {
                         for partition in &partitions {
-                            let batch = batch(source, *partition, number, ROWS);
+                            let batch = mixed(source, *partition, number);
                             shuffle.send(&group, *partition, &batch).await.unwrap();
                         }
                     }
@@ -143,10 +143,17 @@ impl Exchange {
             if !ordered {
                 got.sort_by_key(number);
             }
-            let expected = sent(source, partition, batches);
+            let numbers = 0..batches;
+            let expected: Vec<_> = numbers.map(|n| mixed(source, partition, n)).collect();
             assert!(got == expected, "{source}, {partition}: {}", got.len());
         }
     }
+}
+
+/// A batch of one message, of two or of several.
+fn mixed(source: usize, partition: u32, number: i64) -> RecordBatch {
+    let rows = [2, ROWS, 3 * ROWS][number as usize % 3];
+    batch(source, partition, number, rows)
 }
 
 fn sent(source: usize, partition: u32, batches: i64) -> Vec<RecordBatch> {
@@ -515,6 +522,30 @@ async fn tasks_that_hold_all_buffers_hold_up_no_repair() {
             .expect("no exchange hangs");
         got.sort_by_key(number);
         assert!(got == sent(0, 2, 10 * TASKS));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_that_has_ended_is_needed_no_more() {
+    for design in DATAGRAMS {
+        let last = MESSAGES * 10 - 1;
+        let link = OneLink::open(&small(design), || {
+            lose_once(move |sequence| sequence == last)
+        });
+        let (shuffle, destination, group) = link.sender();
+        let sender = tokio::spawn(async move {
+            for batch in sent(0, 2, 10) {
+                shuffle.send(&group, 2, &batch).await.unwrap();
+            }
+            finish(&shuffle, &destination).await.unwrap();
+            shuffle.close(&destination, None);
+        });
+        let read = link.stream().try_collect::<Vec<_>>();
+        let got = tokio::time::timeout(HANG, read).await;
+        let mut got = got.expect("no exchange hangs").unwrap();
+        got.sort_by_key(number);
+        assert!(got == sent(0, 2, 10));
+        sender.await.unwrap();
     }
 }
 
