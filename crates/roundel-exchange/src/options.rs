@@ -50,7 +50,7 @@ pub struct ExchangeOptions {
     /// Over datagrams: what to do about lost messages.
     pub on_loss: OnLoss,
     /// Over datagrams: the queue key of all endpoints of the exchange, a secret that its nodes
-    /// share, drawn at random for it. Groups of several destinations need one to be sent to by
+    /// share, drawn at random for it, at most [`roundel_verbs::QUEUE_KEY_MAX`]. Groups of several destinations need one to be sent to by
     /// multicast. Without it every endpoint draws one of its own.
     pub queue_key: Option<u32>,
     /// Whether the batches of each source and partition come out in the order they went in. They

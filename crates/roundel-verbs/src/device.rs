@@ -8,7 +8,7 @@ use crate::error::{Result, VerbsError};
 use crate::memory::{Arena, ArenaOptions};
 use crate::multicast::MulticastGroup;
 use crate::provider::{ProviderDevice, RawQueuePairOptions};
-use crate::queue_pair::{AddressHandle, QueuePair, QueuePairOptions, Transport};
+use crate::queue_pair::{AddressHandle, QUEUE_KEY_MAX, QueuePair, QueuePairOptions, Transport};
 use crate::shared_receive::SharedReceiveQueue;
 use std::sync::Arc;
 
@@ -100,6 +100,7 @@ impl Device {
                 what: transport.queue_pairs(),
             });
         }
+        within_queue_keys(options.queue_key)?;
         let limit = self.capabilities().work_requests_max;
         within("requests per send queue", options.send_depth, limit)?;
         if shared.is_none() {
@@ -130,6 +131,7 @@ impl Device {
 
     /// Resolves a UD destination.
     pub fn create_address_handle(&self, remote: &QueuePairAddress) -> Result<AddressHandle> {
+        within_queue_keys(remote.queue_key)?;
         Ok(AddressHandle(self.0.create_address_handle(remote)?))
     }
 
@@ -149,6 +151,7 @@ impl Device {
         if self.capabilities().multicast_groups_max == 0 {
             return Err(self.0.unsupported("multicast"));
         }
+        within_queue_keys(group.queue_key)?;
         Ok(AddressHandle(self.0.create_multicast_handle(group)?))
     }
 
@@ -165,6 +168,15 @@ fn within(what: &'static str, requested: usize, limit: usize) -> Result<()> {
             requested,
             limit,
         });
+    }
+    Ok(())
+}
+
+fn within_queue_keys(key: u32) -> Result<()> {
+    if key > QUEUE_KEY_MAX {
+        return Err(VerbsError::InvalidRequest(format!(
+            "the queue key {key:#x} is for privileged users: the largest is {QUEUE_KEY_MAX:#x}"
+        )));
     }
     Ok(())
 }

@@ -54,7 +54,9 @@ pub use device::Device;
 pub use error::VerbsError;
 pub use memory::{Arena, ArenaOptions, Buffer, ExposedBuffer, RemoteAddress, SharedBuffer};
 pub use multicast::MulticastGroup;
-pub use queue_pair::{AddressHandle, QueuePair, QueuePairOptions, QueuePairState, Transport};
+pub use queue_pair::{
+    AddressHandle, QUEUE_KEY_MAX, QueuePair, QueuePairOptions, QueuePairState, Transport,
+};
 pub use rendezvous::{Rendezvous, SocketListener, SocketOptions, SocketRendezvous};
 pub use shared_receive::SharedReceiveQueue;
 pub use work::{Completion, CompletionStatus, Payload, ReceiveRequest, SendOperation, SendRequest};

@@ -91,9 +91,13 @@ pub struct QueuePairOptions {
     pub receive_depth: usize,
     /// How often a SEND is tried again when the receiver is not ready; 7 is without end.
     pub rnr_retry: u8,
-    /// The queue key of a UD queue pair: random per exchange.
+    /// The queue key of a UD queue pair: random per exchange, at most [`QUEUE_KEY_MAX`].
     pub queue_key: u32,
 }
+
+/// Largest queue key. Those above are the operating system's: a queue pair takes one only from a
+/// privileged user, and a send to one carries the sender's own instead.
+pub const QUEUE_KEY_MAX: u32 = u32::MAX >> 1;
 
 /// A resolved UD destination.
 #[derive(Clone)]

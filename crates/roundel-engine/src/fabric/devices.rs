@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use roundel_exchange::{Design, OnLoss};
-use roundel_verbs::rdma::{self, RdmaOptions};
+use roundel_verbs::rdma::{self, LockedMemory, RdmaOptions};
 use roundel_verbs::{DeviceAddress, shm};
 
 use super::{Fabric, FabricChoice};
@@ -52,6 +52,10 @@ impl Devices {
         let unasked = || Err(format!("it was started with --fabric {choice}"));
         let rdma = |options: &RdmaOptions| {
             let device = rdma::open(options).map_err(|error| error.to_string())?;
+            // Better no RDMA than queries that fail when they need much memory.
+            let quota = bytes(sizes.registered_memory_bytes).map_err(|error| error.to_string())?;
+            let locked = LockedMemory::of_this_process().require(quota);
+            locked.map_err(|error| format!("{error}; or use less, with --registered-memory"))?;
             ExchangeNode::open(device, sizes, name).map_err(|error| error.to_string())
         };
         let shm = || {

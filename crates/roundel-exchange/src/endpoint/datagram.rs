@@ -6,8 +6,8 @@ use crate::error::{ExchangeError, Result};
 use crate::wire::{HEADER_LENGTH, Header, WireError};
 use roundel_verbs::capabilities::GRH_BYTES;
 use roundel_verbs::{
-    Buffer, Completion, CompletionQueue, CompletionStatus, QueuePair, QueuePairOptions,
-    ReceiveRequest, Transport,
+    Buffer, Completion, CompletionQueue, CompletionStatus, QUEUE_KEY_MAX, QueuePair,
+    QueuePairOptions, ReceiveRequest, Transport,
 };
 
 /// Most receives, and most sends, of a datagram queue pair.
@@ -32,7 +32,7 @@ pub(super) fn open(
             receive_depth: depth,
             rnr_retry: 7,
             // At random: a fixed key would let any stranger's datagrams in.
-            queue_key: queue_key.unwrap_or_else(|| fabric.context.random() as u32),
+            queue_key: queue_key.unwrap_or_else(|| fabric.context.random() as u32 & QUEUE_KEY_MAX),
         },
         queue,
         queue,

@@ -95,6 +95,7 @@ async fn repartition_with_messages_of_one_packet() {
     for design in Design::ALL {
         let mut options = options(design, 2);
         options.message_bytes = options.message_bytes.min(4096);
+        options.ordered = true;
         repartition(&options, 3, 20, 700).await;
     }
 }

@@ -6,6 +6,7 @@ use super::{Case, Provider, Verdict};
 use crate::capabilities::GRH_BYTES;
 use crate::error::VerbsError;
 use crate::queue_pair::QueuePairState::{Error, ReadyToSend};
+use crate::queue_pair::{QUEUE_KEY_MAX, QueuePairOptions};
 use crate::work::CompletionStatus::{Flushed, LocalLength, LocalOperation, Success};
 use crate::work::{Payload, SendOperation, SendRequest};
 use std::collections::BTreeMap;
@@ -31,6 +32,11 @@ pub(super) const CASES: &[Case] = &[
         name: "datagrams: a wrong queue key is dropped",
         verbs: "a datagram whose Q_Key is not the receiver's is dropped silently",
         run: wrong_key,
+    },
+    Case {
+        name: "datagrams: a privileged queue key is refused",
+        verbs: "a Q_Key with its highest bit set is for privileged users, and means the sender's own",
+        run: privileged_key,
     },
     Case {
         name: "datagrams: to a dead queue pair are dropped",
@@ -151,6 +157,29 @@ fn wrong_key(provider: &dyn Provider) -> CaseResult {
         datagram_of(&b.received(1)?[0], GRH_BYTES)?,
         b"right",
         "payload"
+    );
+    Ok(Verdict::Passed)
+}
+
+fn privileged_key(provider: &dyn Provider) -> CaseResult {
+    let node = Node::open(provider)?;
+    let options = QueuePairOptions {
+        queue_key: QUEUE_KEY_MAX + 1,
+        ..datagram_options()
+    };
+    let refused = node
+        .device
+        .create_queue_pair(&options, &node.sends, &node.receives);
+    ensure!(
+        matches!(refused, Err(VerbsError::InvalidRequest(_))),
+        "{refused:?}"
+    );
+    let mut address = node.datagrams()?.address().clone();
+    address.queue_key = u32::MAX;
+    let refused = node.device.create_address_handle(&address);
+    ensure!(
+        matches!(refused, Err(VerbsError::InvalidRequest(_))),
+        "a handle for such a key"
     );
     Ok(Verdict::Passed)
 }

@@ -5,7 +5,7 @@ use crate::completion_queue::{CompletionChannel, CompletionQueue};
 use crate::device::Device;
 use crate::error::VerbsError;
 use crate::memory::{Arena, ArenaOptions, Buffer};
-use crate::queue_pair::{AddressHandle, QueuePair, QueuePairOptions, Transport};
+use crate::queue_pair::{AddressHandle, QUEUE_KEY_MAX, QueuePair, QueuePairOptions, Transport};
 use crate::work::{
     Completion, CompletionStatus, Payload, ReceiveRequest, SendOperation, SendRequest,
 };
@@ -95,8 +95,7 @@ impl Bench {
             receive_depth: depth,
             // Not without end: nothing may be left in flight.
             rnr_retry: 6,
-            // Keys with the highest bit set are for privileged users.
-            queue_key: rand::random::<u32>() >> 1,
+            queue_key: rand::random::<u32>() & QUEUE_KEY_MAX,
         }
     }
 

@@ -3,10 +3,10 @@
 
 use super::bindings::*;
 use super::device::DeviceState;
+use super::locked_memory::LockedMemory;
 use crate::error::{Result, VerbsError};
 use crate::provider::ProviderSegment;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
-use rustix::process::{Resource, getrlimit};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -104,7 +104,7 @@ impl RdmaSegment {
 /// ENOMEM mostly means the limit of locked memory, which the user can raise.
 fn registration_failed(requested: usize, error: std::io::Error) -> VerbsError {
     let out_of_memory = error.raw_os_error() == Some(rustix::io::Errno::NOMEM.raw_os_error());
-    match getrlimit(Resource::Memlock).current {
+    match LockedMemory::of_this_process().limit_bytes {
         Some(limit) if out_of_memory => VerbsError::MemoryLockLimit { requested, limit },
         _ => VerbsError::System {
             call: "ibv_reg_mr",

@@ -22,6 +22,7 @@ mod device;
 mod events;
 pub mod inventory;
 mod library;
+mod locked_memory;
 mod memory;
 mod multicast;
 mod pair_state;
@@ -33,3 +34,4 @@ mod work;
 
 pub use choice::RdmaOptions;
 pub use device::open;
+pub use locked_memory::LockedMemory;

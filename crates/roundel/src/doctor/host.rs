@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use rustix::process::{Resource, getrlimit};
+use roundel_verbs::rdma::LockedMemory;
 use serde::Serialize;
 
 /// The host, as this process sees it. Sizes are in bytes.
@@ -47,24 +47,6 @@ pub struct NumaNode {
     pub memory_bytes: Option<u64>,
 }
 
-/// The limit of locked memory, per process.
-#[derive(Debug, Serialize)]
-pub struct LockedMemory {
-    /// What applies; none is no limit.
-    pub limit_bytes: Option<u64>,
-    /// To what this process may raise it itself; none is no limit.
-    pub hard_limit_bytes: Option<u64>,
-    /// The process has the right to exceed it (`CAP_IPC_LOCK`), as root has.
-    pub exempt: bool,
-}
-
-impl LockedMemory {
-    /// Whether a process may lock so much.
-    pub fn allows(&self, bytes: u64) -> bool {
-        self.exempt || self.limit_bytes.is_none_or(|limit| limit >= bytes)
-    }
-}
-
 /// Huge pages of one size.
 #[derive(Debug, Serialize)]
 pub struct HugePages {
@@ -99,7 +81,7 @@ impl Host {
             memory_bytes: kilobytes_of(&memory, "MemTotal"),
             memory_available_bytes: kilobytes_of(&memory, "MemAvailable"),
             cgroup_memory_limit_bytes: cgroup_memory_limit(root),
-            locked_memory: locked_memory(&status),
+            locked_memory: LockedMemory::of_this_process(),
             huge_pages: huge_pages(root),
             transparent_huge_pages: transparent_huge_pages(root),
             memfd: rustix::fs::memfd_create("roundel-doctor", rustix::fs::MemfdFlags::CLOEXEC)
@@ -202,18 +184,6 @@ fn cgroup_memory_limit(root: &Path) -> Option<u64> {
     limits
         .min()
         .filter(|limit| *limit < i64::MAX as u64 - 65536)
-}
-
-fn locked_memory(status: &str) -> LockedMemory {
-    /// Bit of `CAP_IPC_LOCK` in the sets of capabilities.
-    const IPC_LOCK: u64 = 1 << 14;
-    let limit = getrlimit(Resource::Memlock);
-    let effective = value_of(status, "CapEff").and_then(|mask| u64::from_str_radix(mask, 16).ok());
-    LockedMemory {
-        limit_bytes: limit.current,
-        hard_limit_bytes: limit.maximum,
-        exempt: effective.is_some_and(|mask| mask & IPC_LOCK != 0),
-    }
 }
 
 fn huge_pages(root: &Path) -> Vec<HugePages> {

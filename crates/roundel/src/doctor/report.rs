@@ -298,8 +298,9 @@ fn some_interface(root: &Path) -> String {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::doctor::host::{LockedMemory, NumaNode};
+    use crate::doctor::host::NumaNode;
     use crate::doctor::kernel::{DeviceFile, Module};
+    use roundel_verbs::rdma::LockedMemory;
     use roundel_verbs::rdma::inventory::{Limits, OpenedDevice, PortReport};
     use roundel_verbs::rdma::sysfs::{Gid, GidType, Interface};
     use std::collections::BTreeSet;
