@@ -12,9 +12,10 @@ use super::events::Events;
 use super::library::{Verbs, last_error};
 use super::memory::RdmaSegment;
 use super::pairs::Pairs;
+use super::placement::Placement;
 use super::queue_pair::{RdmaQueuePair, queue_pair_type};
 use super::shared_receive::RdmaSharedReceiveQueue;
-use super::sysfs;
+use super::sysfs::{self, DeviceFiles};
 use crate::address::{DeviceAddress, QueuePairAddress};
 use crate::capabilities::{Capabilities, GRH_BYTES};
 use crate::counters::CounterSnapshot;
@@ -43,10 +44,16 @@ const MULTICAST_NUMBER: u32 = 0xff_ffff;
 /// error says what to do.
 pub fn open(options: &RdmaOptions) -> Result<Device> {
     let choice = choose(options)?;
+    let placement = Placement::near(DeviceFiles::of(&choice.device).numa_node());
+    open_chosen(choice, placement)
+}
+
+/// Opens that device, whose registered memory is to lie there.
+pub(super) fn open_chosen(choice: Choice, placement: Option<Placement>) -> Result<Device> {
     let domain = choice.context.allocate_protection_domain()?;
     let pairs = Arc::new(Pairs::default());
     // From here on, dropping it closes everything.
-    let mut state = DeviceState::new(choice, domain, &pairs);
+    let mut state = DeviceState::new(choice, domain, placement, &pairs);
     (
         state.capabilities.transports,
         state.capabilities.inline_bytes_max,
@@ -56,7 +63,12 @@ pub fn open(options: &RdmaOptions) -> Result<Device> {
         &state.capabilities.device,
         &pairs,
     )?);
-    tracing::debug!(capabilities = ?state.capabilities, address = %state.address.name(), "opened");
+    tracing::debug!(
+        capabilities = ?state.capabilities,
+        address = %state.address.name(),
+        numa_node = state.placement.as_ref().map(Placement::node),
+        "opened"
+    );
     Ok(Device::new(Arc::new(RdmaDevice(Arc::new(state)))))
 }
 
@@ -70,6 +82,8 @@ pub(super) struct DeviceState {
     pub interface_index: Option<u32>,
     /// READs and atomics that a queue pair may have outstanding as the one who asks.
     pub asked_reads: u8,
+    /// Where registered memory is wanted; none where the kernel chooses.
+    pub placement: Option<Placement>,
     pub pairs: Arc<Pairs>,
     paths: Mutex<HashMap<RdmaAddress, Weak<Path>>>,
     events: Option<Events>,
@@ -88,7 +102,12 @@ fn count(limit: i32) -> usize {
 }
 
 impl DeviceState {
-    fn new(choice: Choice, domain: *mut ibv_pd, pairs: &Arc<Pairs>) -> Self {
+    fn new(
+        choice: Choice,
+        domain: *mut ibv_pd,
+        placement: Option<Placement>,
+        pairs: &Arc<Pairs>,
+    ) -> Self {
         let Choice {
             context,
             device,
@@ -146,6 +165,7 @@ impl DeviceState {
             gid_index,
             interface_index: interface.as_deref().and_then(sysfs::interface_index),
             asked_reads,
+            placement,
             pairs: pairs.clone(),
             paths: Mutex::default(),
             events: None,

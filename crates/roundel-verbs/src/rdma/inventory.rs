@@ -21,7 +21,7 @@ pub struct DeviceReport {
     pub firmware: Option<String>,
     /// The network interface that a device in software (Soft-RoCE, Soft-iWARP) sits on.
     pub software_on: Option<String>,
-    /// The NUMA node it hangs on, where the system says.
+    /// The NUMA node it hangs on, or the network card below one in software, where the system says.
     pub numa_node: Option<u32>,
     /// The address of its PCI function, `0000:3b:00.0`.
     pub pci_address: Option<String>,

@@ -1,4 +1,5 @@
-//! Registered memory: anonymous pages, huge ones where there are any, pinned by the device.
+//! Registered memory: anonymous pages, huge ones where there are any, near the device and pinned by
+//! it.
 #![allow(unsafe_code)] // Maps memory and registers it.
 
 use super::bindings::*;
@@ -78,6 +79,10 @@ impl RdmaSegment {
     ) -> Result<Self> {
         let length = length.next_multiple_of(PAGE);
         let pages = Pages::map(length)?;
+        // Before it is registered, which pins the pages where they are.
+        if let Some(placement) = &device.placement {
+            placement.prefer(pages.base, pages.length);
+        }
         let mut access = IBV_ACCESS_LOCAL_WRITE;
         if exposed {
             access |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;

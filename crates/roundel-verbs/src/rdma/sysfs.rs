@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 /// Where the kernel shows its RDMA devices.
 const ROOT: &str = "/sys/class/infiniband";
 
+/// Where it shows its network interfaces.
+const INTERFACES: &str = "/sys/class/net";
+
 /// So many unused entries in a row end a GID table: the kernel fills the first that is free, tables
 /// have up to a thousand entries, and each is a file to read.
 const UNUSED_GIDS_MAX: u32 = 64;
@@ -140,9 +143,11 @@ impl DeviceFiles {
         device.file_name()?.to_str().map(str::to_owned)
     }
 
-    /// The NUMA node that the device hangs on; none when the system does not say.
+    /// The NUMA node that the device hangs on, or the network card below one in software; none when
+    /// the system does not say.
     pub fn numa_node(&self) -> Option<u32> {
-        read(&self.0.join("device/numa_node"))?.parse().ok()
+        numa_node(&self.0)
+            .or_else(|| numa_node(&Path::new(INTERFACES).join(self.parent_interface()?)))
     }
 
     /// Speed and width of its PCIe link now and at most: (`16.0 GT/s PCIe`, 16). None for a device
@@ -208,7 +213,7 @@ impl Interface {
     pub fn of(name: &str) -> Self {
         /// `IFF_UP` of the kernel's flags.
         const UP: u32 = 1;
-        let files = Path::new("/sys/class/net").join(name);
+        let files = Path::new(INTERFACES).join(name);
         let flags = read(&files.join("flags"))
             .and_then(|flags| u32::from_str_radix(flags.trim_start_matches("0x"), 16).ok());
         Self {
@@ -221,9 +226,15 @@ impl Interface {
 
 /// The index of a network interface.
 pub fn interface_index(name: &str) -> Option<u32> {
-    read(&Path::new("/sys/class/net").join(name).join("ifindex"))?
+    read(&Path::new(INTERFACES).join(name).join("ifindex"))?
         .parse()
         .ok()
+}
+
+/// The NUMA node of the hardware behind an entry of `/sys/class`. Where the firmware does not tell,
+/// the kernel says -1, which is none.
+fn numa_node(entry: &Path) -> Option<u32> {
+    read(&entry.join("device/numa_node"))?.parse().ok()
 }
 
 fn read(path: &Path) -> Option<String> {
@@ -279,6 +290,16 @@ mod tests {
             Some("10.9.0.1".parse().unwrap())
         );
         assert!(files.gids(2).is_err());
+    }
+
+    #[test]
+    fn a_node_below_zero_is_none() {
+        let (root, files) = device();
+        fs::create_dir(root.path().join("device")).unwrap();
+        for (text, node) in [("-1\n", None), ("0\n", Some(0)), ("1\n", Some(1))] {
+            fs::write(root.path().join("device/numa_node"), text).unwrap();
+            assert_eq!(files.numa_node(), node);
+        }
     }
 
     #[test]
