@@ -13,14 +13,17 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-# What is compared: perftest's command, roundel's verb and measure, message bytes, messages, and which
-# figure counts.
+MIB, RATE, LATENCY = "MiB/s", "Mmsg/s", "median us"
+# What is compared: perftest's command, roundel's arguments, message bytes, messages, and which figure
+# counts. Small messages as both do by default, then both with one call for a message, and for 16.
 CASES = [
-    ("ib_send_bw", "send", "bandwidth", 65536, 300, "mib_per_second"),
-    ("ib_write_bw", "write", "bandwidth", 65536, 300, "mib_per_second"),
-    ("ib_read_bw", "read", "bandwidth", 65536, 300, "mib_per_second"),
-    ("ib_send_bw", "send", "bandwidth", 8, 5000, "million_messages_per_second"),
-    ("ib_send_lat", "send", "latency", 8, 1000, "median_microseconds"),
+    ("ib_send_bw", "--verb send --measure bandwidth", 65536, 300, MIB),
+    ("ib_write_bw", "--verb write --measure bandwidth", 65536, 300, MIB),
+    ("ib_read_bw", "--verb read --measure bandwidth", 65536, 300, MIB),
+    ("ib_send_bw", "--verb send --measure bandwidth", 8, 5000, RATE),
+    ("ib_send_bw", "--verb send --measure bandwidth --batch 1", 8, 5000, RATE),
+    ("ib_send_bw -l 16", "--verb send --measure bandwidth --batch 16", 8, 5120, RATE),
+    ("ib_send_lat -I 0", "--verb send --measure latency --inline 0", 8, 2000, LATENCY),
 ]
 # One line per figure: who, case, and what perftest printed last, or roundel's JSON.
 GUEST = """
@@ -35,12 +38,12 @@ while [ $round -lt {rounds} ]; do
 done
 """
 CASE = """
-    {peer} -d rxe1 -x $g1 -F -s {size} -n {count} {extra} >/dev/null 2>&1 & server=$!
+    {peer} -d rxe1 -x $g1 -F -s {size} -n {count} >/dev/null 2>&1 & server=$!
     sleep 0.5
-    echo "perftest {index} $({peer} -d rxe0 -x $g0 -F -s {size} -n {count} {extra} 10.9.0.2 2>/dev/null | grep '^ *{size} ' | tail -1)"
+    echo "perftest {index} $({peer} -d rxe0 -x $g0 -F -s {size} -n {count} 10.9.0.2 2>/dev/null | grep '^ *{size} ' | tail -1)"
     wait $server
     {roundel} perf --listen 127.0.0.1:7070 --fabric rdma:rxe1 >/dev/null & server=$!
-    echo "roundel {index} $({roundel} perf --connect 127.0.0.1:7070 --fabric rdma:rxe0 --verb {verb} --measure {measure} --size {size} --iterations {count} {ours} --json - 2>/dev/null | tr -d '\\n')"
+    echo "roundel {index} $({roundel} perf --connect 127.0.0.1:7070 --fabric rdma:rxe0 {ours} --size {size} --iterations {count} --json - 2>/dev/null | tr -d '\\n')"
     wait $server
 """
 
@@ -49,9 +52,8 @@ def main():
     program = pathlib.Path(sys.argv[1]).resolve()
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 7
     cases = "".join(
-        CASE.format(index=index, peer=peer, size=size, count=count, verb=verb, measure=measure, roundel=program,
-                    extra="-I 0" if measure == "latency" else "", ours="")
-        for index, (peer, verb, measure, size, count, _) in enumerate(CASES))
+        CASE.format(index=index, peer=peer, ours=ours, size=size, count=count, roundel=program)
+        for index, (peer, ours, size, count, _) in enumerate(CASES))
     script = GUEST.format(rounds=rounds, cases=cases)
     machine = subprocess.run(
         [HERE.parent / "vm/run", "exec", "--memory", "2048", "--timeout", str(60 + 60 * rounds),
@@ -66,13 +68,13 @@ def main():
     if machine.returncode or len(figures) < 2 * len(CASES):
         sys.exit(f"error: the machine ended with {machine.returncode}: {machine.stdout[-2000:]}")
     report = []
-    for index, (peer, verb, measure, size, count, unit) in enumerate(CASES):
+    for index, (peer, arguments, size, count, unit) in enumerate(CASES):
         theirs, ours = figures[index, "perftest"], figures[index, "roundel"]
         ratio = statistics.median(ours) / statistics.median(theirs)
-        report.append({"peer": peer, "verb": verb, "bytes": size, "unit": unit, "perftest": theirs, "roundel": ours,
-                       "ratio": ratio})
-        print(f"{peer:12} {size:6} bytes  {unit:28} perftest {statistics.median(theirs):9.3f}  "
-              f"roundel {statistics.median(ours):9.3f}  ratio {ratio:.3f}  ({len(ours)} rounds)")
+        report.append({"perftest": f"{peer} -s {size}", "roundel": f"perf {arguments} --size {size}", "unit": unit,
+                       "figures": {"perftest": theirs, "roundel": ours}, "ratio": ratio})
+        print(f"{peer:16} {size:6} bytes  {unit:9}  perftest {statistics.median(theirs):8.4f}  "
+              f"roundel {statistics.median(ours):8.4f}  ratio {ratio:.3f}  ({len(ours)} rounds)")
     if len(sys.argv) > 3:
         pathlib.Path(sys.argv[3]).write_text(json.dumps(report, indent=2) + "\n")
 
@@ -80,17 +82,13 @@ def main():
 def figure(case, who, told):
     unit = case[-1]
     if who == "perftest":
-        columns = told.split()
         # Bandwidth: bytes, iterations, peak, average, message rate. Latency: bytes, iterations, minimum,
         # maximum, typical, ...
-        at = {"mib_per_second": 3, "million_messages_per_second": 4, "median_microseconds": 4}[unit]
-        return float(columns[at])
+        return float(told.split()[{MIB: 3, RATE: 4, LATENCY: 4}[unit]])
     run = json.loads(told)["measurements"][0]["median"]
-    return {
-        "mib_per_second": run["bytes_per_second"] / 2**20,
-        "million_messages_per_second": run["messages_per_second"] / 1e6,
-        "median_microseconds": (run["latency_microseconds"] or {}).get("p50"),
-    }[unit]
+    if unit == LATENCY:
+        return run["latency_microseconds"]["p50"]
+    return run["bytes_per_second"] / 2**20 if unit == MIB else run["messages_per_second"] / 1e6
 
 
 if __name__ == "__main__":

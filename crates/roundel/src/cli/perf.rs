@@ -55,7 +55,8 @@ pub struct PerfArgs {
     /// Messages in flight, of bandwidth.
     #[arg(long, value_name = "N", default_value = "128")]
     pub depth: usize,
-    /// Work requests that are posted with one call, of bandwidth [default: 16, or the depth].
+    /// Work requests that are posted with one call, of bandwidth [default: 16, or as
+    /// many as make 64 KiB].
     #[arg(long, value_name = "N")]
     pub batch: Option<usize>,
     /// Messages of a timed run; of latency, round trips.

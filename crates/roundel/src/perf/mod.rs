@@ -31,7 +31,10 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 const LISTEN_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// How long one end waits for the other: longer than any run. An end that dies is noticed at once.
 const EXCHANGE_MAX: Duration = Duration::from_secs(48 * 60 * 60);
-const BATCH: usize = 16;
+/// A call for each message costs as much as a small message; a large one is worth its call, and many
+/// at once only wait for each other.
+const BATCH_MAX: usize = 16;
+const BATCH_BYTES_MAX: usize = 64 << 10;
 const SMALL_BYTES: usize = 8;
 const LARGE_BYTES: usize = 64 << 10;
 
@@ -223,7 +226,7 @@ fn test(args: &PerfArgs, measure: Measure, verb: Verb, transport: Transport, byt
         transport,
         bytes,
         depth: args.depth,
-        batch: batch(args),
+        batch: batch(args, bytes),
         inline_bytes_max: args.inline,
         polling,
         // Nobody is woken by memory.
@@ -244,8 +247,9 @@ fn transport(args: &PerfArgs) -> Transport {
     }
 }
 
-fn batch(args: &PerfArgs) -> usize {
-    args.batch.unwrap_or(BATCH.min(args.depth))
+fn batch(args: &PerfArgs, bytes: usize) -> usize {
+    let batch = (BATCH_BYTES_MAX / bytes.max(1)).clamp(1, BATCH_MAX);
+    args.batch.unwrap_or(batch.min(args.depth))
 }
 
 fn settings(args: &PerfArgs) -> Settings {
@@ -254,7 +258,7 @@ fn settings(args: &PerfArgs) -> Settings {
         fabric: args.fabric.to_string(),
         transport: perf::transport_name(transport(args)),
         depth: args.depth,
-        batch: batch(args),
+        batch: args.batch,
         runs: args.runs,
     }
 }

@@ -35,8 +35,9 @@ pub struct Settings {
     pub transport: &'static str,
     /// Messages in flight, of bandwidth.
     pub depth: usize,
-    /// Work requests posted with one call, of bandwidth.
-    pub batch: usize,
+    /// Work requests posted with one call, if that was asked for; each measurement has its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<usize>,
     /// Timed runs of each test.
     pub runs: u32,
 }
@@ -89,8 +90,9 @@ impl Table {
             batch,
             ..
         } = settings;
+        let batch = batch.map_or(String::new(), |batch| format!(", batch {batch}"));
         self.text.line(&format!(
-            "{transport} over {fabric}, {between}, depth {depth}, batch {batch}"
+            "{transport} over {fabric}, {between}, depth {depth}{batch}"
         ))
     }
 
