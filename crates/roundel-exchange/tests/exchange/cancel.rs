@@ -118,8 +118,13 @@ async fn run(design: Design, threads: usize, mut random: Random) {
     }
 }
 
+/// In the machine everything takes long.
+fn cases() -> u32 {
+    roundel_testbed::devices().map_or(64, |_| 8)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 0, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 0, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn the_cancelled_hold_up_nobody(
         seed: u64,

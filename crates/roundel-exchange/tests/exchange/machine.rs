@@ -3,51 +3,45 @@
 
 use roundel_testbed::{Machine, tests_in_machine};
 
-#[test]
-fn on_rdma() {
-    let modules = ["designs::", "types::", "cancel::", "memory::", "order::"];
-    tests_in_machine("machine::on_rdma", &modules, Machine::default());
-}
-
-/// Loses so many percent of the frames on the wire: connections are right, and datagrams are
-/// repaired.
-fn with_loss(test: &str, percent: &str) {
+/// Loses so many percent of the frames on the wire.
+fn in_machine(test: &str, modules: &[&str], percent: &str) {
     let machine = Machine {
+        devices: 4,
         options: &["--loss", percent],
         ..Machine::default()
     };
-    let tests = ["designs::repartition_with_messages_of_one_packet"];
-    tests_in_machine(test, &tests, machine);
+    tests_in_machine(test, modules, machine);
+}
+
+/// What is right with loss, too: connections, and datagrams that are repaired or noticed.
+const WITH_LOSS: [&str; 3] = [
+    "designs::repartition_with_messages_of_one_packet",
+    "multicast::",
+    "restart::",
+];
+
+#[test]
+fn on_rdma() {
+    let modules = [
+        "designs::",
+        "types::",
+        "cancel::",
+        "memory::",
+        "order::",
+        "multicast::",
+        "restart::",
+    ];
+    in_machine("machine::on_rdma", &modules, "0");
 }
 
 #[test]
 fn on_rdma_with_a_loss_of_a_thousandth() {
-    with_loss("machine::on_rdma_with_a_loss_of_a_thousandth", "0.1");
+    let test = "machine::on_rdma_with_a_loss_of_a_thousandth";
+    in_machine(test, &WITH_LOSS, "0.1");
 }
 
 #[test]
 fn on_rdma_with_a_loss_of_a_hundredth() {
-    with_loss("machine::on_rdma_with_a_loss_of_a_hundredth", "1");
-}
-
-fn multicast(test: &str, options: &[&str]) {
-    let machine = Machine {
-        devices: 4,
-        options,
-        ..Machine::default()
-    };
-    tests_in_machine(test, &["multicast::"], machine);
-}
-
-#[test]
-fn multicast_on_rdma() {
-    multicast("machine::multicast_on_rdma", &[]);
-}
-
-#[test]
-fn multicast_on_rdma_with_a_loss_of_a_hundredth() {
-    multicast(
-        "machine::multicast_on_rdma_with_a_loss_of_a_hundredth",
-        &["--loss", "1"],
-    );
+    let test = "machine::on_rdma_with_a_loss_of_a_hundredth";
+    in_machine(test, &WITH_LOSS, "1");
 }

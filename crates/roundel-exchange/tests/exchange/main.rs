@@ -13,4 +13,5 @@ mod multicast;
 mod order;
 mod random;
 mod repair;
+mod restart;
 mod types;
