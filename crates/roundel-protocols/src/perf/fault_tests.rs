@@ -174,6 +174,26 @@ async fn a_word_that_no_atomic_changed_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_atomic_that_brings_another_word_back_is_found() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    for test in atomics() {
+        let done = both(sides(&test).await, |mut side| match side.role {
+            Role::Initiator => side.verify(7),
+            // It only says that it has prepared its word.
+            Role::Responder => (0..2).try_for_each(|_| side.link.synchronize()),
+        })
+        .await;
+        let [Err(found), Err(PerfError::PeerFailed { .. })] = done else {
+            panic!("{done:?}");
+        };
+        assert!(
+            matches!(found, PerfError::WrongBytes { message: 0, .. }),
+            "{found}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn atomics_that_changed_nothing_are_missed() {
     let _alone = ONE_AT_A_TIME.lock().await;
     for test in atomics() {
