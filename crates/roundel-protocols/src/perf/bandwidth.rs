@@ -97,10 +97,11 @@ impl<'a> Sender<'a> {
             return Ok(());
         }
         for _ in 0..left {
-            let operation = self.end.operation(self.made, false)?;
+            let number = self.made + self.requests.len() as u64 + 1;
+            let operation = self.end.operation(number, false)?;
             let to = self.end.destination();
             self.payloads
-                .append_request(&mut self.requests, self.made, operation, to);
+                .append_request(&mut self.requests, number, operation, to);
         }
         self.made += self.requests.len() as u64;
         Ok(())

@@ -174,20 +174,33 @@ impl End {
         Ok(self.arena.allocate(self.bytes)?)
     }
 
+    /// The peer's exposed memory.
+    pub(super) fn remote(&self) -> Result<RemoteAddress> {
+        self.remote.ok_or_else(|| PerfError::Protocol {
+            peer: self.peer.clone(),
+            reason: "it offers no memory".into(),
+        })
+    }
+
     /// What a request of the test's verb does. A SEND carries its number if `numbered`.
     pub(super) fn operation(&self, number: u64, numbered: bool) -> Result<SendOperation> {
-        let remote = || {
-            self.remote.ok_or_else(|| PerfError::Protocol {
-                peer: self.peer.clone(),
-                reason: "it offers no memory".into(),
-            })
-        };
+        let remote = || self.remote();
         Ok(match self.verb {
             Verb::Send if numbered => SendOperation::SendWithImmediate(number as u32),
             Verb::Send => SendOperation::Send,
             Verb::Write => SendOperation::Write(remote()?),
             Verb::WriteImm => SendOperation::WriteWithImmediate(remote()?, number as u32),
             Verb::Read => SendOperation::Read(remote()?),
+            // From number 1 on, each finds what the one before it left: they all change the word.
+            Verb::CompareAndSwap => SendOperation::CompareAndSwap {
+                at: remote()?,
+                compare: number.wrapping_sub(1),
+                swap: number,
+            },
+            Verb::FetchAndAdd => SendOperation::FetchAndAdd {
+                at: remote()?,
+                add: 1,
+            },
         })
     }
 
@@ -313,12 +326,27 @@ impl End {
         word.load(Ordering::Acquire).to_ne_bytes()[WORD - 1]
     }
 
-    /// Makes the last byte zero, which no message has.
+    /// Makes the last word zero: no message that is polled for ends so, and atomics begin there.
     pub(super) fn clear_mark(&self) {
         if let Some(exposed) = &self.exposed {
             let word = exposed.word(exposed.len() - WORD);
             word.store(0, Ordering::Release);
         }
+    }
+
+    /// Whether the word in exposed memory, since it was cleared, was changed by this many atomics:
+    /// each made it greater by one.
+    pub(super) fn check_word(&self, atomics: u64) -> Result<()> {
+        let word = self.memory().try_into().map_or(0, u64::from_ne_bytes);
+        if word == atomics {
+            return Ok(());
+        }
+        Err(PerfError::Miscounted {
+            what: format!("changes of the word by {}", self.verb.name()),
+            expected: atomics,
+            found: word,
+            peer: self.peer.clone(),
+        })
     }
 
     /// Completions so far, of this opcode.

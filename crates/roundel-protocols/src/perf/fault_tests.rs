@@ -10,21 +10,21 @@ use super::test::tests::bandwidth_test;
 use super::tests::{ONE_AT_A_TIME, device, every_test, rendezvous};
 use super::verify::Verification;
 use super::*;
-use roundel_verbs::{Context, Device, Rendezvous, TokioContext};
+use roundel_verbs::{Context, Device, Payload, Rendezvous, SendRequest, TokioContext};
 use std::sync::Arc;
 
 /// One end of a test that has not begun.
-struct Side {
-    device: Device,
-    end: End,
-    link: Link,
-    test: Test,
-    role: Role,
-    context: Arc<dyn Context>,
+pub(super) struct Side {
+    pub device: Device,
+    pub end: End,
+    pub link: Link,
+    pub test: Test,
+    pub role: Role,
+    pub context: Arc<dyn Context>,
 }
 
 impl Side {
-    fn verify(&mut self, seed: u64) -> Result<()> {
+    pub fn verify(&mut self, seed: u64) -> Result<()> {
         let verification = Verification {
             end: &mut self.end,
             link: &mut self.link,
@@ -40,7 +40,7 @@ impl Side {
 }
 
 /// Both ends of a test, connected.
-async fn sides(test: &Test) -> [Side; 2] {
+pub(super) async fn sides(test: &Test) -> [Side; 2] {
     let context: Arc<dyn Context> = Arc::new(TokioContext::current());
     let (first, second) = rendezvous().await;
     let side = |rendezvous: Box<dyn Rendezvous>, role, peer: &str| {
@@ -62,7 +62,7 @@ async fn sides(test: &Test) -> [Side; 2] {
 }
 
 /// Does something at both ends at a time.
-async fn both<T: Send + 'static>(
+pub(super) async fn both<T: Send + 'static>(
     sides: [Side; 2],
     work: impl Fn(Side) -> T + Clone + Send + 'static,
 ) -> [T; 2] {
@@ -146,6 +146,82 @@ async fn what_the_device_counted_otherwise_is_found() {
     );
 }
 
+fn atomics() -> impl Iterator<Item = Test> {
+    every_test().into_iter().filter(|test| {
+        let is_bandwidth = test.measure == Measure::Bandwidth;
+        test.verb.is_atomic() && is_bandwidth
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_word_that_no_atomic_changed_is_found() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    for test in atomics() {
+        let done = both(sides(&test).await, |mut side| match side.role {
+            // It only says that it has done a round.
+            Role::Initiator => (0..4).try_for_each(|_| side.link.synchronize()),
+            Role::Responder => side.verify(7),
+        })
+        .await;
+        let [Err(PerfError::PeerFailed { .. }), Err(found)] = done else {
+            panic!("{done:?}");
+        };
+        assert!(
+            matches!(found, PerfError::WrongBytes { message: 2, .. }),
+            "{found}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_atomic_that_brings_another_word_back_is_found() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    for test in atomics() {
+        let done = both(sides(&test).await, |mut side| match side.role {
+            Role::Initiator => side.verify(7),
+            // It only says that it has prepared its word.
+            Role::Responder => (0..2).try_for_each(|_| side.link.synchronize()),
+        })
+        .await;
+        let [Err(found), Err(PerfError::PeerFailed { .. })] = done else {
+            panic!("{done:?}");
+        };
+        assert!(
+            matches!(found, PerfError::WrongBytes { message: 0, .. }),
+            "{found}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn atomics_that_changed_nothing_are_missed() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    for test in atomics() {
+        let [initiator, responder] = sides(&test).await;
+        let change = |number| {
+            let operation = initiator.end.operation(number, false).unwrap();
+            let buffer = initiator.end.allocate().unwrap();
+            let mut requests = vec![SendRequest {
+                id: number,
+                operation,
+                payload: Payload::Owned { buffer, length: 8 },
+                destination: None,
+            }];
+            assert_eq!(initiator.end.post(&mut requests).unwrap(), 1);
+        };
+        responder.end.clear_mark();
+        responder.end.check_word(0).unwrap();
+        (1..=3).for_each(change);
+        responder.end.check_word(3).unwrap();
+        let missed = responder.end.check_word(4).unwrap_err().to_string();
+        let verb = test.verb.name();
+        assert_eq!(
+            missed,
+            format!("changes of the word by {verb}: 4 expected, 3 found, with peer initiator")
+        );
+    }
+}
+
 /// What one end does when the other begins with these words.
 async fn greeted_with(words: Vec<u8>) -> PerfError {
     let (first, mut second) = rendezvous().await;
@@ -169,8 +245,8 @@ async fn peers_that_are_something_else_are_refused() {
         (Message::Finish.emit(), "began with Finish"),
         (hello("pigeon"), "\"pigeon\""),
         (
-            [&b"rndlperf\x02\0\0\0"[..], b"{}"].concat(),
-            "speaks version 2 of the perf protocol, this side 1",
+            [&b"rndlperf\x01\0\0\0"[..], b"{}"].concat(),
+            "speaks version 1 of the perf protocol, this side 2",
         ),
     ] {
         let error = greeted_with(words).await.to_string();

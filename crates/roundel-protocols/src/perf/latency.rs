@@ -38,7 +38,7 @@ enum Arrival {
 impl Arrival {
     fn of(test: &Test) -> Self {
         match test.posted_verb() {
-            Verb::Read => Self::Completion,
+            Verb::Read | Verb::CompareAndSwap | Verb::FetchAndAdd => Self::Completion,
             Verb::Write => Self::Memory,
             Verb::Send | Verb::WriteImm => Self::Receive,
         }
@@ -49,6 +49,15 @@ impl Arrival {
 /// one before, nor zero.
 fn mark(number: u64) -> u8 {
     (number % 255) as u8 + 1
+}
+
+/// The number of the message with this mark: the first one after `last`, whose mark was there
+/// before; those between were lost. None while there is no new one.
+fn marked(mark_found: u8, last: u64) -> Option<u64> {
+    // Zero is no message's.
+    let place = u64::from(mark_found.checked_sub(1)?);
+    let distance = (place + 255 - last % 255) % 255;
+    (distance > 0).then(|| last + distance)
 }
 
 /// What both ends do alike.
@@ -244,6 +253,8 @@ impl Work for Asker<'_> {
         if self.is_waiting && self.side.end.is_lossy() {
             let now = self.context.now();
             if now - self.since >= LOST_AFTER {
+                // Or the mark of an old answer would be taken for that of a message much later.
+                self.side.end.clear_mark();
                 self.end_of_trip(now);
             }
         }
@@ -261,6 +272,8 @@ pub(super) struct Answerer<'a> {
     context: &'a dyn Context,
     /// Messages that arrived.
     arrived: u64,
+    /// The number of the last of those that memory was polled for.
+    last_marked: u64,
     /// Answers to be sent: their numbers, of which there is more than one only on a lossy transport.
     due: Vec<u64>,
     told: Option<(u64, Duration)>,
@@ -280,6 +293,7 @@ impl<'a> Answerer<'a> {
             side: Side::new(end, payloads, test),
             context,
             arrived: 0,
+            last_marked: 0,
             due: Vec::with_capacity(REAP_AT as usize),
             told: None,
             told_at: Duration::ZERO,
@@ -321,15 +335,22 @@ impl<'a> Answerer<'a> {
 
 impl Work for Answerer<'_> {
     fn step(&mut self) -> Result<Step> {
-        let Self { side, due, .. } = self;
+        let Self {
+            side,
+            due,
+            last_marked,
+            ..
+        } = self;
         let is_lossy = side.end.is_lossy();
         let next = self.arrived + 1;
         let mut found = 0;
         match side.arrival {
             Arrival::Memory => {
                 // While its answer waits for room, the mark of the last one is still there.
-                if due.is_empty() && side.end.mark() == mark(next) {
-                    due.push(next);
+                let new = marked(side.end.mark(), *last_marked).filter(|_| due.is_empty());
+                if let Some(number) = new {
+                    *last_marked = number;
+                    due.push(number);
                 } else if side.in_flight >= side.reap_at || self.told.is_some() {
                     found = side.poll(|_| {})?;
                 }
@@ -380,5 +401,21 @@ impl Work for Answerer<'_> {
 
     fn end(&mut self) -> &mut End {
         self.side.end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_next_mark_tells_how_many_were_lost(last in 0..1u64 << 40, lost in 0..254u64) {
+            let number = last + lost + 1;
+            prop_assert_eq!(marked(mark(number), last), Some(number));
+            prop_assert_eq!(marked(mark(last), last), None);
+            prop_assert_eq!(marked(0, last), None);
+        }
     }
 }

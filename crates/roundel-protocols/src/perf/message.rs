@@ -13,7 +13,7 @@ use roundel_verbs::{Capabilities, QueuePairAddress, RemoteAddress, VerbsError};
 use serde::{Deserialize, Serialize};
 
 /// Version of these messages and of what the ends do between them.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const MAGIC: [u8; 8] = *b"rndlperf";
 
 /// A message.
@@ -119,6 +119,7 @@ pub struct DeviceFacts {
     pub grh_bytes: usize,
     pub registered_bytes_max: usize,
     pub outstanding_reads_max: usize,
+    pub atomics: bool,
     pub write_in_address_order: bool,
     pub same_host_only: bool,
 }
@@ -137,6 +138,7 @@ impl From<&Capabilities> for DeviceFacts {
             grh_bytes: device.grh_bytes,
             registered_bytes_max: device.registered_bytes_max,
             outstanding_reads_max: device.outstanding_reads_max,
+            atomics: device.atomics,
             write_in_address_order: device.write_in_address_order,
             same_host_only: device.same_host_only,
         }
@@ -181,21 +183,17 @@ mod tests {
     use proptest::prelude::*;
     use roundel_verbs::Transport;
 
-    fn test(bytes: usize, seconds: f64, verb: usize, datagrams: bool) -> Test {
+    fn test(bytes: usize, seconds: f64, verb: usize, transport: Transport) -> Test {
         Test {
             measure: Measure::Latency,
             verb: Verb::ALL[verb],
-            transport: if datagrams {
-                Transport::UnreliableDatagram
-            } else {
-                Transport::ReliableConnection
-            },
+            transport,
             bytes,
             depth: bytes,
             batch: 1,
             inline_bytes_max: Some(bytes),
             polling: Polling::Event,
-            poll_memory: datagrams,
+            poll_memory: transport == Transport::UnreliableConnection,
             length: Length::Seconds(seconds),
             warm_up: None,
             timed_runs: 3,
@@ -208,7 +206,7 @@ mod tests {
             bytes: usize,
             eighths: u32,
             verb in 0..Verb::ALL.len(),
-            datagrams: bool,
+            transport in prop::sample::select(Transport::ALL.to_vec()),
             text: String,
             queue_pair: Vec<u8>,
         ) {
@@ -216,7 +214,7 @@ mod tests {
             let seconds = f64::from(eighths) / 8.0;
             for message in [
                 Message::Test {
-                    test: test(bytes, seconds, verb, datagrams),
+                    test: test(bytes, seconds, verb, transport),
                     seed: u64::MAX,
                 },
                 Message::Sent(u64::MAX - bytes as u64),
@@ -246,7 +244,7 @@ mod tests {
         let told = Message::parse(&bytes, "x").unwrap_err().to_string();
         assert_eq!(
             told,
-            "peer x speaks version 9 of the perf protocol, this side 1"
+            "peer x speaks version 9 of the perf protocol, this side 2"
         );
     }
 }

@@ -35,4 +35,6 @@ pub use test::{
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
+mod loss_tests;
+#[cfg(test)]
 mod tests;

@@ -22,15 +22,16 @@ pub struct Measurement {
 pub struct Run {
     /// Messages sent in one direction; of latency, round trips.
     pub messages: u64,
-    /// Those that arrived, on a lossy transport fewer.
-    pub received: u64,
-    /// `messages - received`.
-    pub lost: u64,
+    /// Those that arrived, on a lossy transport fewer. None where nobody knows: of WRITE on a lossy
+    /// transport, whose bandwidth is that of what was sent.
+    pub received: Option<u64>,
+    /// `messages - received`, where that is known.
+    pub lost: Option<u64>,
     /// From the first post to the last completion, at the initiator.
     pub seconds: f64,
-    /// Messages that arrived per second.
+    /// Messages that arrived per second, or were sent where nobody knows of arrivals.
     pub messages_per_second: f64,
-    /// Payload bytes that arrived per second.
+    /// Payload bytes of these messages per second.
     pub bytes_per_second: f64,
     /// Of latency only.
     #[serde(rename = "latency_microseconds")]
@@ -82,17 +83,18 @@ impl Run {
     pub(super) fn new(
         bytes: usize,
         messages: u64,
-        received: u64,
+        received: Option<u64>,
         elapsed: Duration,
         latency: Option<LatencyMicroseconds>,
         cpu_seconds: CpuSeconds,
     ) -> Self {
         let seconds = elapsed.as_secs_f64();
-        let messages_per_second = received as f64 / seconds.max(f64::MIN_POSITIVE);
+        let counted = received.unwrap_or(messages);
+        let messages_per_second = counted as f64 / seconds.max(f64::MIN_POSITIVE);
         Self {
             messages,
             received,
-            lost: messages.saturating_sub(received),
+            lost: received.map(|received| messages.saturating_sub(received)),
             seconds,
             messages_per_second,
             bytes_per_second: messages_per_second * bytes as f64,
@@ -147,7 +149,14 @@ mod tests {
             responder: 0.0,
         };
         let elapsed = Duration::from_secs_f64(seconds);
-        Run::new(100, messages + 5, messages, elapsed, None, cpu_seconds)
+        Run::new(
+            100,
+            messages + 5,
+            Some(messages),
+            elapsed,
+            None,
+            cpu_seconds,
+        )
     }
 
     #[test]
@@ -155,8 +164,19 @@ mod tests {
         let run = run(1000, 0.5);
         assert_eq!(
             (run.messages_per_second, run.bytes_per_second, run.lost),
-            (2000.0, 200_000.0, 5)
+            (2000.0, 200_000.0, Some(5))
         );
+    }
+
+    #[test]
+    fn rates_count_what_was_sent_where_arrivals_are_unknown() {
+        let cpu_seconds = CpuSeconds {
+            initiator: 0.0,
+            responder: 0.0,
+        };
+        let elapsed = Duration::from_millis(500);
+        let run = Run::new(10, 1000, None, elapsed, None, cpu_seconds);
+        assert_eq!((run.messages_per_second, run.lost), (2000.0, None));
     }
 
     #[test]

@@ -245,10 +245,15 @@ impl Node {
             } => (messages, cpu_seconds),
             other => return Err(link.unexpected(&other)),
         };
-        let received = match test.posted_verb() {
-            // The responder has no part in them.
-            Verb::Write | Verb::Read => messages,
-            Verb::Send | Verb::WriteImm => answered.unwrap_or(received),
+        let received = match (answered, test.posted_verb()) {
+            (Some(answered), _) => Some(answered),
+            (None, Verb::Send | Verb::WriteImm) => Some(received),
+            // They complete when they have left, and nobody sees them arrive.
+            (None, Verb::Write) if end.is_lossy() => None,
+            // Their completion says that they arrived.
+            (None, Verb::Write | Verb::Read | Verb::CompareAndSwap | Verb::FetchAndAdd) => {
+                Some(messages)
+            }
         };
         let cpu_seconds = CpuSeconds {
             initiator,
@@ -290,11 +295,15 @@ impl Node {
                     drive(&mut receiver, test.polling, link)?;
                     (receiver.messages(), receiver.cpu_time())
                 }
-                (_, Verb::Read) | (Measure::Bandwidth, Verb::Write) => match link.complete()? {
+                (_, Verb::Read | Verb::CompareAndSwap | Verb::FetchAndAdd)
+                | (Measure::Bandwidth, Verb::Write) => match link.complete()? {
                     Message::Sent(messages) => (messages, cpu_time()),
                     other => return Err(link.unexpected(&other)),
                 },
             };
+            if test.verb.is_atomic() {
+                end.check_word(messages)?;
+            }
             link.exchange(&Message::Received {
                 messages,
                 cpu_seconds: (cpu_after - cpu_before).as_secs_f64(),
@@ -322,8 +331,9 @@ impl Node {
         };
         verification.run()?;
         let owned = match (test.measure, test.posted_verb()) {
-            (Measure::Bandwidth, Verb::Read) => Some(test.depth),
-            (Measure::Latency, Verb::Read | Verb::Write) => Some(latency::BUFFERS),
+            (Measure::Bandwidth, verb) if verb.returns_bytes() => Some(test.depth),
+            (Measure::Latency, Verb::Write) => Some(latency::BUFFERS),
+            (Measure::Latency, verb) if verb.returns_bytes() => Some(latency::BUFFERS),
             _ => None,
         };
         let payloads = end.payloads(test, owned)?;

@@ -1,6 +1,7 @@
 //! What is measured: the parameters of one test, which the initiator chooses and both ends check.
 
 use super::error::{PerfError, Result};
+use roundel_verbs::work::ATOMIC_BYTES;
 use roundel_verbs::{Capabilities, Opcode, Transport};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -33,11 +34,22 @@ pub enum Verb {
     Read,
     /// WRITE with immediate data, which consumes receives.
     WriteImm,
+    /// Compare-and-swap of a word in exposed memory.
+    CompareAndSwap,
+    /// Addition to a word in exposed memory.
+    FetchAndAdd,
 }
 
 impl Verb {
     /// Every verb.
-    pub const ALL: [Self; 4] = [Self::Send, Self::Write, Self::Read, Self::WriteImm];
+    pub const ALL: [Self; 6] = [
+        Self::Send,
+        Self::Write,
+        Self::Read,
+        Self::WriteImm,
+        Self::CompareAndSwap,
+        Self::FetchAndAdd,
+    ];
 
     /// The name on the command line and in reports.
     pub fn name(self) -> &'static str {
@@ -46,6 +58,8 @@ impl Verb {
             Self::Write => "write",
             Self::Read => "read",
             Self::WriteImm => "write-imm",
+            Self::CompareAndSwap => "compare-and-swap",
+            Self::FetchAndAdd => "fetch-and-add",
         }
     }
 
@@ -56,6 +70,8 @@ impl Verb {
             Self::Write => Opcode::Write,
             Self::Read => Opcode::Read,
             Self::WriteImm => Opcode::WriteWithImmediate,
+            Self::CompareAndSwap => Opcode::CompareAndSwap,
+            Self::FetchAndAdd => Opcode::FetchAndAdd,
         }
     }
 
@@ -63,8 +79,24 @@ impl Verb {
     pub fn is_on(self, transport: Transport) -> bool {
         match transport {
             Transport::ReliableConnection => true,
+            Transport::UnreliableConnection => !self.returns_bytes(),
             _ => self == Self::Send,
         }
+    }
+
+    /// Whether a device has it.
+    pub fn is_of(self, device: &Capabilities) -> bool {
+        device.atomics || !self.is_atomic()
+    }
+
+    /// Whether it changes a word of [`ATOMIC_BYTES`] in one step, and has no other size.
+    pub fn is_atomic(self) -> bool {
+        matches!(self, Self::CompareAndSwap | Self::FetchAndAdd)
+    }
+
+    /// Whether bytes come back to the end that posts it.
+    pub(super) fn returns_bytes(self) -> bool {
+        self == Self::Read || self.is_atomic()
     }
 
     /// Whether it consumes a receive of the peer.
@@ -84,7 +116,8 @@ impl Verb {
 pub enum Measure {
     /// As many as possible, in one direction: bytes and messages per second.
     Bandwidth,
-    /// One at a time, there and back: half of the round trip; of READ the whole.
+    /// One at a time, there and back: half of the round trip; of READ and of atomics the
+    /// whole.
     Latency,
 }
 
@@ -131,8 +164,9 @@ pub enum Length {
 /// The transports that can be measured, with their names on the command line and in reports. One
 /// more is a row here, its verbs in [`Verb::is_on`], its longest message in [`message_bytes_max`] and
 /// its connection in the module `end`.
-const TRANSPORTS: [(Transport, &str); 2] = [
+const TRANSPORTS: [(Transport, &str); 3] = [
     (Transport::ReliableConnection, "rc"),
+    (Transport::UnreliableConnection, "uc"),
     (Transport::UnreliableDatagram, "ud"),
 ];
 
@@ -209,6 +243,15 @@ impl Test {
         let inline = device.inline_bytes_max;
         let wrong = if !self.verb.is_on(self.transport) {
             format!("{transport} queue pairs have no {verb}")
+        } else if !device.transports.contains(&self.transport) {
+            format!("this {} device has no {transport}", device.provider)
+        } else if !self.verb.is_of(device) {
+            format!("this {} device has no atomics: no {verb}", device.provider)
+        } else if self.verb.is_atomic() && self.bytes != ATOMIC_BYTES {
+            format!(
+                "{verb} of {} bytes: it has {ATOMIC_BYTES}, always",
+                self.bytes
+            )
         } else if self.bytes == 0 || self.bytes > most {
             format!(
                 "a message of {} bytes: on {transport} of this {} device it has 1 to {most}",
@@ -266,7 +309,7 @@ impl Test {
             Measure::Bandwidth => 0,
             Measure::Latency => device.inline_bytes_max,
         });
-        self.verb != Verb::Read && self.bytes <= most.min(device.inline_bytes_max)
+        !self.verb.returns_bytes() && self.bytes <= most.min(device.inline_bytes_max)
     }
 
     /// Messages of the warm-up.
@@ -277,7 +320,7 @@ impl Test {
 
     /// Whether the responder sends too.
     pub(super) fn goes_both_ways(&self) -> bool {
-        self.measure == Measure::Latency && self.verb != Verb::Read
+        self.measure == Measure::Latency && !self.verb.returns_bytes()
     }
 
     /// The verb that is posted.
@@ -353,14 +396,22 @@ pub(super) mod tests {
             "more than 0",
         );
         wrong(|test| test.length = Length::Seconds(1e9), "more than 0");
+        wrong(|test| test.verb = Verb::FetchAndAdd, "64 bytes: it has 8");
+        let uc = Transport::UnreliableConnection;
         for verb in Verb::ALL {
-            let on_datagrams = Test {
-                verb,
-                transport: ud,
-                ..good.clone()
+            let is_on = |transport| {
+                let test = Test {
+                    verb,
+                    transport,
+                    bytes: 8,
+                    ..good.clone()
+                };
+                test.check(limits).is_ok()
             };
-            let sends = verb == Verb::Send;
-            assert_eq!(on_datagrams.check(limits).is_ok(), sends, "{verb:?}");
+            assert!(is_on(Transport::ReliableConnection), "{verb:?}");
+            let answers = [Verb::Read, Verb::CompareAndSwap, Verb::FetchAndAdd];
+            assert_eq!(is_on(uc), !answers.contains(&verb), "{verb:?}");
+            assert_eq!(is_on(ud), verb == Verb::Send, "{verb:?}");
         }
         let long = Test {
             bytes: limits.ud_message_bytes_max + 1,
@@ -368,6 +419,36 @@ pub(super) mod tests {
             ..good
         };
         assert!(long.check(limits).unwrap_err().to_string().contains("4096"));
+    }
+
+    #[test]
+    fn what_a_device_does_not_have_is_told() {
+        let mut device = device().capabilities().clone();
+        device.atomics = false;
+        device.transports = vec![Transport::ReliableConnection];
+        for verb in Verb::ALL {
+            let mut test = Test {
+                verb,
+                bytes: 8,
+                ..bandwidth_test()
+            };
+            assert_eq!(verb.is_of(&device), !verb.is_atomic());
+            match test.check(&device) {
+                Ok(()) => assert!(!verb.is_atomic()),
+                Err(error) => {
+                    assert!(verb.is_atomic());
+                    assert!(error.to_string().contains("no atomics"), "{error}");
+                }
+            }
+            test.transport = Transport::UnreliableConnection;
+            assert!(test.check(&device).is_err());
+        }
+        let test = Test {
+            transport: Transport::UnreliableConnection,
+            ..bandwidth_test()
+        };
+        let told = test.check(&device).unwrap_err().to_string();
+        assert_eq!(told, "this shm device has no uc");
     }
 
     #[test]

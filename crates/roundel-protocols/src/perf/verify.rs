@@ -2,30 +2,36 @@
 //! byte by byte. It uses the queue pairs, the receives and the memory that the test uses.
 //!
 //! ```text
-//!   the end with the message            the other end
+//!   the end that posts                  the other end
+//!                                       prepares its memory
+//!                     ── both are ready ──
 //!   posts, waits for completions
 //!                     ── both are ready ──
 //!                                       compares what is there
 //!                     ── both are ready ──
 //! ```
 //!
-//! Of READ the end with the message puts it into its memory, and the other one reads it.
+//! What READ and atomics bring back the end that posts compares, too.
 
 use super::bandwidth::QUIET;
 use super::end::End;
 use super::error::{PerfError, Result};
 use super::link::Link;
-use super::payload::{fill, first_difference};
+use super::payload::{fill, first_difference, word};
 use super::session::Role;
 use super::test::{Test, Verb};
 use roundel_verbs::work::InlineBytes;
-use roundel_verbs::{Capabilities, Completion, Context, Opcode, Payload, SendRequest};
+use roundel_verbs::{
+    Capabilities, Completion, Context, Opcode, Payload, SendOperation, SendRequest,
+};
 use std::time::Duration;
 
 /// Rounds, each with a pattern of its own: what an earlier one left behind does not pass.
 const ROUNDS: u64 = 2;
 /// Messages of a round, where each has memory of its own.
 const MESSAGES: usize = 8;
+/// Atomics of a round.
+const ATOMICS: usize = 2;
 /// How long a message may take that its sender saw complete.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -44,49 +50,79 @@ pub(super) struct Verification<'a> {
 impl Verification<'_> {
     /// Does it: from the initiator to the responder, and back if messages will go there too.
     pub(super) fn run(mut self) -> Result<()> {
-        // What is read goes the other way.
-        let first = match self.test.verb {
-            Verb::Read => Role::Responder,
-            _ => Role::Initiator,
-        };
-        self.from(first)?;
+        self.from(Role::Initiator)?;
         if self.test.goes_both_ways() {
             self.from(Role::Responder)?;
         }
         Ok(())
     }
 
+    /// The rounds in which this end posts.
     fn from(&mut self, from: Role) -> Result<()> {
-        let has_message = self.role == from;
+        let posts = self.role == from;
         let mut verified = 0;
         for round in 0..ROUNDS {
             // One for each message.
             let first = (2 * round + from as u64) * MESSAGES as u64;
             let seed = self.seed.wrapping_add(first);
-            match (has_message, self.test.verb) {
-                (true, Verb::Read) => {
-                    self.end.set_memory(&self.pattern(seed));
-                    self.link.synchronize()?;
-                }
-                (true, _) => {
-                    self.send(seed)?;
-                    self.link.synchronize()?;
-                }
-                (false, Verb::Read) => {
-                    self.link.synchronize()?;
-                    verified += self.read(seed)?;
-                }
-                (false, _) => {
-                    self.link.synchronize()?;
-                    verified += self.receive(seed)?;
-                }
+            if !posts {
+                self.prepare(seed);
+            }
+            self.link.synchronize()?;
+            if posts {
+                self.post_round(seed)?;
+            }
+            self.link.synchronize()?;
+            if !posts {
+                verified += self.receive_round(seed)?;
             }
             self.link.synchronize()?;
         }
-        if !has_message && verified == 0 {
+        // Where all may be lost, only the end that receives knows.
+        if !posts && verified == 0 {
             return Err(self.missing(ROUNDS * self.messages(), 0));
         }
         Ok(())
+    }
+
+    /// Fills the memory that the other end will reach.
+    fn prepare(&self, seed: u64) {
+        let verb = self.test.verb;
+        let bytes = match verb {
+            Verb::Read => self.pattern(seed),
+            Verb::CompareAndSwap | Verb::FetchAndAdd => words(verb, seed)[0].to_ne_bytes().to_vec(),
+            // Of the message that is expected, no byte is there before it comes.
+            Verb::Send | Verb::Write | Verb::WriteImm => {
+                let mut bytes = self.pattern(seed);
+                bytes.iter_mut().for_each(|byte| *byte = !*byte);
+                bytes
+            }
+        };
+        self.end.set_memory(&bytes);
+    }
+
+    fn post_round(&mut self, seed: u64) -> Result<()> {
+        match self.test.verb {
+            Verb::Send | Verb::Write | Verb::WriteImm => self.send(seed),
+            Verb::Read => self.read(seed),
+            Verb::CompareAndSwap | Verb::FetchAndAdd => self.change_word(seed),
+        }
+    }
+
+    /// Compares what the other end's round left here; returns how many messages there were.
+    fn receive_round(&mut self, seed: u64) -> Result<u64> {
+        let verb = self.test.posted_verb();
+        match verb {
+            Verb::Send | Verb::WriteImm => return self.receive(seed),
+            Verb::Write => return self.written(seed),
+            // The end that posts has compared it.
+            Verb::Read => {}
+            Verb::CompareAndSwap | Verb::FetchAndAdd => {
+                let left = words(verb, seed)[ATOMICS];
+                self.compare_word(left, ATOMICS as u64, &self.end.memory())?;
+            }
+        }
+        Ok(self.messages())
     }
 
     /// Messages of a round.
@@ -94,7 +130,7 @@ impl Verification<'_> {
         match self.test.verb {
             Verb::Send => MESSAGES.min(self.test.receive_depth(self.device)) as u64,
             // They all go to the same memory.
-            Verb::Write | Verb::WriteImm | Verb::Read => 1,
+            _ => 1,
         }
     }
 
@@ -117,28 +153,62 @@ impl Verification<'_> {
                     Payload::Owned { buffer, length }
                 }
             };
-            self.post(number, payload)?;
+            let operation = self.end.operation(number, true)?;
+            self.post(number, operation, payload)?;
         }
         Ok(())
     }
 
-    fn read(&mut self, seed: u64) -> Result<u64> {
+    fn read(&mut self, seed: u64) -> Result<()> {
+        let operation = self.end.operation(0, true)?;
+        let bytes = self.fetch(0, operation)?;
+        self.compare(seed, 0, &bytes)
+    }
+
+    /// Two atomics, of which the second finds what the first left.
+    fn change_word(&mut self, seed: u64) -> Result<()> {
+        let verb = self.test.verb;
+        let at = self.end.remote()?;
+        let words = words(verb, seed);
+        for number in 0..ATOMICS {
+            let operand = word(seed, number + 1);
+            let operation = match verb {
+                Verb::CompareAndSwap => SendOperation::CompareAndSwap {
+                    at,
+                    // Of the second it is wrong.
+                    compare: words[0],
+                    swap: operand,
+                },
+                _ => SendOperation::FetchAndAdd { at, add: operand },
+            };
+            let bytes = self.fetch(number as u64, operation)?;
+            self.compare_word(words[number], number as u64, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Posts a request that brings bytes back, and waits for them.
+    fn fetch(&mut self, number: u64, operation: SendOperation) -> Result<Vec<u8>> {
         let buffer = self.end.allocate()?;
         let length = buffer.len();
-        let completion = self.post(0, Payload::Owned { buffer, length })?;
+        let completion = self.post(number, operation, Payload::Owned { buffer, length })?;
         let mut bytes = Vec::new();
         if let Some(buffer) = completion.buffer {
             buffer.read_append(0, length, &mut bytes);
         }
-        self.compare(seed, 0, &bytes)?;
-        Ok(1)
+        Ok(bytes)
     }
 
     /// Posts a request and waits for its completion.
-    fn post(&mut self, number: u64, payload: Payload) -> Result<Completion> {
+    fn post(
+        &mut self,
+        number: u64,
+        operation: SendOperation,
+        payload: Payload,
+    ) -> Result<Completion> {
         let mut requests = vec![SendRequest {
             id: number,
-            operation: self.end.operation(number, true)?,
+            operation,
             payload,
             destination: self.end.destination().cloned(),
         }];
@@ -150,12 +220,28 @@ impl Verification<'_> {
         }
     }
 
-    /// Compares the messages of a round; returns how many there were.
-    fn receive(&mut self, seed: u64) -> Result<u64> {
-        if self.test.posted_verb() == Verb::Write {
-            self.compare(seed, 0, &self.end.memory())?;
-            return Ok(1);
+    /// Compares what the WRITE of a round left in memory; returns whether it has come.
+    fn written(&mut self, seed: u64) -> Result<u64> {
+        if self.end.is_lossy() {
+            let Some(before) = self.pattern(seed).last().map(|byte| !byte) else {
+                return Ok(0);
+            };
+            // The last byte comes last, if any is lost.
+            let until = self.context.now() + QUIET;
+            while self.end.mark() == before {
+                self.link.check()?;
+                if self.context.now() > until {
+                    return Ok(0);
+                }
+                std::thread::yield_now();
+            }
         }
+        self.compare(seed, 0, &self.end.memory())?;
+        Ok(1)
+    }
+
+    /// Compares the messages of a round that consumed receives; returns how many there were.
+    fn receive(&mut self, seed: u64) -> Result<u64> {
         let is_lossy = self.end.is_lossy();
         let patience = if is_lossy { QUIET } else { PATIENCE };
         let expected = self.messages();
@@ -214,6 +300,19 @@ impl Verification<'_> {
             true => first_difference(seed, bytes),
             false => Some(0),
         };
+        self.no_difference(message, differs)
+    }
+
+    fn compare_word(&self, expected: u64, message: u64, bytes: &[u8]) -> Result<()> {
+        let expected = expected.to_ne_bytes();
+        let differs = match bytes.len() == expected.len() {
+            true => (0..expected.len()).find(|at| bytes[*at] != expected[*at]),
+            false => Some(0),
+        };
+        self.no_difference(message, differs)
+    }
+
+    fn no_difference(&self, message: u64, differs: Option<usize>) -> Result<()> {
         match differs {
             None => Ok(()),
             Some(at) => Err(PerfError::WrongBytes {
@@ -232,6 +331,18 @@ impl Verification<'_> {
             expected,
             found,
             peer: self.end.peer().to_owned(),
+        }
+    }
+}
+
+/// What a round of atomics finds in memory, one after the other, and what it leaves there.
+fn words(verb: Verb, seed: u64) -> [u64; ATOMICS + 1] {
+    let [before, first, second] = [0, 1, 2].map(|index| word(seed, index));
+    match verb {
+        Verb::CompareAndSwap => [before, first, first],
+        _ => {
+            let sum = before.wrapping_add(first);
+            [before, sum, sum.wrapping_add(second)]
         }
     }
 }

@@ -12,6 +12,7 @@ const EXAMPLES: &str = "\
 Examples:
   roundel perf                                  each verb over rc, between two processes of this host
   roundel perf --transport ud --size 4096
+  roundel perf --verb fetch-and-add             how many a second, and how long one takes
   roundel perf --verb send,write --measure bandwidth --size 8,4KiB,64KiB --seconds 10 --runs 5
   roundel perf --listen 7070                    one end by hand, and
   roundel perf --connect 7070                   the other; over shm both on one host
@@ -49,7 +50,8 @@ pub struct PerfArgs {
     /// Transport service of the queue pairs.
     #[arg(long, value_enum, default_value = "rc")]
     pub transport: TransportArg,
-    /// Bytes of a message [default: of bandwidth 8 and 64KiB, over ud the longest; of latency 8].
+    /// Bytes of a message [default: of bandwidth 8 and 64KiB, over ud the longest; of latency
+    /// and of atomics 8].
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = values::size)]
     pub size: Vec<u64>,
     /// Messages in flight, of bandwidth.
@@ -104,7 +106,11 @@ pub enum VerbArg {
     Read,
     /// RDMA WRITE with immediate data, which consumes receives.
     WriteImm,
-    /// All that the transport has.
+    /// Atomic compare-and-swap of a word of 8 bytes.
+    CompareAndSwap,
+    /// Atomic addition to a word of 8 bytes.
+    FetchAndAdd,
+    /// All that the transport and the device have; atomics at 8 bytes only.
     All,
 }
 
@@ -113,7 +119,7 @@ pub enum VerbArg {
 pub enum MeasureArg {
     /// As many messages as possible, in one direction.
     Bandwidth,
-    /// One message at a time: half of a round trip; of READ the whole.
+    /// One message at a time: half of a round trip; of READ and of atomics the whole.
     Latency,
     /// Both.
     All,
@@ -124,6 +130,8 @@ pub enum MeasureArg {
 pub enum TransportArg {
     /// Reliable connection.
     Rc,
+    /// Unreliable connection: no READ, no atomics, and messages may be lost.
+    Uc,
     /// Unreliable datagram: SEND only, and datagrams may be lost.
     Ud,
 }

@@ -13,6 +13,7 @@ use bytesize::ByteSize;
 use roundel_protocols::perf::{self, EndFacts, Length, Measure, Polling, Test, Verb};
 use roundel_verbs::{
     Capabilities, Device, SocketListener, SocketOptions, SocketRendezvous, TokioContext, Transport,
+    work::ATOMIC_BYTES,
 };
 
 use crate::cli::{MeasureArg, PerfArgs, PollArg, TransportArg, VerbArg};
@@ -188,8 +189,13 @@ fn tests(args: &PerfArgs, device: &Capabilities) -> Result<Vec<Test>, Failure> {
                 vec![SMALL_BYTES, LARGE_BYTES.min(most)]
             }
         };
-        for verb in verbs(args, transport) {
+        for (verb, is_named) in verbs(args, transport, device) {
+            // Atomics have one size. Only who asks for them and for another one is told.
+            let is_told = is_named && !args.size.is_empty();
             for bytes in &sizes {
+                if verb.is_atomic() && *bytes != ATOMIC_BYTES && !is_told {
+                    continue;
+                }
                 let test = test(args, *measure, verb, transport, *bytes);
                 test.check(device)?;
                 tests.push(test);
@@ -199,18 +205,25 @@ fn tests(args: &PerfArgs, device: &Capabilities) -> Result<Vec<Test>, Failure> {
     Ok(tests)
 }
 
-fn verbs(args: &PerfArgs, transport: Transport) -> Vec<Verb> {
+/// The verbs that the flags ask for, and whether by name.
+fn verbs(args: &PerfArgs, transport: Transport, device: &Capabilities) -> Vec<(Verb, bool)> {
     let mut verbs = Vec::new();
     for verb in &args.verb {
-        match verb {
-            VerbArg::Send => verbs.push(Verb::Send),
-            VerbArg::Write => verbs.push(Verb::Write),
-            VerbArg::Read => verbs.push(Verb::Read),
-            VerbArg::WriteImm => verbs.push(Verb::WriteImm),
+        let named = match verb {
+            VerbArg::Send => Verb::Send,
+            VerbArg::Write => Verb::Write,
+            VerbArg::Read => Verb::Read,
+            VerbArg::WriteImm => Verb::WriteImm,
+            VerbArg::CompareAndSwap => Verb::CompareAndSwap,
+            VerbArg::FetchAndAdd => Verb::FetchAndAdd,
             VerbArg::All => {
-                verbs.extend(Verb::ALL.into_iter().filter(|verb| verb.is_on(transport)));
+                let all = Verb::ALL.into_iter();
+                let there = all.filter(|verb| verb.is_on(transport) && verb.is_of(device));
+                verbs.extend(there.map(|verb| (verb, false)));
+                continue;
             }
-        }
+        };
+        verbs.push((named, true));
     }
     verbs
 }
@@ -243,6 +256,7 @@ fn test(args: &PerfArgs, measure: Measure, verb: Verb, transport: Transport, byt
 fn transport(args: &PerfArgs) -> Transport {
     match args.transport {
         TransportArg::Rc => Transport::ReliableConnection,
+        TransportArg::Uc => Transport::UnreliableConnection,
         TransportArg::Ud => Transport::UnreliableDatagram,
     }
 }

@@ -111,7 +111,7 @@ impl Table {
                 ),
             };
             self.text.line(&format!(
-                "\n{:<9} {:>9}  {:>10}  {columns}  {:>8}  {:>6}",
+                "\n{:<16} {:>9}  {:>10}  {columns}  {:>8}  {:>6}",
                 test.measure.name(),
                 "bytes",
                 "messages",
@@ -130,13 +130,15 @@ impl Table {
                 l.min, l.p50, l.p99, l.p99_9, l.max, l.mean
             ),
         };
+        // Of WRITE over uc nobody knows.
+        let lost = run.lost.map_or("-".to_owned(), |lost| lost.to_string());
         let cpu = run.cpu_seconds.initiator + run.cpu_seconds.responder;
         self.text.line(&format!(
-            "{:<9} {:>9}  {:>10}  {columns}  {:>8}  {:>6.2}",
+            "{:<16} {:>9}  {:>10}  {columns}  {:>8}  {:>6.2}",
             test.verb.name(),
             test.bytes,
             run.messages,
-            run.lost,
+            lost,
             cpu
         ))
     }
