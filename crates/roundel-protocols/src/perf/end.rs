@@ -162,7 +162,7 @@ impl End {
             let buffer = self.arena.allocate(length)?.share();
             return Ok(Payloads::Shared { buffer, length });
         };
-        let free: Result<Vec<Buffer>, VerbsError> = (0..test.buffers_at_most(owned))
+        let free: Result<Vec<Buffer>, VerbsError> = (0..test.owned_buffers(owned))
             .map(|_| self.arena.allocate(length))
             .collect();
         let free = free?;

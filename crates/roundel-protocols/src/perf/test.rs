@@ -16,9 +16,12 @@ const RECEIVES_PER_SEND: usize = 4;
 /// Sends of a latency test that may wait for their completion to be polled: that is done in batches,
 /// beside the critical path.
 const LATENCY_DEPTH: usize = 64;
-/// Most bytes of the buffers of one test at one end, if at least [`BUFFERS_MIN`] fit: with more, the
-/// caches of the processor are measured too. SEND of 64 KiB over shm is 2.6 times slower with 16 MiB.
-const BUFFER_BYTES_MAX: usize = 8 << 20;
+/// Most bytes of posted receives, if at least [`BUFFERS_MIN`] fit: with more, the caches of the
+/// processor are measured too. SEND of 64 KiB over shm is 2.6 times slower with 16 MiB.
+const RECEIVE_BYTES_MAX: usize = 8 << 20;
+/// Most bytes of the buffers that requests own, as those of READs: no network has more on its way, and
+/// a second-level cache holds them.
+const OWNED_BYTES_MAX: usize = 2 << 20;
 /// Fewest buffers, whatever their size.
 const BUFFERS_MIN: usize = 2;
 
@@ -294,13 +297,21 @@ impl Test {
 
     /// Receives that an end posts, on a device with these limits.
     pub(super) fn receive_depth(&self, device: &Capabilities) -> usize {
-        self.buffers_at_most(RECEIVES_PER_SEND * self.send_depth(device))
-            .min(device.work_requests_max)
+        self.buffers_within(
+            RECEIVE_BYTES_MAX,
+            RECEIVES_PER_SEND * self.send_depth(device),
+        )
+        .min(device.work_requests_max)
     }
 
-    /// How many buffers of a message each an end takes, of those that it would like to have.
-    pub(super) fn buffers_at_most(&self, wanted: usize) -> usize {
-        wanted.min(BUFFERS_MIN.max(BUFFER_BYTES_MAX / self.bytes))
+    /// How many buffers of a message each the requests of an end take, of those that it would like to
+    /// have.
+    pub(super) fn owned_buffers(&self, wanted: usize) -> usize {
+        self.buffers_within(OWNED_BYTES_MAX, wanted)
+    }
+
+    fn buffers_within(&self, bytes: usize, wanted: usize) -> usize {
+        wanted.min(BUFFERS_MIN.max(bytes / self.bytes))
     }
 
     /// Whether messages travel inside their work requests, on a device with these limits.

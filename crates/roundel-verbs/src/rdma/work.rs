@@ -11,7 +11,7 @@ use crate::error::{Result, VerbsError};
 use crate::provider::{RawCompletion, RawLocal, RawReceiveRequest, RawSendRequest};
 use crate::work::CompletionStatus;
 use crate::work::SendOperation;
-use std::mem::zeroed;
+use std::mem::{MaybeUninit, zeroed};
 use std::ptr::null_mut;
 
 /// Requests handed to the device with one call.
@@ -82,6 +82,12 @@ fn status(status: u32) -> CompletionStatus {
     }
 }
 
+/// Room for the structs of one call. Filling all of it with zeros would take as long as posting a
+/// single request.
+fn uninit<T>() -> [MaybeUninit<T>; BATCH] {
+    [const { MaybeUninit::uninit() }; BATCH]
+}
+
 fn entry_of(local: &RawLocal) -> ibv_sge {
     ibv_sge {
         addr: local.address,
@@ -109,19 +115,19 @@ pub(super) unsafe fn post_sends(
     };
     let mut posted = 0;
     for batch in requests.chunks(BATCH) {
-        // SAFETY: the structs hold numbers and pointers, for which zero is valid.
-        let (mut entries, mut work): ([ibv_sge; BATCH], [ibv_send_wr; BATCH]) =
-            unsafe { (zeroed(), zeroed()) };
+        let (mut entries, mut work) = (uninit::<ibv_sge>(), uninit::<ibv_send_wr>());
         for (index, request) in batch.iter().enumerate() {
-            fill_send(&mut work[index], &mut entries[index], request)?;
+            let entry = entries[index].write(entry_of(&request.local));
+            // SAFETY: the struct holds numbers and pointers, for which zero is valid.
+            fill_send(work[index].write(unsafe { zeroed() }), entry, request)?;
         }
-        let first = work.as_mut_ptr();
+        let first: *mut ibv_send_wr = work.as_mut_ptr().cast();
         for index in 0..batch.len() {
-            // SAFETY: both indices are inside the arrays.
+            // SAFETY: both indices are of elements that were written above.
             unsafe {
                 let work = &mut *first.add(index);
                 if work.num_sge > 0 {
-                    work.sg_list = entries.as_mut_ptr().add(index);
+                    work.sg_list = entries.as_mut_ptr().add(index).cast();
                 }
                 if index + 1 < batch.len() {
                     work.next = first.add(index + 1);
@@ -158,7 +164,6 @@ fn fill_send(work: &mut ibv_send_wr, entry: &mut ibv_sge, request: &RawSendReque
         }
         None => {
             work.wr_id = mark(opcode, request.id, request.local.length)?;
-            *entry = entry_of(&request.local);
             work.num_sge = i32::from(request.local.length > 0);
         }
     }
@@ -228,20 +233,22 @@ pub(super) unsafe fn post_receives(
 ) -> Result<usize> {
     let mut posted = 0;
     for batch in requests.chunks(BATCH) {
-        // SAFETY: the structs hold numbers and pointers, for which zero is valid.
-        let (mut entries, mut work): ([ibv_sge; BATCH], [ibv_recv_wr; BATCH]) =
-            unsafe { (zeroed(), zeroed()) };
-        let first = work.as_mut_ptr();
+        let (mut entries, mut work) = (uninit::<ibv_sge>(), uninit::<ibv_recv_wr>());
         for (index, request) in batch.iter().enumerate() {
             let id = mark(Opcode::Receive, request.id, request.local.length)?;
-            entries[index] = entry_of(&request.local);
-            // SAFETY: the indices are inside the arrays.
+            entries[index].write(entry_of(&request.local));
+            // SAFETY: the struct holds numbers and pointers, for which zero is valid.
+            let work = work[index].write(unsafe { zeroed() });
+            work.wr_id = id;
+            work.num_sge = i32::from(request.local.length > 0);
+        }
+        let first: *mut ibv_recv_wr = work.as_mut_ptr().cast();
+        for index in 0..batch.len() {
+            // SAFETY: both indices are of elements that were written above.
             unsafe {
                 let work = &mut *first.add(index);
-                work.wr_id = id;
-                if request.local.length > 0 {
-                    work.sg_list = entries.as_mut_ptr().add(index);
-                    work.num_sge = 1;
+                if work.num_sge > 0 {
+                    work.sg_list = entries.as_mut_ptr().add(index).cast();
                 }
                 if index + 1 < batch.len() {
                     work.next = first.add(index + 1);

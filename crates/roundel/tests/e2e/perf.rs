@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::common::{
     Roundel, eventually, fails, finish, is_alive, signal, stderr, stdout, until_busy, workers_of,
 };
+use roundel_testbed::{Machine, command, skipped};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -130,6 +131,51 @@ fn atomics_have_one_size() {
     let report = perf(&roundel, &[&arguments[..], &["--size", "16"]].concat());
     let expected = ["send", "write", "read", "write-imm"].map(|verb| ("bandwidth", verb, 16));
     assert_measured(&report, &expected, 300, 1);
+}
+
+#[test]
+fn verbs_of_a_device_are_measured() {
+    let test = "verbs_of_a_device_are_measured";
+    if skipped(test) {
+        return;
+    }
+    let perf = format!(
+        "{} perf --fabric rdma:rxe0 --json --iterations 300",
+        env!("CARGO_BIN_EXE_roundel")
+    );
+    // The last one is of messages whose buffers come back late, as they do on no other provider.
+    let script = format!(
+        "set -e; for transport in rc uc ud; do {perf} --transport $transport; done; \
+         {perf} --verb write --measure latency --inline 0 --runs 5"
+    );
+    let output = command(Machine::default())
+        .args(["--", "sh", "-c", &script])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    let reports: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(&text)
+        .into_iter()
+        .collect();
+    let reports = reports.unwrap();
+    let expected = [
+        (2 * 4 + 2 + 6, 1), // Four verbs of two sizes, two atomics; and the latencies of all.
+        (2 * 3 + 3, 1),
+        (2 + 1, 1),
+        (1, 5),
+    ];
+    assert_eq!(reports.len(), expected.len(), "{text}");
+    for (report, (measurements, runs)) in reports.iter().zip(expected) {
+        assert!(report["error"].is_null(), "{report}");
+        assert_eq!(report["initiator"]["device"]["provider"], "rdma");
+        let found = report["measurements"].as_array().unwrap();
+        assert_eq!(found.len(), measurements, "{report}");
+        for one in found {
+            assert_eq!(one["runs"].as_array().unwrap().len(), runs, "{one}");
+            assert_eq!(one["median"]["messages"], 300, "{one}");
+            assert!(one["median"]["messages_per_second"].as_f64().unwrap() > 0.0);
+        }
+    }
 }
 
 #[test]
