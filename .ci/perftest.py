@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """roundel perf beside perftest, on two Soft-RoCE devices of one virtual machine, in one run.
 
-Usage: .ci/perftest.py ROUNDEL [ROUNDS] [JSON]
+Usage: .ci/perftest.py ROUNDEL [ROUNDS] [JSON] [PLOT]
 
-Alternates both ROUNDS times (7), prints the medians and their ratios, and writes every figure to JSON.
+Alternates both ROUNDS times (7), prints the medians and their ratios, writes every figure to JSON, and draws
+them to PLOT, for which it needs matplotlib.
 """
 
 import json
@@ -77,6 +78,30 @@ def main():
               f"roundel {statistics.median(ours):8.4f}  ratio {ratio:.3f}  ({len(ours)} rounds)")
     if len(sys.argv) > 3:
         pathlib.Path(sys.argv[3]).write_text(json.dumps(report, indent=2) + "\n")
+    if len(sys.argv) > 4:
+        draw(report, sys.argv[4])
+
+
+def draw(report, file):
+    """Every figure as a share of perftest's median; the longer strokes are the medians."""
+    import matplotlib
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    plot, axes = pyplot.subplots(figsize=(10, 1.2 + 0.6 * len(report)))
+    for row, case in enumerate(report):
+        whole = statistics.median(case["figures"]["perftest"])
+        for who, shift, colour in [("perftest", -0.15, "tab:gray"), ("roundel", 0.15, "tab:red")]:
+            shares = [figure / whole for figure in case["figures"][who]]
+            axes.plot(shares, [row + shift] * len(shares), "o", color=colour, alpha=0.5, label=None if row else who)
+            axes.plot([statistics.median(shares)], [row + shift], "|", color=colour, markersize=16, markeredgewidth=2)
+    axes.set_yticks(range(len(report)), [f"{case['perftest']}, {case['unit']}\n{case['roundel']}" for case in report], fontsize=7)
+    axes.invert_yaxis()
+    axes.set_xlim(left=0)
+    axes.axvline(1, color="lightgray", zorder=0)
+    axes.set_xlabel("share of perftest's median (of the latency, less is better)")
+    axes.legend()
+    plot.tight_layout()
+    plot.savefig(file)
 
 
 def figure(case, who, told):
