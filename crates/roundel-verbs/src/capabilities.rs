@@ -45,6 +45,9 @@ pub struct Capabilities {
     /// Whether the bytes of a WRITE become visible in increasing address order, so that the last
     /// byte can be polled.
     pub write_in_address_order: bool,
+    /// Whether an aligned word of 8 bytes that a WRITE covers is never seen half written. Verbs do
+    /// not promise it; only atomics change words in one step everywhere.
+    pub write_whole_words: bool,
     /// Whether a send that waits for the receiver goes on although nobody polls its completion
     /// queue.
     pub progress_without_polling: bool,
@@ -85,6 +88,7 @@ impl Capabilities {
             shared_receives_max,
             multicast_groups_max,
             write_in_address_order,
+            write_whole_words,
             progress_without_polling,
             waits_for_connection,
             breaks_with_peer,
@@ -126,6 +130,10 @@ impl Capabilities {
             (
                 "the last byte of a WRITE is visible last",
                 answer(*write_in_address_order),
+            ),
+            (
+                "a WRITE's aligned words are seen whole",
+                answer(*write_whole_words),
             ),
             (
                 "waiting sends go on without polling",

@@ -149,6 +149,8 @@ impl DeviceState {
                 },
                 // iWARP does not promise it (RFC 5040).
                 write_in_address_order: context.infiniband_transport,
+                // Soft-RoCE copies bytes; hardware mostly writes words, but nobody promises it.
+                write_whole_words: false,
                 progress_without_polling: true,
                 waits_for_connection: false,
                 breaks_with_peer: false,

@@ -90,6 +90,7 @@ pub fn open(options: ShmOptions) -> Result<Device> {
             shared_receives_max: 0,
             multicast_groups_max: 0,
             write_in_address_order: true,
+            write_whole_words: true,
             progress_without_polling: false,
             waits_for_connection: true,
             breaks_with_peer: true,
