@@ -1,7 +1,7 @@
-//! The designs of the shuffle: how many endpoints, over which transport. The one place with their
-//! names.
+//! The designs of the shuffle: how many endpoints, over which transport, with which verb. The one
+//! place with their names.
 
-use roundel_verbs::Transport;
+use roundel_verbs::{Capabilities, Transport};
 use std::fmt;
 use std::str::FromStr;
 
@@ -17,24 +17,81 @@ pub enum Design {
     MemqSr,
     /// One endpoint, Send/Receive over Reliable Connection: `n` queue pairs per node.
     SemqSr,
+    /// One endpoint per thread, the receiver READs: `n·t` queue pairs per node.
+    MemqRd,
+    /// One endpoint, the receiver READs: `n` queue pairs per node.
+    SemqRd,
+    /// One endpoint per thread, the sender WRITEs: `n·t` queue pairs per node.
+    MemqWr(Notification),
+    /// One endpoint, the sender WRITEs: `n` queue pairs per node.
+    SemqWr(Notification),
+}
+
+/// How the receiver of a WRITE learns of it (section 5.5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Notification {
+    /// The WRITE carries immediate data and uses up a receive: poll the completion queue.
+    #[default]
+    CompletionQueue,
+    /// A second WRITE names the buffer in a queue of the receiver's: poll that queue.
+    MessageQueue,
+    /// The end of the buffer says that it is full: poll the buffer. Needs a device that makes the
+    /// last byte of a WRITE visible last.
+    Buffers,
+}
+
+/// The verb that moves the data of a design.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// SEND, into receives that the receiver has posted.
+    Send,
+    /// READ, by the receiver, from buffers of the sender.
+    Read,
+    /// WRITE, by the sender, into buffers of the receiver.
+    Write(Notification),
 }
 
 impl Design {
-    /// Every design.
-    pub const ALL: [Design; 4] = [
+    /// The designs of the paper, the WRITE ones with the notification that it found best.
+    pub const ALL: [Design; 8] = [
         Design::MesqSr,
         Design::SesqSr,
         Design::MemqSr,
         Design::SemqSr,
+        Design::MemqRd,
+        Design::SemqRd,
+        Design::MemqWr(Notification::CompletionQueue),
+        Design::SemqWr(Notification::CompletionQueue),
+    ];
+    /// The WRITE designs with the other notifications.
+    pub const VARIANTS: [Design; 4] = [
+        Design::MemqWr(Notification::MessageQueue),
+        Design::SemqWr(Notification::MessageQueue),
+        Design::MemqWr(Notification::Buffers),
+        Design::SemqWr(Notification::Buffers),
     ];
 
-    /// The name in the papers: `MESQ/SR`, …
+    /// Every design in every variant.
+    pub fn every() -> impl Iterator<Item = Design> {
+        Self::ALL.into_iter().chain(Self::VARIANTS)
+    }
+
+    /// The name in the paper: `MESQ/SR`, …, and for what it calls variants `MEMQ/WR:mq`, ….
     pub fn name(self) -> &'static str {
+        use Notification::{Buffers, CompletionQueue, MessageQueue};
         match self {
             Self::MesqSr => "MESQ/SR",
             Self::SesqSr => "SESQ/SR",
             Self::MemqSr => "MEMQ/SR",
             Self::SemqSr => "SEMQ/SR",
+            Self::MemqRd => "MEMQ/RD",
+            Self::SemqRd => "SEMQ/RD",
+            Self::MemqWr(CompletionQueue) => "MEMQ/WR",
+            Self::SemqWr(CompletionQueue) => "SEMQ/WR",
+            Self::MemqWr(MessageQueue) => "MEMQ/WR:mq",
+            Self::SemqWr(MessageQueue) => "SEMQ/WR:mq",
+            Self::MemqWr(Buffers) => "MEMQ/WR:buffers",
+            Self::SemqWr(Buffers) => "SEMQ/WR:buffers",
         }
     }
 
@@ -42,16 +99,49 @@ impl Design {
     pub fn transport(self) -> Transport {
         match self {
             Self::MesqSr | Self::SesqSr => Transport::UnreliableDatagram,
-            Self::MemqSr | Self::SemqSr => Transport::ReliableConnection,
+            _ => Transport::ReliableConnection,
+        }
+    }
+
+    /// The verb that moves its data.
+    pub fn verb(self) -> Verb {
+        match self {
+            Self::MesqSr | Self::SesqSr | Self::MemqSr | Self::SemqSr => Verb::Send,
+            Self::MemqRd | Self::SemqRd => Verb::Read,
+            Self::MemqWr(notification) | Self::SemqWr(notification) => Verb::Write(notification),
         }
     }
 
     /// Endpoints per operator and node, given its threads.
     pub fn endpoints(self, threads: usize) -> usize {
         match self {
-            Self::MesqSr | Self::MemqSr => threads.max(1),
-            Self::SesqSr | Self::SemqSr => 1,
+            Self::MesqSr | Self::MemqSr | Self::MemqRd | Self::MemqWr(_) => threads.max(1),
+            Self::SesqSr | Self::SemqSr | Self::SemqRd | Self::SemqWr(_) => 1,
         }
+    }
+
+    /// Queue pairs per operator and node, given the nodes that it sends to or receives from and its
+    /// threads (Table 1).
+    pub fn queue_pairs(self, nodes: usize, threads: usize) -> usize {
+        match self.transport() {
+            Transport::UnreliableDatagram => self.endpoints(threads),
+            _ => self.endpoints(threads) * nodes,
+        }
+    }
+
+    /// What a device lacks that this design needs; `None` when it can run there.
+    pub fn lacks(self, capabilities: &Capabilities) -> Option<&'static str> {
+        if !capabilities.transports.contains(&self.transport()) {
+            return Some(match self.transport() {
+                Transport::UnreliableDatagram => "it has no Unreliable Datagram",
+                _ => "it has no Reliable Connection",
+            });
+        }
+        if self.verb() == Verb::Write(Notification::Buffers) && !capabilities.write_in_address_order
+        {
+            return Some("it does not promise that the last byte of a WRITE is visible last");
+        }
+        None
     }
 }
 
@@ -63,16 +153,23 @@ impl fmt::Display for Design {
 
 /// The name is not one of a design.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown design '{0}': use one of MESQ/SR, SESQ/SR, MEMQ/SR, SEMQ/SR")]
+#[error(
+    "unknown design '{0}': use one of MESQ/SR, SESQ/SR, MEMQ/SR, SEMQ/SR, MEMQ/RD, SEMQ/RD, MEMQ/WR, \
+     SEMQ/WR; :cq, :mq or :buffers after WR says how its receiver is notified"
+)]
 pub struct UnknownDesign(String);
 
 impl FromStr for Design {
     type Err = UnknownDesign;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|design| design.name().eq_ignore_ascii_case(name))
+        let upper = name.to_ascii_uppercase();
+        let plain = match upper.strip_suffix(":CQ") {
+            Some(plain) if plain.ends_with("/WR") => plain,
+            _ => &upper,
+        };
+        Self::every()
+            .find(|design| design.name().eq_ignore_ascii_case(plain))
             .ok_or_else(|| UnknownDesign(name.into()))
     }
 }
@@ -83,23 +180,21 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        for design in Design::ALL {
+        for design in Design::every() {
             assert_eq!(design.name().parse(), Ok(design));
             assert_eq!(design.name().to_lowercase().parse(), Ok(design));
         }
-        assert!("MEMQ/XX".parse::<Design>().is_err());
+        let by_completion_queue = Design::MemqWr(Notification::CompletionQueue);
+        assert_eq!("MEMQ/WR:cq".parse(), Ok(by_completion_queue));
+        for wrong in ["MEMQ/XX", "MESQ/SR:cq", "MEMQ/WR:", "MEMQ/RD:mq"] {
+            assert!(wrong.parse::<Design>().is_err(), "{wrong}");
+        }
     }
 
     #[test]
     fn endpoints_and_queue_pairs_are_those_of_table_1() {
         let (nodes, threads) = (3, 2);
-        let queue_pairs = |design: Design| {
-            design.endpoints(threads)
-                * match design.transport() {
-                    Transport::ReliableConnection => nodes,
-                    _ => 1,
-                }
-        };
-        assert_eq!(Design::ALL.map(queue_pairs), [2, 1, 6, 3]);
+        let queue_pairs = Design::ALL.map(|design| design.queue_pairs(nodes, threads));
+        assert_eq!(queue_pairs, [2, 1, 6, 3, 6, 3, 6, 3]);
     }
 }

@@ -29,7 +29,7 @@ pub mod report;
 pub mod wire;
 
 pub use budget::{MemoryBudget, SpillFile, Unlimited};
-pub use design::{Design, UnknownDesign};
+pub use design::{Design, Notification, UnknownDesign, Verb};
 pub use endpoint::{Fabric, LinkAddress};
 pub use error::ExchangeError;
 pub use loss::{OnLoss, UnknownOnLoss};

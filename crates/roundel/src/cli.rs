@@ -143,8 +143,8 @@ pub struct NodeArgs {
     /// Runtime threads per worker; a task has max(2, threads) partitions.
     #[arg(long, default_value = "2", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: u16,
-    /// Shuffle design: endpoints per thread (ME) or per operator (SE), over RC (MQ) or UD (SQ)
-    /// queue pairs.
+    /// Shuffle design: endpoints per thread (ME) or per operator (SE), RC (MQ) or UD (SQ) queue
+    /// pairs, and rows that are sent (SR), read (RD) or written (WR, with :cq, :mq or :buffers).
     #[arg(long, default_value_t)]
     pub design: Design,
     /// What to do about lost datagrams, in the designs over UD: send them again, run the query

@@ -91,6 +91,11 @@ impl ExchangeNode {
     pub(crate) fn open(device: Device, sizes: Sizes, name: &str) -> Result<Arc<Self>> {
         let registered_bytes_max = bytes(sizes.registered_memory_bytes)?;
         let failed = |error| EngineError::io("open the exchange's device", error);
+        if let Some(lack) = sizes.design.lacks(device.capabilities()) {
+            let device = &device.capabilities().device;
+            let why = format!("{} cannot run on device {device}: {lack}", sizes.design);
+            return Err(EngineError::NoFabric(why));
+        }
         let channel = device.create_channel().map_err(failed)?;
         spawn_driver(&channel)?;
         let mut options = ExchangeOptions::new(sizes.design, sizes.threads, device.capabilities());

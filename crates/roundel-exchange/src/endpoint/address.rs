@@ -1,7 +1,8 @@
 //! What the two ends of a link tell each other out of band.
 
+use super::ring::RingAddress;
 use crate::error::{ExchangeError, Result};
-use roundel_verbs::QueuePairAddress;
+use roundel_verbs::{QueuePairAddress, RemoteAddress};
 
 /// One end of a link, as its peer needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,49 +18,68 @@ pub struct LinkAddress {
     /// Reliable Connection, where nothing may be sent before the receiver is connected, and in
     /// the sender's answer.
     pub credit: u32,
+    /// The queue of this end that the other one writes to, in the designs that have one.
+    pub ring: Option<RingAddress>,
     /// The queue pair of this end.
     pub queue_pair: QueuePairAddress,
 }
 
+/// Bytes before the queue pair's address.
+const FIXED_BYTES: usize = 40;
+
 impl LinkAddress {
     /// The bytes to hand to the peer.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(96);
+        let mut bytes = Vec::with_capacity(128);
         bytes.extend_from_slice(&self.exchange.to_le_bytes());
         bytes.extend_from_slice(&self.source.to_le_bytes());
         bytes.extend_from_slice(&self.destination.to_le_bytes());
         bytes.extend_from_slice(&self.credit.to_le_bytes());
+        let (at, entries) = match self.ring {
+            Some(RingAddress { at, entries }) => (at, entries),
+            None => (NOWHERE, 0),
+        };
+        bytes.extend_from_slice(&u32::from(self.ring.is_some()).to_le_bytes());
+        bytes.extend_from_slice(&at.address.to_le_bytes());
+        bytes.extend_from_slice(&at.remote_key.to_le_bytes());
+        bytes.extend_from_slice(&entries.to_le_bytes());
         bytes.extend_from_slice(&self.queue_pair.to_bytes());
         bytes
     }
 
     /// Reads what the peer `peer` handed over.
     pub fn from_bytes(bytes: &[u8], peer: &str) -> Result<Self> {
-        let Some((exchange, rest)) = bytes.split_first_chunk::<8>() else {
-            return Err(short(peer));
+        let Some((fixed, rest)) = bytes.split_first_chunk::<FIXED_BYTES>() else {
+            return Err(ExchangeError::Protocol {
+                peer: peer.into(),
+                reason: "its link address is too short".into(),
+            });
         };
-        let Some((source, rest)) = rest.split_first_chunk::<4>() else {
-            return Err(short(peer));
+        let word = |at: usize| {
+            let mut bytes = [0; 4];
+            bytes.copy_from_slice(&fixed[at..at + 4]);
+            u32::from_le_bytes(bytes)
         };
-        let Some((destination, rest)) = rest.split_first_chunk::<4>() else {
-            return Err(short(peer));
-        };
-        let Some((credit, rest)) = rest.split_first_chunk::<4>() else {
-            return Err(short(peer));
+        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+        let ring = RingAddress {
+            at: RemoteAddress {
+                address: long(24),
+                remote_key: word(32),
+            },
+            entries: word(36),
         };
         Ok(Self {
-            credit: u32::from_le_bytes(*credit),
-            destination: u32::from_le_bytes(*destination),
-            exchange: u64::from_le_bytes(*exchange),
-            source: u32::from_le_bytes(*source),
+            exchange: long(0),
+            source: word(8),
+            destination: word(12),
+            credit: word(16),
+            ring: (word(20) != 0).then_some(ring),
             queue_pair: QueuePairAddress::from_bytes(rest)?,
         })
     }
 }
 
-fn short(peer: &str) -> ExchangeError {
-    ExchangeError::Protocol {
-        peer: peer.into(),
-        reason: "its link address is too short".into(),
-    }
-}
+const NOWHERE: RemoteAddress = RemoteAddress {
+    address: 0,
+    remote_key: 0,
+};

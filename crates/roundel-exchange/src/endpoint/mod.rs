@@ -21,12 +21,14 @@
 mod address;
 mod credit;
 mod datagram;
-mod probe;
 mod receive;
+mod ring;
+mod seal;
 mod send;
 
 pub use address::LinkAddress;
 pub use receive::{LinkId, Message, ReceiveEndpoint};
+pub use ring::RingAddress;
 pub use send::{DestinationId, GroupId, Origin, SendBuffer, SendEndpoint};
 
 use crate::error::Result;
@@ -34,6 +36,12 @@ use roundel_verbs::{
     Arena, ArenaOptions, Buffer, CompletionChannel, Context, Device, TokioContext,
 };
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Over Reliable Connection: how long a peer may be silent before it is probed with an empty WRITE,
+/// and then between two probes. Devices notice that a peer is gone when they send to it; whoever
+/// only waits would wait for ever.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What endpoints are made of: a device, its memory, a channel that a driver serves, and the
 /// world outside. Clones share it.
@@ -71,13 +79,21 @@ impl Fabric {
         })
     }
 
+    /// A buffer, of memory that peers can read and write where `exposed`.
+    fn buffer(&self, bytes: usize, exposed: bool) -> Result<Buffer> {
+        Ok(match exposed {
+            true => self.arena.allocate_exposed(bytes)?.reclaim(),
+            false => self.arena.allocate(bytes)?,
+        })
+    }
+
     /// A buffer that nobody needs in order to get on: none when the arena is more than half full,
     /// the rest of which is for new links.
-    fn spare_buffer(&self, bytes: usize) -> Option<Buffer> {
+    fn spare_buffer(&self, bytes: usize, exposed: bool) -> Option<Buffer> {
         let after = self.arena.usage().allocated.checked_add(bytes)?;
         if after > self.arena.quota() / 2 {
             return None;
         }
-        self.arena.allocate(bytes).ok()
+        self.buffer(bytes, exposed).ok()
     }
 }

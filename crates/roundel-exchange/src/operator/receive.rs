@@ -200,6 +200,7 @@ async fn attend(lane: Weak<Lane>, fabric: Fabric, interval: Duration) {
         };
         let mut state = lane.state.lock();
         state.endpoint.repeat_acknowledgements();
+        state.endpoint.ring_bells();
         let unread = state.has_unread_link();
         if unread || state.endpoint.owes_acknowledgement(LINGER) {
             while state.pump_once(None) {}

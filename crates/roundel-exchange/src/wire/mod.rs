@@ -52,6 +52,7 @@ mod error;
 mod tests;
 
 pub use digest::SequenceDigest;
+pub(crate) use digest::mix;
 pub use error::WireError;
 
 use std::ops::Range;

@@ -1,6 +1,6 @@
 //! Readers and senders that end at random moments hold up nobody else.
 
-use crate::cluster::{Node, connect, options, own};
+use crate::cluster::{Node, connect, designs, options, own};
 use crate::designs::batch;
 use crate::random::{Random, on_runtime};
 use futures::StreamExt;
@@ -128,7 +128,7 @@ proptest! {
     #[test]
     fn the_cancelled_hold_up_nobody(
         seed: u64,
-        design in prop::sample::select(Design::ALL.to_vec()),
+        design in prop::sample::select(designs()),
         threads in 1usize..=2,
     ) {
         on_runtime(2, run(design, threads, Random(seed)));

@@ -38,6 +38,22 @@ pub fn open_device() -> Device {
     }
 }
 
+/// Every design, in every variant, that can run on the devices at hand.
+pub fn designs() -> Vec<Design> {
+    let device = open_device();
+    let lacks = |design: &Design| {
+        let lack = design.lacks(device.capabilities());
+        if let Some(why) = lack {
+            eprintln!(
+                "SKIPPED {design} on {}: {why}",
+                device.capabilities().device
+            );
+        }
+        lack.is_none()
+    };
+    Design::every().filter(lacks).collect()
+}
+
 /// The default options of a design.
 pub fn options(design: Design, threads: usize) -> ExchangeOptions {
     let device = open_device();

@@ -1,10 +1,11 @@
 //! Every design moves every row, whatever the pattern, the order of consumption and the sizes.
 
-use crate::cluster::{Node, connect, options, own};
+use crate::cluster::{Node, connect, designs, options, own};
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::Int64Type;
 use futures::{StreamExt, TryStreamExt};
-use roundel_exchange::{Design, ExchangeOptions};
+use roundel_exchange::{Design, ExchangeOptions, Verb};
+use roundel_verbs::{CounterSnapshot, Opcode};
 use std::sync::Arc;
 
 /// A batch that tells where it is from.
@@ -68,18 +69,61 @@ async fn repartition(options: &ExchangeOptions, nodes: usize, batches: i64, rows
     }
     for node in &cluster {
         let report = node.shuffle.report();
-        let endpoints = options.design.endpoints(options.threads);
-        let queue_pairs = match options.design {
-            Design::MesqSr | Design::SesqSr => endpoints,
-            Design::MemqSr | Design::SemqSr => endpoints * nodes,
-        };
+        let queue_pairs = options.design.queue_pairs(nodes, options.threads);
         assert_eq!(report.queue_pairs, queue_pairs, "Table 1");
+        check_verb(
+            options.design,
+            &report.counters,
+            &node.receive.report().counters,
+        );
     }
+}
+
+/// Rows travel by the verb of the design alone: what else a side posts are headers and entries of
+/// queues.
+fn check_verb(design: Design, source: &CounterSnapshot, receiver: &CounterSnapshot) {
+    use Opcode::{Read, Send, Write, WriteWithImmediate};
+    let by = |counters: &CounterSnapshot, opcodes: &[Opcode]| -> u64 {
+        opcodes.iter().map(|opcode| counters.bytes(*opcode)).sum()
+    };
+    let writes = [Write, WriteWithImmediate];
+    let rows = match design.verb() {
+        Verb::Send => {
+            assert_eq!(
+                by(source, &[Read, Write, WriteWithImmediate]),
+                0,
+                "{design}"
+            );
+            by(source, &[Send])
+        }
+        Verb::Write(_) => {
+            assert_eq!(by(source, &[Send, Read]), 0, "{design}");
+            by(source, &writes)
+        }
+        Verb::Read => {
+            assert_eq!(
+                by(source, &[Send, Read]) + by(receiver, &[Send]),
+                0,
+                "{design}"
+            );
+            let rows = by(receiver, &[Read]);
+            assert!(
+                by(source, &writes) < rows / 4,
+                "{design}: entries of queues"
+            );
+            rows
+        }
+    };
+    assert!(rows > 0, "{design}");
+    assert!(
+        by(receiver, &writes) < rows / 4,
+        "{design}: credit and entries of queues"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repartition_on_every_design() {
-    for design in Design::ALL {
+    for design in designs() {
         for threads in [1, 2] {
             let mut options = options(design, threads);
             options.ordered = true;
@@ -92,7 +136,7 @@ async fn repartition_on_every_design() {
 /// again, and breaks the connection: with loss on the wire only short ones are fit for a test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repartition_with_messages_of_one_packet() {
-    for design in Design::ALL {
+    for design in designs() {
         let mut options = options(design, 2);
         options.message_bytes = options.message_bytes.min(4096);
         options.ordered = true;
@@ -102,7 +146,7 @@ async fn repartition_with_messages_of_one_packet() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tiny_buffers_and_credit_frequencies() {
-    for design in Design::ALL {
+    for design in designs() {
         for (buffers, frequency) in [(2, 1), (2, 2), (3, 2), (8, 16)] {
             let mut options = options(design, 2);
             options.message_bytes = 512;
@@ -117,7 +161,7 @@ async fn tiny_buffers_and_credit_frequencies() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn partitions_consumed_one_after_the_other() {
-    for design in Design::ALL {
+    for design in designs() {
         let options = options(design, 1);
         let cluster = [Node::open(&options), Node::open(&options)];
         let links = connect(&cluster, |node| own(node, 2));
@@ -151,7 +195,7 @@ async fn partitions_consumed_one_after_the_other() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn broadcast_reaches_every_member() {
-    for design in Design::ALL {
+    for design in designs() {
         let options = options(design, 1);
         let cluster: Vec<Node> = (0..3).map(|_| Node::open(&options)).collect();
         let links = connect(&cluster, |_| 0..1);
@@ -188,7 +232,7 @@ async fn broadcast_reaches_every_member() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_string_larger_than_many_messages() {
-    for design in Design::ALL {
+    for design in designs() {
         let options = options(design, 1);
         let cluster = [Node::open(&options), Node::open(&options)];
         let links = connect(&cluster, |node| own(node, 1));
@@ -212,7 +256,7 @@ async fn a_string_larger_than_many_messages() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_reader_frees_its_buffers_and_stops_the_sender() {
-    for design in Design::ALL {
+    for design in designs() {
         let options = options(design, 1);
         let cluster = [Node::open(&options), Node::open(&options)];
         let mut links = connect(&cluster, |node| own(node, 1));

@@ -8,6 +8,7 @@ fn in_machine(test: &str, modules: &[&str], percent: &str) {
     let machine = Machine {
         devices: 4,
         options: &["--loss", percent],
+        timeout_seconds: 480,
         ..Machine::default()
     };
     tests_in_machine(test, modules, machine);

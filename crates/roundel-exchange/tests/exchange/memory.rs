@@ -1,10 +1,10 @@
 //! Memory that is short, is given back, or is not there.
 
-use crate::cluster::{Links, Node, connect, fabric, open_device, options, own};
+use crate::cluster::{Links, Node, connect, designs, fabric, open_device, options, own};
 use crate::designs::batch;
 use arrow::array::RecordBatch;
 use futures::{StreamExt, TryStreamExt};
-use roundel_exchange::{Design, ExchangeError, ExchangeOptions, MemoryBudget, SpillFile};
+use roundel_exchange::{ExchangeError, ExchangeOptions, MemoryBudget, SpillFile};
 use roundel_verbs::{Arena, ArenaOptions, VerbsError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -103,7 +103,7 @@ async fn freed(arena: &Arena) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_that_wait_without_memory_go_to_disk() {
-    for design in Design::ALL {
+    for design in designs() {
         for (threads, limit) in [(1, 0), (2, 0), (1, 200_000), (2, 200_000)] {
             let mut options = options(design, threads);
             options.ordered = true;
@@ -134,7 +134,7 @@ async fn rows_that_wait_without_memory_go_to_disk() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_memory_and_disk_the_exchange_fails() {
-    for design in Design::ALL {
+    for design in designs() {
         let budget = Limited::new(0, false);
         let (cluster, links) = pair(&options(design, 1), &budget);
         let sender = send(&cluster, &links);
@@ -162,7 +162,7 @@ async fn without_memory_and_disk_the_exchange_fails() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_exchange_gives_everything_back() {
-    for design in Design::ALL {
+    for design in designs() {
         for read in [0, 1, 5] {
             let budget = Limited::new(1 << 30, true);
             let (cluster, mut links) = pair(&options(design, 2), &budget);
@@ -189,7 +189,7 @@ async fn a_dropped_exchange_gives_everything_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn links_beyond_the_quota_are_refused() {
-    for design in Design::ALL {
+    for design in designs() {
         let options = options(design, 2);
         let device = open_device();
         let small = ArenaOptions {

@@ -1,12 +1,12 @@
 //! Whatever the order in which partitions and exchanges are consumed, and however slowly, every
 //! row arrives exactly once and nobody waits for ever.
 
-use crate::cluster::{Links, Node, connect, fabric, open_device, options, own};
+use crate::cluster::{Links, Node, connect, designs, fabric, open_device, options, own};
 use crate::designs::batch;
 use crate::random::{Random, on_runtime};
 use futures::StreamExt;
 use proptest::prelude::*;
-use roundel_exchange::{Design, ExchangeOptions, PartitionStream};
+use roundel_exchange::{ExchangeOptions, PartitionStream};
 use roundel_verbs::ArenaOptions;
 use std::time::Duration;
 
@@ -154,7 +154,7 @@ proptest! {
     #[test]
     fn any_order_of_consumption(
         seed: u64,
-        design in prop::sample::select(Design::ALL.to_vec()),
+        design in prop::sample::select(designs()),
         threads in 1usize..=4,
         nodes in 1usize..=3,
         partitions in 1u32..=3,

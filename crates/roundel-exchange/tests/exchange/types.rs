@@ -1,7 +1,7 @@
 //! Every type of Arrow crosses an exchange of every design.
 
 use crate::arrays::{Random, array, flat_types, nested_types};
-use crate::cluster::{Node, connect, options};
+use crate::cluster::{Node, connect, designs, options};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema};
 use futures::TryStreamExt;
@@ -52,21 +52,8 @@ async fn journey(design: Design) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mesq_sr() {
-    journey(Design::MesqSr).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sesq_sr() {
-    journey(Design::SesqSr).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn memq_sr() {
-    journey(Design::MemqSr).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn semq_sr() {
-    journey(Design::SemqSr).await;
+async fn every_type_on_every_design() {
+    for design in designs() {
+        journey(design).await;
+    }
 }

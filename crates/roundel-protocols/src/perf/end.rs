@@ -184,21 +184,20 @@ impl End {
 
     /// What a request of the test's verb does. A SEND carries its number if `numbered`.
     pub(super) fn operation(&self, number: u64, numbered: bool) -> Result<SendOperation> {
-        let remote = || self.remote();
         Ok(match self.verb {
             Verb::Send if numbered => SendOperation::SendWithImmediate(number as u32),
             Verb::Send => SendOperation::Send,
-            Verb::Write => SendOperation::Write(remote()?),
-            Verb::WriteImm => SendOperation::WriteWithImmediate(remote()?, number as u32),
-            Verb::Read => SendOperation::Read(remote()?),
+            Verb::Write => SendOperation::Write(self.remote()?),
+            Verb::WriteImm => SendOperation::WriteWithImmediate(self.remote()?, number as u32),
+            Verb::Read => SendOperation::Read(self.remote()?),
             // From number 1 on, each finds what the one before it left: they all change the word.
             Verb::CompareAndSwap => SendOperation::CompareAndSwap {
-                at: remote()?,
+                at: self.remote()?,
                 compare: number.wrapping_sub(1),
                 swap: number,
             },
             Verb::FetchAndAdd => SendOperation::FetchAndAdd {
-                at: remote()?,
+                at: self.remote()?,
                 add: 1,
             },
         })

@@ -332,8 +332,9 @@ impl Node {
         verification.run()?;
         let owned = match (test.measure, test.posted_verb()) {
             (Measure::Bandwidth, verb) if verb.returns_bytes() => Some(test.depth),
-            (Measure::Latency, Verb::Write) => Some(latency::BUFFERS),
-            (Measure::Latency, verb) if verb.returns_bytes() => Some(latency::BUFFERS),
+            (Measure::Latency, verb) if verb == Verb::Write || verb.returns_bytes() => {
+                Some(latency::BUFFERS)
+            }
             _ => None,
         };
         let payloads = end.payloads(test, owned)?;

@@ -212,6 +212,10 @@ impl Allocation {
         self.length
     }
 
+    pub(super) fn is_exposed(&self) -> bool {
+        self.segment.exposed
+    }
+
     pub(super) fn local_key(&self) -> u32 {
         self.segment.registration.local_key()
     }

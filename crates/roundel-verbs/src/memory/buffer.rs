@@ -91,6 +91,15 @@ impl Buffer {
         SharedBuffer(Arc::new(self))
     }
 
+    /// Lets peers at it: from now on it is read and written remotely. `Err` gives a buffer back
+    /// that did not come from exposed memory.
+    pub fn expose(self) -> Result<ExposedBuffer, Buffer> {
+        match self.allocation.is_exposed() {
+            true => Ok(ExposedBuffer::new(self.allocation)),
+            false => Err(self),
+        }
+    }
+
     pub(crate) fn address(&self) -> u64 {
         self.allocation.base() as u64
     }
@@ -163,6 +172,13 @@ impl ExposedBuffer {
             address: self.allocation.remote_base(),
             remote_key: self.allocation.remote_key(),
         }
+    }
+
+    /// Takes it back as a buffer to fill or to read. Peers that know its address can still reach
+    /// it: those that keep to the protocol do not, and what others write or read is their own harm,
+    /// as with any registered memory.
+    pub fn reclaim(self) -> Buffer {
+        Buffer::new(self.allocation)
     }
 
     /// The 64-bit word at `offset`.

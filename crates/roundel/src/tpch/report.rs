@@ -208,11 +208,17 @@ impl Table {
             ))?;
         }
         if let Some(fabric) = &report.fabric {
-            let of = |counts: &BTreeMap<String, u64>| counts.get("send").copied().unwrap_or(0);
+            // Rows are most of what is moved.
+            let by = ["send", "read", "write_with_immediate", "write"]
+                .into_iter()
+                .max_by_key(|opcode| fabric.bytes.get(*opcode).copied().unwrap_or(0))
+                .unwrap_or("send");
+            let of = |counts: &BTreeMap<String, u64>| counts.get(by).copied().unwrap_or(0);
             self.text.line(&format!(
-                "exchange: {} in {} messages by SEND, queue pairs per operator: {}, {} registered",
+                "exchange: {} in {} messages by {}, queue pairs per operator: {}, {} registered",
                 ByteSize(of(&fabric.bytes)),
                 of(&fabric.messages),
+                by.to_uppercase().replace('_', " "),
                 fabric.queue_pairs,
                 ByteSize(fabric.registered_bytes_max),
             ))?;

@@ -66,7 +66,7 @@ impl Said {
         let fabric = self.fabric(fabric);
         assert_eq!(fabric["works"], run, "{fabric}");
         let designs = fabric["designs"].as_array().unwrap();
-        assert_eq!(designs.len(), 4);
+        assert_eq!(designs.len(), 8);
         assert!(
             designs.iter().all(|design| design["runs"] == run),
             "{fabric}"
@@ -108,7 +108,9 @@ fn it_is_useful_on_this_host() {
     let output = roundel.run(&["doctor"]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(output.stderr.is_empty(), "{}", stderr(&output));
-    assert!(stdout(&output).contains("MESQ/SR, SESQ/SR, MEMQ/SR and SEMQ/SR"));
+    assert!(
+        stdout(&output).contains("MESQ/SR, SESQ/SR, MEMQ/SR, SEMQ/SR, MEMQ/RD, SEMQ/RD, MEMQ/WR")
+    );
     assert!(
         !stdout(&output).contains('\u{1b}'),
         "colours without a terminal"

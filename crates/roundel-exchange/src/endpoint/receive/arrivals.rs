@@ -1,10 +1,10 @@
 //! What a RECEIVE endpoint's completion queue brings: messages, ends, and broken connections.
 
-use super::link::{Carrier, Link, LinkState};
+use super::link::{Carrier, Connection, Link, LinkState, Way};
 use super::{LinkId, Message, ReceiveEndpoint, datagram};
 use crate::wire::{Body, EndOfStream, HEADER_LENGTH, Header};
 use roundel_verbs::capabilities::GRH_BYTES;
-use roundel_verbs::{Buffer, Completion, CompletionStatus, Opcode, ReceiveRequest};
+use roundel_verbs::{Buffer, Completion, CompletionStatus, Opcode, QueuePair, ReceiveRequest};
 
 /// Completions taken from the queue at a time.
 const POLL_BATCH: usize = 64;
@@ -23,11 +23,10 @@ impl ReceiveEndpoint {
         let mut completions = std::mem::take(&mut self.completions);
         let limit = limit.clamp(1, POLL_BATCH);
         let found = self.queue.poll(&mut completions, limit);
-        if found == 0 {
-            self.lose_broken();
-        }
         for completion in completions.drain(..) {
-            if completion.opcode != Opcode::Receive {
+            if completion.opcode == Opcode::Read {
+                self.take_read(completion, messages);
+            } else if completion.opcode != Opcode::Receive {
                 self.take_send(&completion);
             } else if self.datagrams.is_some() {
                 self.take_datagram(completion, messages);
@@ -37,10 +36,16 @@ impl ReceiveEndpoint {
         }
         self.completions = completions;
         self.ask_for_missing(found < limit);
-        any || found > 0
+        any |= found > 0 || self.poll_rings(messages, limit);
+        if !any {
+            self.lose_broken();
+            self.ask_for_bells();
+        }
+        any
     }
 
     fn take_send(&mut self, completion: &Completion) {
+        self.count_completed(completion);
         // Credit that cannot be written back: the sender is gone. What it had sent counts first.
         if completion.status != CompletionStatus::Success
             && let Some(&index) = self.by_queue_pair.get(&completion.queue_pair)
@@ -67,16 +72,56 @@ impl ReceiveEndpoint {
             link.broken.get_or_insert(completion.status);
             return;
         }
-        let Some(buffer) = completion.buffer else {
+        let Some(Connection {
+            queue_pair, way, ..
+        }) = link.connection()
+        else {
             return;
         };
-        if completion.written {
-            link.fail(link.broke_protocol("it writes where it should send"));
-            return;
+        let message = match way {
+            Way::Send => match (completion.buffer, completion.written) {
+                (_, true) => Err("it writes where it should send"),
+                (Some(buffer), false) => Ok(Some((buffer, 0))),
+                (None, false) => Ok(None),
+            },
+            // A bell, or the news of a WRITE.
+            Way::Write(_) | Way::Read(_) if !completion.written => {
+                Err("it sends where it should write")
+            }
+            Way::Write(written) if written.counts_on_receives() => {
+                let slot = completion.immediate.unwrap_or(u32::MAX);
+                match written.take(slot) {
+                    Some(buffer) => Ok(Some((buffer, slot))),
+                    None => Err("it writes into a buffer that it was not given"),
+                }
+            }
+            Way::Write(_) | Way::Read(_) => {
+                post_receive(queue_pair, index, None);
+                Ok(None)
+            }
+        };
+        match message {
+            Ok(Some((buffer, slot))) => {
+                self.take_arrived(index, buffer, (0, completion.bytes), slot, messages);
+            }
+            Ok(None) => {}
+            Err(reason) => link.fail(link.broke_protocol(reason)),
         }
-        match datagram::header_at(&buffer, 0, completion.bytes) {
+    }
+
+    /// A message over a connection, with where it is in its buffer: offset and length.
+    pub(super) fn take_arrived(
+        &mut self,
+        index: usize,
+        buffer: Buffer,
+        (at, length): (usize, usize),
+        slot: u32,
+        messages: &mut Vec<Message>,
+    ) {
+        let link = &mut self.links[index];
+        match datagram::header_at(&buffer, at, at.saturating_add(length)) {
             Ok(header) if header.exchange == link.exchange && header.source == link.source => {
-                self.take_message(index, &header, buffer, 0, messages);
+                self.take_message(index, &header, (buffer, slot), at, messages);
             }
             Ok(_) => link.fail(link.broke_protocol("a message of another exchange")),
             Err(error) => link.fail(link.broke_protocol(error.to_string())),
@@ -102,7 +147,7 @@ impl ReceiveEndpoint {
         };
         match from {
             Some((index, header)) if self.links[index].is_open() => {
-                self.take_message(index, &header, buffer, GRH_BYTES, messages);
+                self.take_message(index, &header, (buffer, 0), GRH_BYTES, messages);
             }
             Some((index, header)) => {
                 // A complete link whose sender has not heard so yet, or a failed one.
@@ -127,7 +172,7 @@ impl ReceiveEndpoint {
         &mut self,
         index: usize,
         header: &Header,
-        buffer: Buffer,
+        (buffer, slot): (Buffer, u32),
         at: usize,
         messages: &mut Vec<Message>,
     ) {
@@ -149,6 +194,7 @@ impl ReceiveEndpoint {
                     credit_seen: header.credit_seen,
                     buffer,
                     payload_at: at + HEADER_LENGTH,
+                    slot,
                 });
             }
             Body::EndOfStream(end) => {
@@ -189,16 +235,24 @@ impl ReceiveEndpoint {
     pub fn release(&mut self, message: Message, fresh: bool) {
         let index = message.link.0;
         let link = &mut self.links[index];
-        match &link.carrier {
-            Carrier::Connected(queue_pair) => {
-                let mut again = vec![ReceiveRequest {
-                    id: index as u64,
-                    buffer: Some(message.buffer),
-                }];
-                // A queue pair that refuses its own buffer is in error: completions say so.
-                let _ = queue_pair.post_receive(&mut again);
-            }
-            _ => self.post_datagram(message.buffer),
+        match link.connection() {
+            Some(Connection {
+                queue_pair, way, ..
+            }) => match way {
+                Way::Send => post_receive(queue_pair, index, Some(message.buffer)),
+                Way::Write(written) => {
+                    written.give(message.buffer, message.slot);
+                    if written.counts_on_receives() {
+                        post_receive(queue_pair, index, None);
+                    }
+                    self.pump_rings(index);
+                }
+                Way::Read(reads) => {
+                    reads.give(message.buffer);
+                    self.pump_rings(index);
+                }
+            },
+            None => self.post_datagram(message.buffer),
         }
         if !fresh {
             // A repetition was not paid for: its receive is there again, and no more than that.
@@ -208,7 +262,13 @@ impl ReceiveEndpoint {
         let link = &mut self.links[index];
         link.arrived.add(message.group, message.sequence);
         link.heard = link.heard.wrapping_add(1);
-        link.starved |= message.credit_seen == link.heard;
+        link.starved |= match link.connection() {
+            Some(Connection {
+                way: Way::Read(reads),
+                ..
+            }) => reads.is_starved(),
+            _ => message.credit_seen == link.heard,
+        };
         if link.starved {
             self.grow(index);
         }
@@ -243,4 +303,14 @@ impl ReceiveEndpoint {
             link.fail(link.broke_protocol("its end-of-stream does not match what it sent"));
         }
     }
+}
+
+/// Posts a receive of a link again.
+fn post_receive(queue_pair: &QueuePair, index: usize, buffer: Option<Buffer>) {
+    let mut again = vec![ReceiveRequest {
+        id: index as u64,
+        buffer,
+    }];
+    // A queue pair that refuses its own buffer is in error: completions say so.
+    let _ = queue_pair.post_receive(&mut again);
 }

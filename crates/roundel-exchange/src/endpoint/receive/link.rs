@@ -1,6 +1,8 @@
 //! One link as its receiver sees it.
 
+use super::read::Reads;
 use super::sequence::Sequences;
+use super::written::Written;
 use crate::error::ExchangeError;
 use crate::loss::OnLoss;
 use crate::wire::SequenceDigest;
@@ -54,10 +56,26 @@ pub(super) struct Link {
 
 pub(super) enum Carrier {
     /// Until the sender has answered.
-    Offered(Option<QueuePair>),
-    Connected(QueuePair),
+    Offered(Option<Connection>),
+    Connected(Connection),
     Datagram(AddressHandle),
     Closed,
+}
+
+/// A queue pair of the link's own.
+pub(super) struct Connection {
+    pub(super) queue_pair: QueuePair,
+    pub(super) way: Way,
+    /// Requests about buffers that are posted and have not completed, and how many may be.
+    pub(super) in_flight: usize,
+    pub(super) in_flight_max: usize,
+}
+
+/// How messages get over a connection.
+pub(super) enum Way {
+    Send,
+    Write(Box<Written>),
+    Read(Box<Reads>),
 }
 
 pub(super) enum LinkState {
@@ -69,13 +87,13 @@ pub(super) enum LinkState {
 impl Link {
     pub(super) fn offered(
         peer: &str,
-        queue_pair: Option<QueuePair>,
+        connection: Option<Connection>,
         buffers: usize,
         now: Duration,
     ) -> Self {
         Self {
             peer: peer.into(),
-            carrier: Carrier::Offered(queue_pair),
+            carrier: Carrier::Offered(connection),
             exchange: 0,
             source: 0,
             destination: 0,
@@ -99,6 +117,14 @@ impl Link {
             complete_at: Duration::ZERO,
             repeat_at: Duration::ZERO,
             repeat_after: Duration::ZERO,
+        }
+    }
+
+    /// Its queue pair and what goes over it, once it is connected.
+    pub(super) fn connection(&mut self) -> Option<&mut Connection> {
+        match &mut self.carrier {
+            Carrier::Connected(connection) => Some(connection),
+            _ => None,
         }
     }
 

@@ -4,31 +4,39 @@
 mod arrivals;
 mod link;
 mod multicast;
+mod read;
 mod repair;
+mod rings;
 mod sequence;
 mod silence;
 #[cfg(test)]
 mod tests;
 mod window;
+mod written;
 
 use super::{Fabric, LinkAddress, datagram};
+use crate::design::Verb;
 use crate::error::{ExchangeError, Result};
 use crate::options::ExchangeOptions;
 use crate::report::EndpointReport;
 use crate::wire::Data;
-use link::{Carrier, Link, LinkState};
+use link::{Carrier, Connection, Link, LinkState, Way};
+use read::Reads;
 use roundel_verbs::{
     Buffer, Completion, CompletionQueue, CompletionStatus, QueuePair, QueuePairOptions,
     ReceiveRequest, Transport,
 };
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use written::Written;
 
 /// Receives per link beyond its credit: for what comes unpaid, which is answers to questions, and
 /// repetitions.
 const UD_SPARE_RECEIVES: usize = 4;
 /// Sends of a connected link beyond its credits.
 const SPARE_SENDS: usize = 4;
+/// Receives of a connected link for bells, or for credit beyond the buffers there are.
+const SPARE_RECEIVES: usize = 8;
 
 /// A link of a receive endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,6 +57,8 @@ pub struct Message {
     credit_seen: u32,
     buffer: Buffer,
     payload_at: usize,
+    /// The number of its buffer, where the source writes to numbered ones.
+    slot: u32,
 }
 
 impl Message {
@@ -118,7 +128,7 @@ impl ReceiveEndpoint {
     pub fn offer(&mut self, peer: &str) -> Result<(LinkId, LinkAddress)> {
         let index = self.links.len();
         let buffers = self.options.buffers_per_link;
-        let (queue_pair, address) = match &self.datagrams {
+        let (connection, address) = match &self.datagrams {
             Some(datagrams) => {
                 let receives = buffers + UD_SPARE_RECEIVES;
                 if self.datagram_receives + receives > datagram::DEPTH {
@@ -135,35 +145,19 @@ impl ReceiveEndpoint {
                 (None, datagrams.address().clone())
             }
             None => {
-                let queue_pair = self.fabric.device.create_queue_pair(
-                    &QueuePairOptions {
-                        transport: Transport::ReliableConnection,
-                        send_depth: self.options.credits_in_flight() + SPARE_SENDS,
-                        receive_depth: self.options.window_max(),
-                        rnr_retry: 7,
-                        queue_key: 0,
-                    },
-                    &self.queue,
-                    &self.queue,
-                )?;
-                let mut receives = Vec::with_capacity(buffers);
-                for _ in 0..buffers {
-                    receives.push(ReceiveRequest {
-                        id: index as u64,
-                        buffer: Some(self.fabric.arena.allocate(self.options.message_bytes)?),
-                    });
-                }
-                queue_pair.post_receive(&mut receives)?;
-                self.report.registered_bytes += buffers * self.options.message_bytes;
-                self.report.queue_pairs += 1;
-                let address = queue_pair.address().clone();
+                let connection = self.open_connection(index)?;
+                let address = connection.queue_pair.address().clone();
                 self.by_queue_pair.insert(address.number, index);
-                (Some(queue_pair), address)
+                (Some(connection), address)
             }
         };
+        let ring = connection.as_ref().and_then(Connection::ring);
         let now = self.fabric.context.now();
-        self.links
-            .push(Link::offered(peer, queue_pair, buffers, now));
+        let mut link = Link::offered(peer, connection, buffers, now);
+        if let Verb::Write(_) = self.options.design.verb() {
+            link.credit = self.receives_beyond_buffers() as u32;
+        }
+        self.links.push(link);
         self.widen(index, self.options.window_start());
         let address = LinkAddress {
             exchange: 0,
@@ -173,9 +167,78 @@ impl ReceiveEndpoint {
                 Some(_) => self.links[index].credit,
                 None => 0,
             },
+            ring,
             queue_pair: address,
         };
         Ok((LinkId(index), address))
+    }
+
+    /// A queue pair for a link, with the buffers that the link begins with.
+    fn open_connection(&mut self, index: usize) -> Result<Connection> {
+        let options = &self.options;
+        let verb = options.design.verb();
+        let extra = self.receives_beyond_buffers();
+        let in_flight_max = 2 * options.window_max();
+        let queue_pair = self.fabric.device.create_queue_pair(
+            &QueuePairOptions {
+                transport: Transport::ReliableConnection,
+                // Besides credit, where messages are written or read: a word for each buffer that
+                // becomes free, and READs.
+                send_depth: match verb {
+                    Verb::Send => options.credits_in_flight() + SPARE_SENDS,
+                    _ => in_flight_max + options.credits_in_flight() + SPARE_SENDS,
+                },
+                receive_depth: match verb {
+                    Verb::Send => options.window_max(),
+                    _ => extra,
+                },
+                rnr_retry: 7,
+                queue_key: 0,
+            },
+            &self.queue,
+            &self.queue,
+        )?;
+        let (count, bytes) = (options.buffers_per_link, options.message_bytes);
+        let mut receives = Vec::new();
+        let way = match verb {
+            Verb::Send => {
+                for _ in 0..count {
+                    receives.push(ReceiveRequest {
+                        id: index as u64,
+                        buffer: Some(self.fabric.arena.allocate(bytes)?),
+                    });
+                }
+                Way::Send
+            }
+            Verb::Write(notification) => Way::Write(Box::new(Written::open(
+                notification,
+                &self.fabric,
+                options,
+            )?)),
+            Verb::Read => Way::Read(Box::new(Reads::open(&self.fabric, options)?)),
+        };
+        if verb != Verb::Send {
+            receives.extend((0..extra).map(|_| ReceiveRequest {
+                id: index as u64,
+                buffer: None,
+            }));
+        }
+        queue_pair.post_receive(&mut receives)?;
+        self.report.queue_pairs += 1;
+        let connection = Connection {
+            queue_pair,
+            way,
+            in_flight: 0,
+            in_flight_max,
+        };
+        self.report.registered_bytes += count * bytes + connection.ring_bytes();
+        Ok(connection)
+    }
+
+    /// Receives of a link over which messages are written or read: they need no memory, so that
+    /// there may be more of them than buffers.
+    fn receives_beyond_buffers(&self) -> usize {
+        self.options.window_max() + SPARE_RECEIVES
     }
 
     /// Completes a link with the sender's answer and says its credit, which is the first that a
@@ -191,9 +254,10 @@ impl ReceiveEndpoint {
         target.speaker = answer.queue_pair.number;
         let device = &self.fabric.device;
         target.carrier = match std::mem::replace(&mut target.carrier, Carrier::Closed) {
-            Carrier::Offered(Some(queue_pair)) => {
-                queue_pair.connect(&answer.queue_pair)?;
-                Carrier::Connected(queue_pair)
+            Carrier::Offered(Some(mut connection)) => {
+                connection.queue_pair.connect(&answer.queue_pair)?;
+                connection.begin(answer.ring, &target.peer)?;
+                Carrier::Connected(connection)
             }
             Carrier::Offered(None) => {
                 let handle = device.create_address_handle(&answer.queue_pair)?;
@@ -210,6 +274,7 @@ impl ReceiveEndpoint {
         let now = self.fabric.context.now();
         (target.heard_at, target.asked_at) = (now, now);
         self.recheck_early = true;
+        self.pump_rings(link.0);
         self.say_credit(link.0, 0, 0)
     }
 
@@ -243,7 +308,8 @@ impl ReceiveEndpoint {
         if let Carrier::Datagram(_) = &carrier {
             self.by_source.remove(&(target.exchange, target.source));
         }
-        if let Carrier::Connected(queue_pair) | Carrier::Offered(Some(queue_pair)) = &carrier {
+        if let Carrier::Connected(connection) | Carrier::Offered(Some(connection)) = &carrier {
+            let queue_pair = &connection.queue_pair;
             self.by_queue_pair.remove(&queue_pair.number());
             self.report.counters.merge(&queue_pair.counters());
         }
@@ -261,8 +327,8 @@ impl ReceiveEndpoint {
             report.counters.merge(&datagrams.counters());
         }
         for link in &self.links {
-            if let Carrier::Connected(queue_pair) = &link.carrier {
-                report.counters.merge(&queue_pair.counters());
+            if let Carrier::Connected(connection) = &link.carrier {
+                report.counters.merge(&connection.queue_pair.counters());
             }
         }
         report

@@ -1,6 +1,7 @@
 //! Over datagrams: what a receiver says, and what it does when it hears nothing.
 
-use super::super::probe::{PROBE_INTERVAL, probe};
+use super::super::PROBE_INTERVAL;
+use super::super::ring::{self, empty_write};
 use super::link::{Carrier, LinkState};
 use super::{LinkId, ReceiveEndpoint};
 use crate::error::Result;
@@ -60,11 +61,11 @@ impl ReceiveEndpoint {
         let now = self.fabric.context.now();
         for (index, link) in self.links.iter_mut().enumerate() {
             let since = now.saturating_sub(link.heard_at.max(link.asked_at));
-            if let (Carrier::Connected(queue_pair), true) = (&link.carrier, link.is_open())
+            if let (Carrier::Connected(connection), true) = (&link.carrier, link.is_open())
                 && since >= PROBE_INTERVAL
             {
                 link.asked_at = now;
-                probe(queue_pair, index as u64);
+                ring::post(&connection.queue_pair, empty_write(index as u64, None));
             }
         }
     }

@@ -1,11 +1,12 @@
 //! The window of a link: how many receives it has, and the credit that its source hears of.
 
-use super::link::Carrier;
+use super::super::ring::empty_write;
+use super::link::{Carrier, Connection, Way};
 use super::{ReceiveEndpoint, datagram};
 use crate::error::Result;
 use crate::wire::{Body, Credit};
+use roundel_verbs::ReceiveRequest;
 use roundel_verbs::capabilities::GRH_BYTES;
-use roundel_verbs::{Payload, ReceiveRequest, RemoteAddress, SendOperation, SendRequest};
 
 impl ReceiveEndpoint {
     /// Doubles the window of a link whose source ran out of credit.
@@ -30,13 +31,28 @@ impl ReceiveEndpoint {
         if wanted == 0 {
             return;
         }
+        if let Carrier::Connected(Connection { way, .. })
+        | Carrier::Offered(Some(Connection { way, .. })) = &mut link.carrier
+        {
+            let added = match way {
+                Way::Send => None,
+                Way::Write(written) => Some(written.widen(&self.fabric, wanted)),
+                Way::Read(reads) => Some(reads.widen(&self.fabric, wanted)),
+            };
+            if let Some(added) = added {
+                link.buffers += added;
+                self.report.registered_bytes += added * self.options.message_bytes;
+                self.pump_rings(index);
+                return;
+            }
+        }
         let bytes = match self.datagrams {
             Some(_) => GRH_BYTES + self.options.message_bytes,
             None => self.options.message_bytes,
         };
         let mut receives = Vec::with_capacity(wanted);
         for _ in 0..wanted {
-            let Some(buffer) = self.fabric.spare_buffer(bytes) else {
+            let Some(buffer) = self.fabric.spare_buffer(bytes, false) else {
                 break;
             };
             receives.push(ReceiveRequest {
@@ -46,8 +62,10 @@ impl ReceiveEndpoint {
         }
         // A queue pair that has no room for all leaves the rest, and they go back to the arena.
         let posted = match (&link.carrier, &self.datagrams) {
-            (Carrier::Connected(queue_pair) | Carrier::Offered(Some(queue_pair)), _)
-            | (_, Some(queue_pair)) => queue_pair.post_receive(&mut receives),
+            (Carrier::Connected(connection) | Carrier::Offered(Some(connection)), _) => {
+                connection.queue_pair.post_receive(&mut receives)
+            }
+            (_, Some(datagrams)) => datagrams.post_receive(&mut receives),
             _ => return,
         };
         let posted = posted.unwrap_or(0);
@@ -82,19 +100,14 @@ impl ReceiveEndpoint {
         link.unsaid = 0;
         let credit = link.credit;
         match &link.carrier {
-            Carrier::Connected(queue_pair) => {
-                let nowhere = RemoteAddress {
-                    address: 0,
-                    remote_key: 0,
-                };
-                let mut requests = vec![SendRequest {
-                    id: index as u64,
-                    operation: SendOperation::WriteWithImmediate(nowhere, credit),
-                    payload: Payload::Empty,
-                    destination: None,
-                }];
-                // A full queue has newer credit to say than the sender has taken: it can wait.
-                queue_pair.post_send(&mut requests)?;
+            Carrier::Connected(Connection {
+                queue_pair, way, ..
+            }) => {
+                if way.counts_on_receives() {
+                    // A full queue has newer credit to say than the sender has taken: it can wait.
+                    let mut requests = vec![empty_write(index as u64, Some(credit))];
+                    queue_pair.post_send(&mut requests)?;
+                }
                 Ok(())
             }
             Carrier::Datagram(_) => {

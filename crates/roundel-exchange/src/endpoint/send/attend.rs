@@ -1,18 +1,21 @@
 //! What a SEND endpoint does now and then by itself: the tasks that send may be busy with other
 //! things for long, or wait for a peer that is gone.
 
-use super::super::probe::{PROBE_INTERVAL, probe};
-use super::state::{CONTROL, Carrier, State};
+use super::super::PROBE_INTERVAL;
+use super::state::{Carrier, State};
 use super::{Inner, SendEndpoint};
+use crate::design::Verb;
 use std::sync::Arc;
+use std::time::Duration;
 
 impl SendEndpoint {
-    /// Over datagrams, looks every `repeat_interval` whether a receiver misses something; over
+    /// Over datagrams, looks every `repeat_interval` whether a receiver misses something; where
+    /// messages are written or read, whether a receiver has gone to sleep as they were sent; over
     /// connections, probes every second whether those live that owe credit.
     pub(crate) fn attend(&self) -> impl Future<Output = ()> + Send + use<> {
         let context = self.0.fabric.context.clone();
         let options = &self.0.options;
-        let interval = match options.repairs() {
+        let interval = match options.repairs() || options.design.verb() != Verb::Send {
             true => options.repeat_interval,
             false => PROBE_INTERVAL,
         };
@@ -31,9 +34,9 @@ impl SendEndpoint {
     fn look(&self) {
         let Inner { state, queue, .. } = &*self.0;
         let mut state = state.lock();
-        state.probe_connections();
+        state.probe_connections(self.0.fabric.context.now());
         self.ask_to_join(&mut state);
-        if state.keeps_any() || state.awaits_joining() {
+        if state.verb != Verb::Send || state.keeps_any() || state.awaits_joining() {
             self.progress(&mut state);
             drop(state);
             // What was taken for others is theirs to find.
@@ -45,15 +48,17 @@ impl SendEndpoint {
 impl State {
     /// Probes the connections on which more is to be sent and nothing is in flight that would fail
     /// by itself.
-    fn probe_connections(&mut self) {
-        for destination in &mut self.destinations {
-            if let Carrier::Connected(queue_pair) = &destination.carrier
+    fn probe_connections(&mut self, now: Duration) {
+        for index in 0..self.destinations.len() {
+            let destination = &mut self.destinations[index];
+            if matches!(destination.carrier, Carrier::Connected { .. })
                 && destination.failed.is_none()
                 && destination.end.is_none()
                 && destination.in_flight == 0
-                && probe(queue_pair, CONTROL)
+                && now.saturating_sub(destination.probed_at) >= PROBE_INTERVAL
             {
-                destination.in_flight += 1;
+                destination.probed_at = now;
+                self.probe(index);
             }
         }
     }

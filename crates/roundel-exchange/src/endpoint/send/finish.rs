@@ -1,7 +1,7 @@
 //! End-of-stream: said once over Reliable Connection, repeated until it is acknowledged over
 //! datagrams.
 
-use super::state::{Carrier, End, State};
+use super::state::{Carrier, End, State, Way};
 use super::{DestinationId, SendEndpoint};
 use crate::error::Result;
 use crate::wire::{Body, EndOfStream, FLAG_REPEATED};
@@ -43,7 +43,8 @@ impl SendEndpoint {
         if let Some(error) = &target.failed {
             return Poll::Ready(Err(error.clone()));
         }
-        if target.credit.left() == 0 || !state.has_room(destination.0, 1) {
+        if target.left() == 0 || !state.has_room(destination.0, 2) {
+            state.ask_for_bells(&[destination.0]);
             return Poll::Pending;
         }
         Poll::Ready(self.say_end(&mut state, destination.0, 0))
@@ -83,7 +84,13 @@ impl SendEndpoint {
         self.progress(&mut state);
         let target = &state.destinations[destination.0];
         let done = match target.carrier {
-            Carrier::Connected(_) => target.in_flight == 0 && !target.undelivered,
+            Carrier::Connected { ref way, .. } => {
+                let read = match way {
+                    Way::Read(reading) => reading.has_read_all(),
+                    _ => true,
+                };
+                read && target.in_flight == 0 && !target.undelivered
+            }
             Carrier::Datagram { .. } => target.end.as_ref().is_some_and(|end| end.acknowledged),
             Carrier::Closed => false,
         };
@@ -91,7 +98,10 @@ impl SendEndpoint {
         match &target.failed {
             _ if done => Poll::Ready(Ok(())),
             Some(error) => Poll::Ready(Err(error.clone())),
-            None => Poll::Pending,
+            None => {
+                state.ask_for_bells(&[destination.0]);
+                Poll::Pending
+            }
         }
     }
 }

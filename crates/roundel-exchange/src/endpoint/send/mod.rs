@@ -1,38 +1,44 @@
-//! The SEND endpoint: Send/Receive with stateless absolute credit, over Reliable Connection (one
-//! queue pair per destination) or Unreliable Datagram (one queue pair for all).
+//! The SEND endpoint: over Reliable Connection (one queue pair per destination) messages are sent,
+//! written or left to be read; over Unreliable Datagram (one queue pair for all) they are sent.
 
 mod attend;
 mod buffer;
 mod finish;
 mod multicast;
 mod progress;
+mod read;
 mod repair;
 mod retained;
 mod state;
 #[cfg(test)]
 mod tests;
+mod write;
 
 pub use buffer::SendBuffer;
 pub use repair::Origin;
 
+use super::seal::sealed_length;
 use super::{Fabric, LinkAddress, datagram};
+use crate::design::{Notification, Verb};
 use crate::error::ExchangeError;
 use crate::error::Result;
 use crate::options::ExchangeOptions;
 use crate::report::{DestinationReport, EndpointReport};
 use crate::wire::{Body, Data, HEADER_LENGTH, Header};
 use parking_lot::Mutex;
+use read::Reading;
 use repair::REPAIR_BUFFERS;
 use retained::Retained;
 use roundel_verbs::completion_queue::until_ready;
 use roundel_verbs::{
     Buffer, CompletionQueue, CompletionStatus, QueuePairOptions, ReceiveRequest, Transport,
 };
-use state::{CONTROL_SENDS, Carrier, Destination, Group, State};
+use state::{CONTROL_SENDS, Carrier, Destination, Group, State, Way};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
+use write::Writing;
 
 /// Completions that a send endpoint's queue is asked to hold.
 const COMPLETIONS: usize = 1024;
@@ -64,6 +70,19 @@ struct Inner {
 }
 
 impl Inner {
+    /// Bytes of a buffer of a group.
+    fn buffer_bytes(&self) -> usize {
+        match self.options.design.verb() {
+            Verb::Write(Notification::Buffers) => sealed_length(self.options.message_bytes),
+            _ => self.options.message_bytes,
+        }
+    }
+
+    /// Whether receivers read the buffers of groups.
+    fn exposes_buffers(&self) -> bool {
+        self.options.design.verb() == Verb::Read
+    }
+
     /// Receives of a datagram endpoint for what one destination says.
     fn control_receives(&self) -> usize {
         let asks = match self.options.repairs() {
@@ -103,7 +122,8 @@ impl SendEndpoint {
             queue,
             state: Mutex::new(State {
                 depth: match datagrams {
-                    None => options.window_max() + CONTROL_SENDS,
+                    // A message may take two requests.
+                    None => 2 * options.window_max() + CONTROL_SENDS,
                     Some(_) => datagram::depth(fabric),
                 },
                 report: EndpointReport {
@@ -118,6 +138,9 @@ impl SendEndpoint {
                 groups: Vec::new(),
                 shared: HashMap::new(),
                 shared_next: 0,
+                unread: HashMap::new(),
+                verb: options.design.verb(),
+                arena: fabric.arena.clone(),
                 repairs: VecDeque::new(),
                 repair_buffers,
                 spare_copies: Vec::new(),
@@ -133,8 +156,25 @@ impl SendEndpoint {
         let inner = &*self.0;
         let mut state = inner.state.lock();
         let index = state.destinations.len();
-        let (carrier, queue_pair) = match &state.datagrams {
+        let (carrier, queue_pair, ring) = match &state.datagrams {
             None => {
+                let arena = &inner.fabric.arena;
+                let (way, ring) = match inner.options.design.verb() {
+                    Verb::Send => (Way::Send, None),
+                    Verb::Write(notification) => {
+                        let writing =
+                            Writing::open(notification, arena, &inner.options, offer.ring, peer)?;
+                        let ring = writing.free.address();
+                        state.report.registered_bytes += writing.free.bytes();
+                        (Way::Write(Box::new(writing)), Some(ring))
+                    }
+                    Verb::Read => {
+                        let reading = Reading::open(arena, &inner.options, offer.ring, peer)?;
+                        let ring = reading.free.address();
+                        state.report.registered_bytes += reading.free.bytes();
+                        (Way::Read(Box::new(reading)), Some(ring))
+                    }
+                };
                 let control = inner.options.credits_in_flight() + 4;
                 let queue_pair = inner.fabric.device.create_queue_pair(
                     &QueuePairOptions {
@@ -158,7 +198,7 @@ impl SendEndpoint {
                 let address = queue_pair.address().clone();
                 state.by_queue_pair.insert(address.number, index);
                 state.report.queue_pairs += 1;
-                (Carrier::Connected(queue_pair), address)
+                (Carrier::Connected { queue_pair, way }, address, ring)
             }
             Some(datagrams) => {
                 let handle = inner
@@ -176,7 +216,7 @@ impl SendEndpoint {
                     number: offer.queue_pair.number,
                     queue_key: offer.queue_pair.queue_key,
                 };
-                (carrier, datagrams.address().clone())
+                (carrier, datagrams.address().clone(), None)
             }
         };
         let mut destination = Destination::new(peer, carrier);
@@ -187,6 +227,7 @@ impl SendEndpoint {
             source: inner.source,
             destination: index as u32,
             credit: 0,
+            ring,
             queue_pair,
         };
         Ok((DestinationId(index), address))
@@ -199,7 +240,8 @@ impl SendEndpoint {
         let count = inner.options.buffers_per_link.min(BUFFERS_FIRST);
         let mut free = Vec::with_capacity(count);
         for _ in 0..count {
-            free.push(inner.fabric.arena.allocate(inner.options.message_bytes)?);
+            let bytes = inner.buffer_bytes();
+            free.push(inner.fabric.buffer(bytes, inner.exposes_buffers())?);
         }
         let (repairs, kept) = (inner.options.repairs(), inner.options.unarrived_max());
         let mut state = inner.state.lock();
@@ -240,7 +282,10 @@ impl SendEndpoint {
         let buffer = state.groups[group.0].free.pop();
         match buffer.or_else(|| self.grow(&mut state, group)) {
             Some(buffer) => Poll::Ready(Ok(SendBuffer::new(buffer, group, &self.0))),
-            None => Poll::Pending,
+            None => {
+                state.about_to_sleep(group);
+                Poll::Pending
+            }
         }
     }
 
@@ -250,7 +295,7 @@ impl SendEndpoint {
         if state.groups[group.0].buffers >= options.window_max() {
             return None;
         }
-        let buffer = fabric.spare_buffer(options.message_bytes)?;
+        let buffer = fabric.spare_buffer(self.0.buffer_bytes(), self.0.exposes_buffers())?;
         state.groups[group.0].buffers += 1;
         state.report.registered_bytes += options.message_bytes;
         Some(buffer)
@@ -293,6 +338,7 @@ impl SendEndpoint {
         }
         if !state.may_send(group) {
             since.get_or_insert_with(|| inner.fabric.context.now());
+            state.about_to_sleep(group);
             return Poll::Pending;
         }
         if let Some(since) = since.take() {
@@ -327,7 +373,7 @@ impl SendEndpoint {
             &mut state.destinations[destination.0].carrier,
             Carrier::Closed,
         );
-        if let Carrier::Connected(queue_pair) = &carrier {
+        if let Carrier::Connected { queue_pair, .. } = &carrier {
             state.by_queue_pair.remove(&queue_pair.number());
             let counters = queue_pair.counters();
             state.report.counters.merge(&counters);
@@ -348,7 +394,7 @@ impl SendEndpoint {
             report.counters.merge(&datagrams.counters());
         }
         for destination in &state.destinations {
-            if let Carrier::Connected(queue_pair) = &destination.carrier {
+            if let Carrier::Connected { queue_pair, .. } = &destination.carrier {
                 report.counters.merge(&queue_pair.counters());
             }
         }
@@ -372,7 +418,7 @@ impl SendEndpoint {
         header.partition = partition;
         header.sequence = sequence;
         if let [only] = state.groups[group].members[..] {
-            header.credit_seen = state.destinations[only].credit.granted();
+            header.credit_seen = state.destinations[only].allowed();
         }
         header
     }

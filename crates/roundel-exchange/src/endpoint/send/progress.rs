@@ -27,6 +27,7 @@ impl SendEndpoint {
                 break;
             }
         }
+        state.take_rings();
         // One answer for all the questions that came meanwhile.
         if std::mem::take(&mut state.asked) {
             for index in 0..state.destinations.len() {
@@ -166,7 +167,7 @@ impl State {
         if let Some(credit) = completion.immediate {
             destination.credit.grant(credit);
         }
-        if let Carrier::Connected(queue_pair) = &destination.carrier {
+        if let Carrier::Connected { queue_pair, .. } = &destination.carrier {
             let mut again = vec![ReceiveRequest {
                 id: index as u64,
                 buffer: None,

@@ -1,16 +1,21 @@
 //! What a SEND endpoint knows of its destinations and groups, and how a message gets out.
 
 use super::super::credit::Credit;
+use super::super::ring::{self, RemoteRing, Ring, empty_write};
+use super::super::seal::write_seal;
 use super::GroupId;
 use super::multicast::Multicast;
+use super::read::{Reading, Unread};
 use super::repair::{Kept, Origin, Repair};
 use super::retained::Retained;
+use super::write::Writing;
+use crate::design::{Notification, Verb};
 use crate::error::{ExchangeError, Result};
 use crate::report::{DestinationReport, EndpointReport};
 use crate::wire::{Data, Header, SequenceDigest};
 use roundel_verbs::{
-    AddressHandle, Buffer, Completion, CompletionStatus, Payload, QueuePair, SendOperation,
-    SendRequest, SharedBuffer, VerbsError,
+    AddressHandle, Arena, Buffer, Completion, CompletionStatus, ExposedBuffer, Payload, QueuePair,
+    SendOperation, SendRequest, SharedBuffer, VerbsError,
 };
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,7 +26,7 @@ pub(super) const REPAIR: u64 = 1 << 61;
 pub(super) const SHARED: u64 = 1 << 62;
 pub(super) const CONTROL: u64 = 1 << 63;
 /// Places in a send queue that data leaves to control messages.
-pub(super) const CONTROL_SENDS: usize = 4;
+pub(super) const CONTROL_SENDS: usize = 6;
 
 pub(super) struct State {
     /// The one queue pair of a datagram endpoint, with its sends in flight.
@@ -34,6 +39,10 @@ pub(super) struct State {
     pub(super) groups: Vec<Group>,
     pub(super) shared: HashMap<u64, SharedSend>,
     pub(super) shared_next: u64,
+    /// What members of groups have not read yet, where receivers read.
+    pub(super) unread: HashMap<u64, Unread>,
+    pub(super) verb: Verb,
+    pub(super) arena: Arena,
     /// What to send again, and free buffers for it: those of the groups may all be in the hands of
     /// tasks that cannot go on before something was repaired.
     pub(super) repairs: VecDeque<Repair>,
@@ -57,19 +66,31 @@ pub(super) struct Destination {
     pub(super) in_flight: usize,
     pub(super) undelivered: bool,
     pub(super) end: Option<End>,
+    /// When it was last probed.
+    pub(super) probed_at: Duration,
     /// It has asked what was sent, and has not been answered.
     pub(super) asked: bool,
     pub(super) failed: Option<ExchangeError>,
 }
 
 pub(super) enum Carrier {
-    Connected(QueuePair),
+    Connected {
+        queue_pair: QueuePair,
+        way: Way,
+    },
     Datagram {
         handle: AddressHandle,
         number: u32,
         queue_key: u32,
     },
     Closed,
+}
+
+/// How messages get over a connection.
+pub(super) enum Way {
+    Send,
+    Write(Box<Writing>),
+    Read(Box<Reading>),
 }
 
 /// An end-of-stream that was sent.
@@ -110,8 +131,63 @@ impl Destination {
             in_flight: 0,
             undelivered: false,
             end: None,
+            probed_at: Duration::ZERO,
             asked: false,
             failed: None,
+        }
+    }
+
+    /// Messages that may be sent to it now.
+    pub(super) fn left(&self) -> u32 {
+        match self.way() {
+            Some(Way::Write(writing)) => writing.left(self.credit.left()),
+            Some(Way::Read(reading)) => reading.left(),
+            _ => self.credit.left(),
+        }
+    }
+
+    /// The messages that it has allowed in all, modulo 2^32.
+    pub(super) fn allowed(&self) -> u32 {
+        match self.way() {
+            Some(Way::Write(writing)) => writing.free.taken() as u32,
+            _ => self.credit.granted(),
+        }
+    }
+
+    fn way(&self) -> Option<&Way> {
+        match &self.carrier {
+            Carrier::Connected { way, .. } => Some(way),
+            _ => None,
+        }
+    }
+
+    pub(super) fn reading(&mut self) -> Option<&mut Reading> {
+        match &mut self.carrier {
+            Carrier::Connected {
+                way: Way::Read(reading),
+                ..
+            } => Some(reading),
+            _ => None,
+        }
+    }
+
+    /// Its queue pair, its queue at this end and this end's at it, and what it has been sent, if
+    /// either end may have to be woken by a bell.
+    fn bell(&mut self) -> Option<(&QueuePair, &Ring, &mut RemoteRing, u64)> {
+        let Carrier::Connected { queue_pair, way } = &mut self.carrier else {
+            return None;
+        };
+        match way {
+            Way::Send => None,
+            Way::Write(writing) => {
+                let sent = writing.sent();
+                let told = writing.told.as_mut()?;
+                Some((queue_pair, &writing.free, told, sent))
+            }
+            Way::Read(reading) => {
+                let sent = reading.valid.count();
+                Some((queue_pair, &reading.free, &mut reading.valid, sent))
+            }
         }
     }
 
@@ -137,9 +213,10 @@ impl State {
     pub(super) fn may_send(&self, group: GroupId) -> bool {
         let members = &self.groups[group.0].members;
         // One queue pair carries all datagrams.
-        let sends = match self.datagrams {
-            Some(_) => members.len(),
-            None => 1,
+        let sends = match (&self.datagrams, self.verb) {
+            (Some(_), _) => members.len(),
+            (None, Verb::Write(Notification::MessageQueue)) => 2,
+            (None, _) => 1,
         };
         let retained = self.groups[group.0].retained.as_ref();
         self.credit_left(group) > 0
@@ -149,10 +226,10 @@ impl State {
                 .all(|member| self.has_room(*member, sends + CONTROL_SENDS))
     }
 
-    /// Messages that every member of a group has granted credit for.
+    /// Messages that every member of a group allows now.
     pub(super) fn credit_left(&self, group: GroupId) -> u32 {
         let members = self.groups[group.0].members.iter();
-        let left = members.map(|member| self.destinations[*member].credit.left());
+        let left = members.map(|member| self.destinations[*member].left());
         left.min().unwrap_or(0)
     }
 
@@ -160,7 +237,7 @@ impl State {
     pub(super) fn has_room(&self, destination: usize, sends: usize) -> bool {
         let destination = &self.destinations[destination];
         let in_flight = match destination.carrier {
-            Carrier::Connected(_) => destination.in_flight,
+            Carrier::Connected { .. } => destination.in_flight,
             _ => self.datagrams_in_flight,
         };
         in_flight + sends <= self.depth
@@ -238,13 +315,19 @@ impl State {
     pub(super) fn send_data(
         &mut self,
         group: usize,
-        memory: Buffer,
+        mut memory: Buffer,
         length: usize,
         message: (u32, Data, Option<&Arc<dyn Origin>>),
     ) -> Result<()> {
         let members = self.groups[group].members.clone();
         let sequence = self.groups[group].sent;
         self.groups[group].sent += 1;
+        if self.verb == Verb::Write(Notification::Buffers) {
+            write_seal(&mut memory, length);
+        }
+        if self.verb == Verb::Read {
+            return self.tell_data(group, memory, length);
+        }
         if let Some(retained) = &mut self.groups[group].retained {
             let (partition, data, origin) = message;
             retained.push(Kept::new(
@@ -299,7 +382,48 @@ impl State {
         Ok(())
     }
 
+    /// Tells every member of a group to read its next message.
+    fn tell_data(&mut self, group: usize, memory: Buffer, length: usize) -> Result<()> {
+        let members = self.groups[group].members.clone();
+        let sequence = self.groups[group].sent - 1;
+        let number = self.shared_next;
+        self.shared_next += 1;
+        let buffer = expose(memory)?;
+        let at = buffer.remote_address();
+        let unread = Unread {
+            buffer,
+            group,
+            members: members.clone(),
+        };
+        self.unread.insert(number, unread);
+        for member in members {
+            let target = &mut self.destinations[member];
+            let Some(reading) = target.reading() else {
+                return Err(target.lost(CompletionStatus::Flushed));
+            };
+            let request = reading.tell(CONTROL, number, at, length);
+            self.post_all(member, vec![request])?;
+            self.destinations[member].count(group, sequence, length);
+            self.ring_bell(member);
+        }
+        Ok(())
+    }
+
     pub(super) fn send_control(&mut self, destination: usize, header: &Header) -> Result<()> {
+        if self.verb == Verb::Read {
+            let bytes = header.emit();
+            let mut memory = self.arena.allocate_exposed(bytes.len())?.reclaim();
+            memory.write(0, &bytes);
+            let buffer = expose(memory)?;
+            let target = &mut self.destinations[destination];
+            let Some(reading) = target.reading() else {
+                return Err(target.lost(CompletionStatus::Flushed));
+            };
+            let request = reading.tell_control(CONTROL, buffer, bytes.len());
+            self.post_all(destination, vec![request])?;
+            self.ring_bell(destination);
+            return Ok(());
+        }
         let bytes = roundel_verbs::work::InlineBytes::new(&header.emit())
             .expect("a header is smaller than an inline payload");
         self.send(destination, CONTROL, Payload::Inline(bytes))
@@ -318,15 +442,119 @@ impl State {
 
     fn post(&mut self, destination: usize, id: u64, payload: Payload) -> Result<()> {
         let target = &mut self.destinations[destination];
-        match &target.carrier {
-            Carrier::Connected(queue_pair) => {
-                post_one(queue_pair, &mut target.in_flight, id, payload, None)
+        match &mut target.carrier {
+            Carrier::Connected {
+                queue_pair,
+                way: Way::Send,
+            } => post_one(queue_pair, &mut target.in_flight, id, payload, None),
+            Carrier::Connected {
+                way: Way::Write(writing),
+                ..
+            } => {
+                let length = payload.len();
+                let requests = writing.requests(id, payload, length, &target.peer)?;
+                self.post_all(destination, requests)?;
+                self.ring_bell(destination);
+                Ok(())
             }
             Carrier::Datagram { handle, .. } => {
                 let handle = handle.clone();
                 self.send_datagram(handle, id, payload)
             }
-            Carrier::Closed => Err(target.lost(CompletionStatus::Flushed)),
+            // What a destination reads is told and not sent.
+            Carrier::Connected { .. } | Carrier::Closed => {
+                Err(target.lost(CompletionStatus::Flushed))
+            }
+        }
+    }
+
+    /// Posts requests, for which there is room, to a destination over a connection.
+    fn post_all(&mut self, destination: usize, mut requests: Vec<SendRequest>) -> Result<()> {
+        let target = &mut self.destinations[destination];
+        let Carrier::Connected { queue_pair, .. } = &target.carrier else {
+            return Err(target.lost(CompletionStatus::Flushed));
+        };
+        let sent = queue_pair.post_send(&mut requests);
+        let sent = match sent {
+            Ok(posted) => {
+                target.in_flight += posted;
+                match requests.is_empty() {
+                    true => Ok(()),
+                    false => Err(full(target.in_flight)),
+                }
+            }
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = &sent {
+            target.failed.get_or_insert_with(|| error.clone());
+        }
+        sent
+    }
+
+    /// Takes what the queues of this end bring, and wakes who has asked for it.
+    pub(super) fn take_rings(&mut self) {
+        if self.verb == Verb::Send {
+            return;
+        }
+        for index in 0..self.destinations.len() {
+            match &mut self.destinations[index].carrier {
+                Carrier::Connected {
+                    way: Way::Write(writing),
+                    ..
+                } => writing.take_free(),
+                Carrier::Connected {
+                    way: Way::Read(_), ..
+                } => self.take_read(index),
+                _ => continue,
+            }
+            self.ring_bell(index);
+        }
+    }
+
+    /// Wakes a destination that has asked to be when there is more for it.
+    fn ring_bell(&mut self, destination: usize) {
+        if !self.has_room(destination, 1) {
+            return;
+        }
+        let target = &mut self.destinations[destination];
+        if let Some((queue_pair, own, there, sent)) = target.bell()
+            && let Some(request) = there.ring_bell(CONTROL, own, sent)
+            && ring::post(queue_pair, request)
+        {
+            target.in_flight += 1;
+        }
+    }
+
+    /// A task that sends to a group is about to sleep until its members have done something.
+    pub(super) fn about_to_sleep(&mut self, group: GroupId) {
+        if self.verb != Verb::Send {
+            self.ask_for_bells(&self.groups[group.0].members.clone());
+        }
+    }
+
+    /// Asks destinations to wake this end when their queues here have more: it is about to sleep.
+    pub(super) fn ask_for_bells(&mut self, destinations: &[usize]) {
+        for index in destinations {
+            if !self.has_room(*index, 1) {
+                continue;
+            }
+            let target = &mut self.destinations[*index];
+            if let Some((queue_pair, own, there, _)) = target.bell()
+                && let Some(request) = there.ask_for_bell(CONTROL, own.taken())
+                && ring::post(queue_pair, request)
+            {
+                target.in_flight += 1;
+            }
+        }
+    }
+
+    /// Probes a connection with an empty WRITE.
+    pub(super) fn probe(&mut self, destination: usize) {
+        let target = &mut self.destinations[destination];
+        if let Carrier::Connected { queue_pair, .. } = &target.carrier
+            && ring::post(queue_pair, empty_write(CONTROL, None))
+        {
+            target.in_flight += 1;
         }
     }
 
@@ -377,6 +605,7 @@ impl State {
                 }
             }
         }
+        self.forget_reader(destination);
         let groups = &self.groups;
         self.shared.retain(|_, send| !groups[send.group].closed);
     }
@@ -396,12 +625,24 @@ fn post_one(
         destination,
     }];
     if queue_pair.post_send(&mut requests)? == 0 {
-        return Err(ExchangeError::from(VerbsError::DeviceLimit {
-            what: "sends in flight",
-            requested: *in_flight + 1,
-            limit: *in_flight,
-        }));
+        return Err(full(*in_flight));
     }
     *in_flight += 1;
     Ok(())
+}
+
+fn full(in_flight: usize) -> ExchangeError {
+    ExchangeError::from(VerbsError::DeviceLimit {
+        what: "sends in flight",
+        requested: in_flight + 1,
+        limit: in_flight,
+    })
+}
+
+/// A buffer for the receivers to read.
+fn expose(memory: Buffer) -> Result<ExposedBuffer> {
+    memory.expose().map_err(|_| ExchangeError::Protocol {
+        peer: "this process".into(),
+        reason: "a message for receivers to read, in memory that they cannot".into(),
+    })
 }

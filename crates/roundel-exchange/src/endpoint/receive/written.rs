@@ -1,0 +1,152 @@
+//! MQ/WR at the receiver (section 5.5): numbered buffers that the source writes to, and the queue of
+//! the source's in which those that are free are named, `FreeArr`.
+//!
+//! With polled buffers only the one is looked at that the source was given first: it uses them in the
+//! order in which it got them. The paper's receivers look at all.
+
+use super::super::Fabric;
+use super::super::ring::{RemoteRing, Ring};
+use super::super::seal::{arrived, break_seal, sealed_length};
+use crate::design::Notification;
+use crate::error::Result;
+use crate::options::ExchangeOptions;
+use roundel_verbs::{Buffer, ExposedBuffer, SendRequest};
+use std::collections::VecDeque;
+
+/// One source that writes.
+pub(super) struct Written {
+    notification: Notification,
+    buffer_bytes: usize,
+    /// By number; those that hold a message in hand are not there.
+    slots: Vec<Option<ExposedBuffer>>,
+    /// Numbers of free buffers that the source has not been told of.
+    untold: VecDeque<u32>,
+    /// Those that it has, in order, where buffers are polled.
+    given: VecDeque<u32>,
+    /// `ValidArr`, where it is polled; and for the source to ask for the bell.
+    pub(super) valid: Option<Ring>,
+    /// `FreeArr`, once the source has answered.
+    pub(super) free: Option<RemoteRing>,
+    /// Messages taken.
+    taken: u64,
+}
+
+/// A message that was written: its buffer, where in it, and the buffer's number.
+pub(super) type WrittenMessage = (Buffer, (usize, usize), u32);
+
+impl Written {
+    pub(super) fn open(
+        notification: Notification,
+        fabric: &Fabric,
+        options: &ExchangeOptions,
+    ) -> Result<Self> {
+        let entries = match notification {
+            Notification::MessageQueue => Some(options.window_max()),
+            Notification::Buffers => Some(0),
+            Notification::CompletionQueue => None,
+        };
+        let valid = entries.map(|entries| Ring::open(&fabric.arena, entries));
+        let mut written = Self {
+            notification,
+            buffer_bytes: match notification {
+                Notification::Buffers => sealed_length(options.message_bytes),
+                _ => options.message_bytes,
+            },
+            slots: Vec::new(),
+            untold: VecDeque::new(),
+            given: VecDeque::new(),
+            valid: valid.transpose()?,
+            free: None,
+            taken: 0,
+        };
+        for _ in 0..options.buffers_per_link {
+            let buffer = fabric.arena.allocate_exposed(written.buffer_bytes)?;
+            written.add(buffer);
+        }
+        Ok(written)
+    }
+
+    /// Adds up to so many buffers, as far as there is memory to spare; returns how many.
+    pub(super) fn widen(&mut self, fabric: &Fabric, wanted: usize) -> usize {
+        let before = self.slots.len();
+        for _ in 0..wanted {
+            let buffer = fabric.spare_buffer(self.buffer_bytes, true);
+            let Some(Ok(buffer)) = buffer.map(Buffer::expose) else {
+                break;
+            };
+            self.add(buffer);
+        }
+        self.slots.len() - before
+    }
+
+    fn add(&mut self, buffer: ExposedBuffer) {
+        self.untold.push_back(self.slots.len() as u32);
+        self.slots.push(Some(buffer));
+    }
+
+    /// Whether a message uses up a receive.
+    pub(super) fn counts_on_receives(&self) -> bool {
+        self.notification == Notification::CompletionQueue
+    }
+
+    /// The buffer that a message was written to. `None` when it is in hand, or was never there.
+    pub(super) fn take(&mut self, slot: u32) -> Option<Buffer> {
+        let buffer = self.slots.get_mut(slot as usize)?.take()?;
+        self.taken += 1;
+        Some(buffer.reclaim())
+    }
+
+    /// Takes a buffer back that was read.
+    pub(super) fn give(&mut self, buffer: Buffer, slot: u32) {
+        // It came out of exposed memory.
+        if let (Ok(buffer), Some(place)) = (buffer.expose(), self.slots.get_mut(slot as usize)) {
+            if self.notification == Notification::Buffers {
+                break_seal(&buffer);
+            }
+            *place = Some(buffer);
+            self.untold.push_back(slot);
+        }
+    }
+
+    /// The request that tells the source of one more free buffer.
+    pub(super) fn tell(&mut self, id: u64) -> Option<SendRequest> {
+        let free = self.free.as_mut()?;
+        let slot = *self.untold.front()?;
+        let buffer = self.slots.get(slot as usize)?.as_ref()?;
+        self.untold.pop_front();
+        if self.notification == Notification::Buffers {
+            self.given.push_back(slot);
+        }
+        let at = buffer.remote_address();
+        let bytes = buffer.len() - buffer.len() % 8;
+        let key_and_bytes = u64::from(at.remote_key) | (bytes as u64) << 32;
+        Some(free.put(id, [at.address, key_and_bytes, slot.into()]))
+    }
+
+    /// The next message, where they are polled for; `Err` for one that cannot be.
+    pub(super) fn poll(&mut self) -> Option<Result<WrittenMessage, &'static str>> {
+        let (slot, place) = match self.notification {
+            Notification::CompletionQueue => return None,
+            Notification::MessageQueue => {
+                let [slot, length, _] = self.valid.as_mut()?.take()?;
+                let length = usize::try_from(length).unwrap_or(usize::MAX);
+                (u32::try_from(slot).unwrap_or(u32::MAX), (0, length))
+            }
+            Notification::Buffers => {
+                let slot = *self.given.front()?;
+                let place = arrived(self.slots.get(slot as usize)?.as_ref()?)?;
+                self.given.pop_front();
+                (slot, place)
+            }
+        };
+        Some(match self.take(slot) {
+            Some(buffer) => Ok((buffer, place, slot)),
+            None => Err("it writes into a buffer that it was not given"),
+        })
+    }
+
+    /// Messages taken so far.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken
+    }
+}
