@@ -13,9 +13,10 @@ impl Partitioner for ByRemainder {
     fn partitions(&self) -> usize {
         NODES
     }
-    fn partition(&self, batch: &RecordBatch, targets: &mut Vec<u32>) {
+    fn partition(&mut self, batch: &RecordBatch, targets: &mut Vec<u32>) -> Result<(), String> {
         let keys = batch.column(0).as_primitive::<Int64Type>().values();
         targets.extend(keys.iter().map(|key| (key % NODES as i64) as u32));
+        Ok(())
     }
 }
 
@@ -44,9 +45,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let batch = RecordBatch::try_from_iter([("key", keys as _)])?;
     let streams = mesh.streams(&receive, me, &batch.schema())?;
     let count = select_all(streams).try_fold(0, async |rows, got| Ok(rows + got.num_rows()));
+    let groups = mesh.groups.clone();
+    let mut scatter = Scatter::new(shuffle.clone(), groups, Box::new(ByRemainder), 0)?;
     let send = async {
         for _ in 0..100 {
-            shuffle.scatter(&mesh.groups, &ByRemainder, &batch).await?;
+            scatter.send(&batch).await?;
         }
         mesh.finish(&shuffle).await
     };

@@ -1,6 +1,7 @@
 //! What an exchange can fail with. Every error names the peer.
 
 use crate::frame::FrameError;
+use arrow::error::ArrowError;
 use roundel_verbs::{CompletionStatus, VerbsError};
 use std::sync::Arc;
 
@@ -57,6 +58,12 @@ pub enum ExchangeError {
         /// What is wrong with it.
         source: Arc<FrameError>,
     },
+    /// Whoever uses the exchange, or what it injected, made a mistake.
+    #[error("the exchange was used wrongly: {0}")]
+    Usage(String),
+    /// Batches could not be joined.
+    #[error("joining batches: {0}")]
+    Joining(Arc<ArrowError>),
     /// There is no memory for rows that wait, and no disk either.
     #[error("no memory for rows that wait for their consumer: {0}")]
     OutOfMemory(String),
@@ -71,6 +78,25 @@ impl ExchangeError {
             peer: peer.into(),
             source: Arc::new(error),
         }
+    }
+
+    pub(crate) fn own(reason: String) -> Self {
+        Self::Usage(reason)
+    }
+
+    pub(crate) fn joining(error: ArrowError) -> Self {
+        Self::Joining(Arc::new(error))
+    }
+
+    /// Whether it is about one peer, so that what goes to others is not concerned.
+    pub(crate) fn is_of_peer(&self) -> bool {
+        matches!(
+            self,
+            Self::PeerLost { .. }
+                | Self::PeerFailed { .. }
+                | Self::MessagesMissing { .. }
+                | Self::Protocol { .. }
+        )
     }
 
     /// Whether the query shall run again: nothing is wrong with it or with a peer, and

@@ -34,6 +34,8 @@ pub use endpoint::{Fabric, LinkAddress};
 pub use error::ExchangeError;
 pub use loss::{OnLoss, UnknownOnLoss};
 pub use mesh::Mesh;
-pub use operator::{Destination, PartitionStream, Partitioner, Receive, ReceiveLink, Shuffle};
+pub use operator::{
+    Destination, PartitionStream, Partitioner, Receive, ReceiveLink, Scatter, Shuffle,
+};
 pub use options::ExchangeOptions;
 pub use report::{DestinationReport, EndpointReport};

@@ -53,6 +53,8 @@ pub struct ExchangeOptions {
     /// share, drawn at random for it, at most [`roundel_verbs::QUEUE_KEY_MAX`]. Groups of several destinations need one to be sent to by
     /// multicast. Without it every endpoint draws one of its own.
     pub queue_key: Option<u32>,
+    /// Rows that a receiver joins short batches up to; at most 1 passes all on as they come.
+    pub batch_rows: usize,
     /// Whether the batches of each source and partition come out in the order they went in. They
     /// do anyway over Reliable Connection.
     pub ordered: bool,
@@ -79,6 +81,7 @@ impl ExchangeOptions {
             missing_deadline: Duration::from_secs(2),
             on_loss: OnLoss::default(),
             queue_key: None,
+            batch_rows: 8192,
             ordered: false,
         }
     }

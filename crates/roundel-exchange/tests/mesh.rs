@@ -3,7 +3,8 @@
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, types::Int64Type};
 use futures::{StreamExt, TryStreamExt, stream::select_all};
 use roundel_exchange::{
-    Design, ExchangeError, ExchangeOptions, Fabric, Mesh, Partitioner, Receive, Shuffle, Unlimited,
+    Design, ExchangeError, ExchangeOptions, Fabric, Mesh, Partitioner, Receive, Scatter, Shuffle,
+    Unlimited,
 };
 use roundel_verbs::{Rendezvous, SocketListener, SocketOptions, SocketRendezvous, VerbsError, shm};
 use std::sync::Arc;
@@ -23,9 +24,10 @@ impl Partitioner for ByKey {
         PARTITIONS
     }
 
-    fn partition(&self, batch: &RecordBatch, targets: &mut Vec<u32>) {
+    fn partition(&mut self, batch: &RecordBatch, targets: &mut Vec<u32>) -> Result<(), String> {
         let keys = batch.column(0).as_primitive::<Int64Type>().values();
         targets.extend(keys.iter().map(|key| (key % PARTITIONS as i64) as u32));
+        Ok(())
     }
 }
 
@@ -62,11 +64,11 @@ impl Node {
     /// Sends and receives; returns the rows received.
     async fn shuffle_all(&self) -> Result<usize, ExchangeError> {
         let batch = batch();
+        let groups = self.mesh.groups.clone();
+        let mut scatter = Scatter::new(self.shuffle.clone(), groups, Box::new(ByKey), 0)?;
         let send = async {
             for _ in 0..20 {
-                self.shuffle
-                    .scatter(&self.mesh.groups, &ByKey, &batch)
-                    .await?;
+                assert!(scatter.send(&batch).await?);
             }
             self.mesh.finish(&self.shuffle).await
         };
@@ -81,7 +83,7 @@ impl Node {
         }
         let count = select_all(streams).try_fold(0, async |rows, (partition, batch)| {
             let mut targets = Vec::new();
-            ByKey.partition(&batch, &mut targets);
+            ByKey.partition(&batch, &mut targets).unwrap();
             assert!(targets.iter().all(|target| *target == partition));
             Ok(rows + batch.num_rows())
         });

@@ -259,7 +259,7 @@ impl Column<'_> {
         Ok(BooleanBuffer::new(section, 0, self.rows))
     }
 
-    /// `count` values; sections begin at multiples of 64 bytes, so they are aligned for any type.
+    /// `count` values; sections begin at multiples of 16 bytes, so they are aligned for any type.
     fn scalars<T: ArrowNativeType>(
         &self,
         section: Buffer,

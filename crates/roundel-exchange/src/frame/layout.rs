@@ -7,7 +7,8 @@ use arrow::datatypes::DataType;
 use super::FrameError;
 
 /// Every section begins at a multiple of this many bytes, counted from the start of the frame.
-pub const SECTION_ALIGNMENT: usize = 64;
+/// That is what the widest values need; more would be padding, of which a short frame has a lot.
+pub const SECTION_ALIGNMENT: usize = 16;
 
 /// Most rows for which a column whose values are all null is sent without any bytes. The receiver
 /// allocates the values of such a column, so the limit bounds what a short frame can make it do.
@@ -16,7 +17,7 @@ pub const ALL_NULL_ROWS_MAX: u32 = 65_536;
 /// The first four bytes of a frame, "RDFM".
 pub(super) const MAGIC: u32 = u32::from_le_bytes(*b"RDFM");
 /// Version of the frame format.
-pub(super) const VERSION: u16 = 1;
+pub(super) const VERSION: u16 = 2;
 /// Bytes of the preamble before the column descriptors.
 pub(super) const PREAMBLE_FIXED_LENGTH: usize = 32;
 /// Bytes of a column descriptor.

@@ -15,13 +15,13 @@
 //! # Format
 //!
 //! All integers are little endian. A frame is a preamble and then sections, each of which begins
-//! at a multiple of 64 bytes and is followed by zeros up to the next; the length of the frame is a
-//! multiple of 64.
+//! at a multiple of 16 bytes and is followed by zeros up to the next; the length of the frame is a
+//! multiple of 16.
 //!
 //! ```text
 //! offset  size  field
 //!      0     4  magic, the bytes "RDFM"
-//!      4     2  version, 1
+//!      4     2  version, 2
 //!      6     2  reserved, 0
 //!      8     4  rows
 //!     12     4  columns C
@@ -50,8 +50,10 @@ mod compact;
 mod decode;
 mod encode;
 mod error;
+mod gather;
 mod ipc;
 mod layout;
+mod rows;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -62,4 +64,6 @@ pub use assemble::{FrameAssembler, HOLES_MAX};
 pub use decode::FrameDecoder;
 pub use error::FrameError;
 pub use layout::{ALL_NULL_ROWS_MAX, SECTION_ALIGNMENT};
+pub use rows::RowSource;
+pub(crate) use rows::is_flat;
 pub use source::{FrameReader, FrameSource};

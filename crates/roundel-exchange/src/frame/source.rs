@@ -101,7 +101,7 @@ impl FrameSource {
         })
     }
 
-    /// Length of the frame in bytes: at least 64, a multiple of 64, at most [`FRAME_LENGTH_MAX`].
+    /// Length of the frame in bytes: at least 32, a multiple of 16, at most [`FRAME_LENGTH_MAX`].
     #[expect(clippy::len_without_is_empty, reason = "a frame is never empty")]
     pub fn len(&self) -> usize {
         self.length

@@ -1,6 +1,7 @@
 mod arrays;
 mod corruption;
 mod round_trip;
+mod rows;
 mod validate;
 
 use arrow::array::RecordBatch;

@@ -4,9 +4,13 @@
 //! Partition `p` of a node travels over its endpoint `p mod endpoints`, on both sides: with one
 //! endpoint per thread no two threads share one.
 
+mod coalesce;
 mod inbox;
 mod receive;
+mod rows_by_partition;
+mod scatter;
 mod shuffle;
 
 pub use receive::{PartitionStream, Receive, ReceiveLink};
-pub use shuffle::{Destination, Group, Partitioner, Shuffle};
+pub use scatter::{Partitioner, Scatter};
+pub use shuffle::{Destination, Group, Shuffle};

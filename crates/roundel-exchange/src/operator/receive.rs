@@ -6,6 +6,7 @@
 //! others needed to get on. A reader that has waited for long takes them from the other lanes too:
 //! its source may be a task that waits for credit there.
 
+use super::coalesce::Coalesce;
 use super::inbox::{Arrival, Inbox, Store};
 use crate::budget::MemoryBudget;
 use crate::endpoint::{Fabric, LinkAddress, LinkId, Message, ReceiveEndpoint};
@@ -165,6 +166,7 @@ impl Receive {
             partition,
             decoder: FrameDecoder::try_new(schema.clone())
                 .map_err(|error| ExchangeError::frame(&link.0.peer, error))?,
+            joined: Coalesce::new(schema, self.options.batch_rows),
             schema: schema.clone(),
             fabric: self.fabric.clone(),
             repeat_interval: self.options.repeat_interval,
@@ -339,6 +341,7 @@ pub struct PartitionStream {
     end: Arc<LinkEnd>,
     partition: u32,
     decoder: FrameDecoder,
+    joined: Coalesce,
     schema: SchemaRef,
     fabric: Fabric,
     repeat_interval: Duration,
@@ -426,6 +429,35 @@ impl PartitionStream {
             lane.state.lock().waiting_for_data += waited;
         }
     }
+
+    /// The next frame; `None` in place of it when none has come for a while.
+    fn poll_next_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Option<Result<Buffer>>>> {
+        let mut found = self.poll_frame();
+        if found.is_pending() {
+            // Armed first, asked once more after: what comes in between wakes this task.
+            self.end.lane(self.partition).0.queue.wake_at_next(cx);
+            found = self.poll_frame();
+        }
+        if found.is_pending() {
+            self.waiting_since
+                .get_or_insert_with(|| self.fabric.context.now());
+            if self.helping {
+                self.help(cx);
+            }
+            if self.poll_silence(cx).is_pending() {
+                return Poll::Pending;
+            }
+            return Poll::Ready(None);
+        }
+        self.waited();
+        found.map(Some)
+    }
+
+    fn decode(&mut self, frame: Buffer) -> Result<Option<RecordBatch>> {
+        let refused = |error| ExchangeError::frame(&self.end.peer, error);
+        let batch = self.decoder.decode(frame).map_err(refused)?;
+        self.joined.push(batch).map_err(ExchangeError::joining)
+    }
 }
 
 impl Stream for PartitionStream {
@@ -433,48 +465,25 @@ impl Stream for PartitionStream {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        if this.done {
-            return Poll::Ready(None);
+        if let Some(batch) = this.joined.next() {
+            return Poll::Ready(Some(Ok(batch)));
         }
-        let mut found = this.poll_frame();
-        if found.is_pending() {
-            // Armed first, asked once more after: what comes in between wakes this task.
-            this.end.lane(this.partition).0.queue.wake_at_next(cx);
-            found = this.poll_frame();
-        }
-        while found.is_pending() {
-            this.waiting_since
-                .get_or_insert_with(|| this.fabric.context.now());
-            if this.helping {
-                this.help(cx);
-            }
-            if this.poll_silence(cx).is_pending() {
-                return Poll::Pending;
-            }
-            found = this.poll_frame();
-        }
-        this.waited();
-        let Poll::Ready(found) = found else {
-            return Poll::Pending;
-        };
-        match found {
-            None => {
-                this.done = true;
-                Poll::Ready(None)
-            }
-            Some(Ok(frame)) => {
-                let batch = this
-                    .decoder
-                    .decode(frame)
-                    .map_err(|error| ExchangeError::frame(&this.end.peer, error));
-                this.done = batch.is_err();
-                Poll::Ready(Some(batch))
-            }
-            Some(Err(error)) => {
-                this.done = true;
-                Poll::Ready(Some(Err(error)))
+        while !this.done {
+            let batch = match std::task::ready!(this.poll_next_frame(cx)) {
+                Some(Some(Ok(frame))) => this.decode(frame),
+                Some(Some(Err(error))) => Err(error),
+                // The rest, or what has waited for more for long enough.
+                end_or_silence => {
+                    this.done = end_or_silence.is_some();
+                    this.joined.flush().map_err(ExchangeError::joining)
+                }
+            };
+            this.done |= batch.is_err();
+            if let Some(batch) = batch.transpose() {
+                return Poll::Ready(Some(batch));
             }
         }
+        Poll::Ready(None)
     }
 }
 

@@ -3,25 +3,16 @@
 use crate::design::Design;
 use crate::endpoint::{DestinationId, Fabric, GroupId, LinkAddress, Origin, SendEndpoint};
 use crate::error::{ExchangeError, Result};
-use crate::frame::FrameSource;
+use crate::frame::{FrameSource, RowSource};
 use crate::options::ExchangeOptions;
 use crate::report::{DestinationReport, EndpointReport};
 use crate::wire::Data;
-use arrow::array::{RecordBatch, UInt32Array};
-use arrow::compute::take_record_batch;
+use arrow::array::RecordBatch;
 use futures::future::try_join_all;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Says where each row goes. The engine supplies its own hash.
-pub trait Partitioner: Send + Sync {
-    /// How many partitions there are.
-    fn partitions(&self) -> usize;
-    /// Sets `targets` to one partition per row, each below [`partitions`](Self::partitions).
-    fn partition(&self, batch: &RecordBatch, targets: &mut Vec<u32>);
-}
 
 /// The sending side of an exchange in one node. Every method may be called by any thread.
 pub struct Shuffle {
@@ -161,13 +152,7 @@ impl Shuffle {
             .map_err(|error| ExchangeError::frame(&group.peers, error))?;
         let rows = source.rows();
         let frame_length = source.len() as u32;
-        let frame_sequence = {
-            let mut frames = self.frames.lock();
-            let next = frames.entry(partition).or_default();
-            let sequence = *next;
-            *next = next.wrapping_add(1);
-            sequence
-        };
+        let frame_sequence = self.next_frame(partition);
         let lane = partition as usize % group.lanes.len();
         let endpoint = &self.endpoints[group.endpoints[lane]];
         let mut reader = source.into_reader();
@@ -191,44 +176,57 @@ impl Shuffle {
                 offset: offset as u32,
                 payload_length: filled as u32,
             };
-            endpoint.put(buffer, partition, data, &origin).await?;
+            // A small batch is best freed at once, by the task that made it: then a copy is kept.
+            let origin = (data.payload_length < data.frame_length).then_some(&origin);
+            endpoint.put(buffer, partition, data, origin).await?;
         }
         Ok(())
     }
 
-    /// Scatters a batch over groups: the rows of partition `p` go to `groups[p]`, as partition
-    /// `p`.
-    pub async fn scatter(
+    /// Sends the rows of a batch that go to a partition of every member of the group, as
+    /// [`send`](Self::send) would send a batch of them: gathered straight into messages, each of which
+    /// is a frame of its own.
+    pub(super) async fn send_rows(
         &self,
-        groups: &[Group],
-        partitioner: &dyn Partitioner,
+        group: &Group,
+        partition: u32,
         batch: &RecordBatch,
+        source: &RowSource<'_>,
+        mut rows: &[u32],
     ) -> Result<()> {
-        let mut targets = Vec::with_capacity(batch.num_rows());
-        partitioner.partition(batch, &mut targets);
-        let mut rows = vec![Vec::new(); groups.len()];
-        for (row, target) in targets.iter().enumerate() {
-            let Some(rows) = rows.get_mut(*target as usize) else {
-                return Err(ExchangeError::Protocol {
-                    peer: "this process".into(),
-                    reason: format!("partition {target} of {}", groups.len()),
-                });
-            };
-            rows.push(row as u32);
-        }
-        for (partition, (group, rows)) in groups.iter().zip(rows).enumerate() {
-            if rows.is_empty() {
+        let lane = partition as usize % group.lanes.len();
+        let endpoint = &self.endpoints[group.endpoints[lane]];
+        while !rows.is_empty() {
+            let count = source.fitting(rows, self.payload_bytes);
+            let (now, later) = rows.split_at(count.max(1));
+            rows = later;
+            if count == 0 {
+                // One row that is longer than a message.
+                let row = batch.slice(now[0] as usize, 1);
+                self.send(group, partition, &row).await?;
                 continue;
             }
-            let part = take_record_batch(batch, &UInt32Array::from(rows)).map_err(|error| {
-                ExchangeError::Protocol {
-                    peer: "this process".into(),
-                    reason: format!("rows cannot be picked from the batch: {error}"),
-                }
-            })?;
-            self.send(group, partition as u32, &part).await?;
+            let mut buffer = endpoint.acquire(group.lanes[lane]).await?;
+            let length = source.encode(now, buffer.payload_mut(self.payload_bytes)) as u32;
+            let data = Data {
+                frame_sequence: self.next_frame(partition),
+                rows: now.len() as u32,
+                frame_length: length,
+                offset: 0,
+                payload_length: length,
+            };
+            endpoint.put(buffer, partition, data, None).await?;
         }
         Ok(())
+    }
+
+    /// The number of the next frame to a partition.
+    fn next_frame(&self, partition: u32) -> u32 {
+        let mut frames = self.frames.lock();
+        let next = frames.entry(partition).or_default();
+        let sequence = *next;
+        *next = next.wrapping_add(1);
+        sequence
     }
 
     /// Tells a destination that no more rows come, and waits until it has everything.

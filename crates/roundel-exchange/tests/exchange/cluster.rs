@@ -57,7 +57,10 @@ pub fn designs() -> Vec<Design> {
 /// The default options of a design.
 pub fn options(design: Design, threads: usize) -> ExchangeOptions {
     let device = open_device();
-    ExchangeOptions::new(design, threads, device.capabilities())
+    let mut options = ExchangeOptions::new(design, threads, device.capabilities());
+    // Batches come out as they went in.
+    options.batch_rows = 1;
+    options
 }
 
 /// What an exchange needs of a device, whose channel is served.

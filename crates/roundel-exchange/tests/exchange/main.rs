@@ -14,4 +14,5 @@ mod order;
 mod random;
 mod repair;
 mod restart;
+mod scatter;
 mod types;

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // Copies in and out of registered memory, whose bytes peers may change.
 
 use super::arena::Allocation;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -37,6 +38,14 @@ impl Buffer {
                 source.len(),
             );
         }
+    }
+
+    /// Its bytes, to be written: what they were before is anybody's, since a peer that maps this
+    /// memory can write to it at any time.
+    pub fn bytes_mut(&mut self) -> &mut [MaybeUninit<u8>] {
+        // SAFETY: the allocation is this buffer's alone in this process; any memory is valid as
+        // bytes of which nothing is known.
+        unsafe { std::slice::from_raw_parts_mut(self.allocation.base().cast(), self.len()) }
     }
 
     /// Copies from `offset` to `target`.

@@ -124,7 +124,7 @@ impl Pair {
             let mut buffer = self.sender.acquire(self.group).await?;
             buffer.write(0, &u64::from(self.sent).to_le_bytes());
             let origin: Arc<dyn Origin> = Arc::new(Number(self.sent));
-            self.sender.put(buffer, 0, data, &origin).await
+            self.sender.put(buffer, 0, data, Some(&origin)).await
         };
         match sent.now_or_never() {
             Some(sent) => sent.unwrap(),

@@ -3,6 +3,7 @@
 use super::{GroupId, Inner};
 use crate::wire::HEADER_LENGTH;
 use roundel_verbs::Buffer;
+use std::mem::MaybeUninit;
 use std::sync::{Arc, Weak};
 
 /// A registered buffer to fill with a message. Dropped without being put, it goes back.
@@ -28,6 +29,15 @@ impl SendBuffer {
     /// The memory, which does not go back any more.
     pub(super) fn take(&mut self) -> Buffer {
         self.buffer.take().expect(FILLED_ONCE)
+    }
+
+    /// The first `length` bytes of the payload, to be written.
+    ///
+    /// # Panics
+    /// When the buffer has fewer.
+    pub fn payload_mut(&mut self, length: usize) -> &mut [MaybeUninit<u8>] {
+        let buffer = self.buffer.as_mut().expect(FILLED_ONCE);
+        &mut buffer.bytes_mut()[HEADER_LENGTH..HEADER_LENGTH + length]
     }
 
     /// Copies payload bytes to `offset` of the payload.

@@ -303,13 +303,13 @@ impl SendEndpoint {
 
     /// Sends the first `data.payload_length` bytes of the buffer's payload to every member of its
     /// group, as soon as each has granted credit for it. `origin` is what they were cut from, at
-    /// `data.offset`.
+    /// `data.offset`, if they are a part of something.
     pub async fn put(
         &self,
         mut buffer: SendBuffer,
         partition: u32,
         data: Data,
-        origin: &Arc<dyn Origin>,
+        origin: Option<&Arc<dyn Origin>>,
     ) -> Result<()> {
         let mut since = None;
         until_ready(&[&self.0.queue], |_| {
@@ -323,7 +323,7 @@ impl SendEndpoint {
         buffer: &mut SendBuffer,
         partition: u32,
         data: Data,
-        origin: &Arc<dyn Origin>,
+        origin: Option<&Arc<dyn Origin>>,
         since: &mut Option<Duration>,
     ) -> Poll<Result<()>> {
         let inner = &*self.0;
@@ -354,9 +354,7 @@ impl SendEndpoint {
         let header = self.data_header(&state, group.0, sequence, partition, data);
         memory.write(0, &header.emit());
         let length = HEADER_LENGTH + data.payload_length as usize;
-        // A small batch is best freed at once, by the task that made it: then a copy is kept.
-        let is_part = data.payload_length < data.frame_length;
-        let message = (partition, data, is_part.then_some(origin));
+        let message = (partition, data, origin);
         let sent = state.send_data(group.0, memory, length, message);
         if sent.is_err() {
             // Others wait for the same destination.

@@ -50,7 +50,7 @@ proptest! {
         let types = [flat_types(), nested_types()].concat();
         decode_damaged(data_type.get(&types), rows, seed, |bytes, random| {
             for _ in 0..flips {
-                let end = if in_preamble { 64 } else { bytes.len() };
+                let end = if in_preamble { bytes.len().min(64) } else { bytes.len() };
                 bytes[random.below(end)] = random.next() as u8;
             }
         });

@@ -12,7 +12,7 @@ use super::arrays::{Random, array, flat_types, nested_types};
 use super::frame;
 use crate::frame::{FrameAssembler, FrameDecoder, FrameError, FrameSource, HOLES_MAX};
 
-fn batch(types: &[DataType], rows: usize, seed: u64) -> RecordBatch {
+pub(super) fn batch(types: &[DataType], rows: usize, seed: u64) -> RecordBatch {
     let mut random = Random(seed);
     let columns: Vec<_> = types
         .iter()

@@ -1,0 +1,100 @@
+//! Frames that are gathered row by row are what the arrow library's rows make.
+
+use std::mem::MaybeUninit;
+
+use arrow::array::{RecordBatch, UInt32Array};
+use arrow::buffer::Buffer;
+use arrow::compute::take_record_batch;
+use arrow::datatypes::DataType;
+use proptest::prelude::*;
+
+use super::round_trip::batch;
+use crate::frame::{FrameDecoder, RowSource};
+
+/// All that the arrow library picks rows of: of values without bytes it picks none.
+fn flat_types() -> Vec<DataType> {
+    let mut types = super::arrays::flat_types();
+    types.retain(|data_type| *data_type != DataType::FixedSizeBinary(0));
+    types
+}
+
+/// The frame of some rows, in memory of which nothing was known.
+fn encode(source: &RowSource<'_>, rows: &[u32], length: usize) -> Buffer {
+    let mut target = vec![MaybeUninit::new(0xee_u8); length];
+    let written = source.encode(rows, &mut target);
+    assert!(written <= length, "{written} of {length}");
+    let bytes = target[..written].iter().map(|byte| {
+        // SAFETY: all of it was initialised above.
+        #[allow(unsafe_code)]
+        unsafe {
+            byte.assume_init()
+        }
+    });
+    let bytes: Vec<u8> = bytes.collect();
+    // As a receiver assembles it, on a boundary that fits every type.
+    Buffer::from(&bytes[..])
+}
+
+fn check(batch: &RecordBatch, rows: &[u32], length: usize) -> Result<usize, TestCaseError> {
+    let source = RowSource::new(batch).unwrap();
+    let decoder = FrameDecoder::try_new(batch.schema()).unwrap();
+    let (mut rest, mut frames) = (rows, 0);
+    while !rest.is_empty() {
+        let count = source.fitting(rest, length);
+        if count == 0 {
+            prop_assert!(
+                source.fitting(&rest[..1], 1 << 20) == 1,
+                "a row fits where there is room"
+            );
+            rest = &rest[1..];
+            continue;
+        }
+        let (now, later) = rest.split_at(count);
+        let decoded = decoder.decode(encode(&source, now, length));
+        let decoded = decoded.map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let taken = take_record_batch(batch, &UInt32Array::from(now.to_vec())).unwrap();
+        prop_assert_eq!(decoded, taken);
+        (rest, frames) = (later, frames + 1);
+    }
+    Ok(frames)
+}
+
+proptest! {
+    #[test]
+    fn any_rows_of_any_flat_type(
+        picked in prop::collection::vec(any::<prop::sample::Index>(), 1..6),
+        size in 1usize..300,
+        picks in prop::collection::vec(any::<u32>(), 0..500),
+        length in prop::sample::select(vec![512usize, 4032, 65_472]),
+        (from, seed) in (any::<prop::sample::Index>(), any::<u64>()),
+    ) {
+        let all = flat_types();
+        let types: Vec<DataType> = picked.iter().map(|index| index.get(&all).clone()).collect();
+        let whole = batch(&types, size, seed);
+        let from = from.index(size);
+        let slice = whole.slice(from, size - from);
+        let rows: Vec<u32> = picks.iter().map(|pick| pick % (size - from) as u32).collect();
+        check(&slice, &rows, length)?;
+    }
+}
+
+#[test]
+fn every_flat_type_by_itself() {
+    for data_type in flat_types() {
+        for seed in 0..20 {
+            let batch = batch(std::slice::from_ref(&data_type), 200, seed);
+            let rows: Vec<u32> = (0..200).rev().chain([7, 7, 7]).collect();
+            check(&batch, &rows, 65_472).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_message_is_filled() {
+    let batch = batch(&[DataType::Int64, DataType::Int64], 5000, 1);
+    let source = RowSource::new(&batch).unwrap();
+    let rows: Vec<u32> = (0..5000).collect();
+    let count = source.fitting(&rows, 65_472);
+    // Two columns, perhaps with a bit each for nulls.
+    assert!(count * 16 > 64_000, "{count} rows");
+}

@@ -1,0 +1,118 @@
+//! SHUFFLE of rows that go to one partition each (section 4.3.1): hashed, and gathered from the columns
+//! of a batch straight into registered buffers.
+
+use super::rows_by_partition::RowsByPartition;
+use super::shuffle::{Group, Shuffle};
+use crate::error::{ExchangeError, Result};
+use crate::frame::RowSource;
+use arrow::array::{RecordBatch, UInt32Array};
+use arrow::compute::take_record_batch;
+use std::sync::Arc;
+
+/// Says where each row goes. The engine supplies its own hash.
+pub trait Partitioner: Send {
+    /// How many partitions there are.
+    fn partitions(&self) -> usize;
+    /// Sets `targets` to one partition per row, each below [`partitions`](Self::partitions).
+    ///
+    /// # Errors
+    /// What went wrong, when the rows cannot be told apart.
+    fn partition(&mut self, batch: &RecordBatch, targets: &mut Vec<u32>) -> Result<(), String>;
+}
+
+/// One task that scatters rows: the rows of partition `p` go to `groups[p]`, as partition `p`. A
+/// partition whose members have failed gets no more rows, and says so when it is
+/// [finished](Shuffle::finish); the others go on.
+pub struct Scatter {
+    shuffle: Arc<Shuffle>,
+    groups: Vec<Group>,
+    partitioner: Box<dyn Partitioner>,
+    targets: Vec<u32>,
+    rows: RowsByPartition,
+    /// Partitions that rows still go to.
+    open: Vec<bool>,
+    /// Where the next batch begins, so that not all tasks send to one partition at a time.
+    first: usize,
+}
+
+impl Scatter {
+    /// A task that scatters. Several of one exchange begin best at different partitions: `first`.
+    ///
+    /// # Errors
+    /// When there are not as many groups as partitions.
+    pub fn new(
+        shuffle: Arc<Shuffle>,
+        groups: Vec<Group>,
+        partitioner: Box<dyn Partitioner>,
+        first: usize,
+    ) -> Result<Self> {
+        let partitions = partitioner.partitions();
+        if groups.is_empty() || groups.len() != partitions {
+            return Err(ExchangeError::own(format!(
+                "{} groups for {partitions} partitions",
+                groups.len()
+            )));
+        }
+        Ok(Self {
+            shuffle,
+            open: vec![true; partitions],
+            first: first % partitions,
+            groups,
+            partitioner,
+            targets: Vec::new(),
+            rows: RowsByPartition::default(),
+        })
+    }
+
+    /// Sends the rows of a batch, waiting for buffers and credit. Dropping the future mid-way breaks
+    /// the partitions. Returns whether any partition is left that wants rows.
+    ///
+    /// # Errors
+    /// When the rows cannot be partitioned or cannot be sent whoever they go to.
+    pub async fn send(&mut self, batch: &RecordBatch) -> Result<bool> {
+        self.targets.clear();
+        self.partitioner
+            .partition(batch, &mut self.targets)
+            .map_err(ExchangeError::own)?;
+        let partitions = self.groups.len();
+        if self.targets.len() != batch.num_rows() {
+            return Err(ExchangeError::own(format!(
+                "{} rows partitioned of {}",
+                self.targets.len(),
+                batch.num_rows()
+            )));
+        }
+        self.rows
+            .sort(&self.targets, partitions)
+            .map_err(|target| ExchangeError::own(format!("partition {target} of {partitions}")))?;
+        let source = RowSource::new(batch);
+        for turn in 0..partitions {
+            let partition = (self.first + turn) % partitions;
+            let rows = self.rows.of(partition);
+            if rows.is_empty() || !self.open[partition] {
+                continue;
+            }
+            let (group, number) = (&self.groups[partition], partition as u32);
+            let sent = match &source {
+                Some(source) => {
+                    let shuffle = &self.shuffle;
+                    shuffle.send_rows(group, number, batch, source, rows).await
+                }
+                None => {
+                    let rows = UInt32Array::from(rows.to_vec());
+                    let part = take_record_batch(batch, &rows).map_err(|error| {
+                        ExchangeError::own(format!("rows cannot be picked from a batch: {error}"))
+                    })?;
+                    self.shuffle.send(group, number, &part).await
+                }
+            };
+            match sent {
+                Ok(()) => {}
+                Err(error) if error.is_of_peer() => self.open[partition] = false,
+                Err(error) => return Err(error),
+            }
+        }
+        self.first = (self.first + 1) % partitions;
+        Ok(self.open.contains(&true))
+    }
+}

@@ -1,0 +1,168 @@
+//! Rows that are scattered over partitions: each arrives once, where it belongs, whatever its type.
+
+use crate::arrays::{Random, array, flat_types, nested_types};
+use crate::cluster::{Node, connect, designs, options, own};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt32Array};
+use arrow::compute::{concat_batches, take_record_batch};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use futures::TryStreamExt;
+use futures::future::{join_all, try_join_all};
+use roundel_exchange::{ExchangeOptions, Partitioner, Scatter};
+use std::sync::Arc;
+
+const NODES: usize = 2;
+const PER_NODE: u32 = 2;
+const PARTITIONS: u32 = NODES as u32 * PER_NODE;
+
+/// A row's partition by its number, the same for all batches.
+fn target(row: usize) -> u32 {
+    (row as u32).wrapping_mul(2_654_435_761) % 11 % PARTITIONS
+}
+
+struct ByRow;
+
+impl Partitioner for ByRow {
+    fn partitions(&self) -> usize {
+        PARTITIONS as usize
+    }
+
+    fn partition(&mut self, batch: &RecordBatch, targets: &mut Vec<u32>) -> Result<(), String> {
+        targets.extend((0..batch.num_rows()).map(target));
+        Ok(())
+    }
+}
+
+/// The rows of a partition, by the arrow library.
+fn expected(batches: &[RecordBatch], partition: u32) -> RecordBatch {
+    let parts: Vec<_> = batches
+        .iter()
+        .map(|batch| {
+            let rows = (0..batch.num_rows()).filter(|row| target(*row) == partition);
+            let rows = UInt32Array::from_iter_values(rows.map(|row| row as u32));
+            take_record_batch(batch, &rows).unwrap()
+        })
+        .collect();
+    concat_batches(&batches[0].schema(), &parts).unwrap()
+}
+
+/// Every node scatters the batches; what each partition got of each node.
+async fn scatter(options: &ExchangeOptions, batches: &[RecordBatch]) -> Vec<Vec<RecordBatch>> {
+    let cluster: Vec<Node> = (0..NODES).map(|_| Node::open(options)).collect();
+    let links = connect(&cluster, |node| own(node, PER_NODE));
+    let schema = batches[0].schema();
+    let send = cluster.iter().enumerate().map(async |(source, node)| {
+        let to = &links.destinations[source];
+        let groups = (0..PARTITIONS).map(|p| to[(p / PER_NODE) as usize].1.clone());
+        let mut scatter = Scatter::new(
+            node.shuffle.clone(),
+            groups.collect(),
+            Box::new(ByRow),
+            source,
+        )
+        .unwrap();
+        for batch in batches {
+            assert!(scatter.send(batch).await.unwrap());
+        }
+        try_join_all(
+            to.iter()
+                .map(|(destination, _)| node.shuffle.finish(destination)),
+        )
+        .await
+        .unwrap();
+    });
+    let mut readers = Vec::new();
+    for (target, node) in cluster.iter().enumerate() {
+        for link in &links.links[target] {
+            for partition in own(target, PER_NODE) {
+                let stream = node.receive.stream(link, partition, &schema).unwrap();
+                readers.push(async move {
+                    let got: Vec<RecordBatch> = stream.try_collect().await.unwrap();
+                    let whole = expected(batches, partition);
+                    let joined = concat_batches(&whole.schema(), &got).unwrap();
+                    assert_eq!(joined, whole, "partition {partition}");
+                    got
+                });
+            }
+        }
+    }
+    let (got, _) = futures::join!(join_all(readers), join_all(send));
+    got
+}
+
+fn schema(types: &[DataType]) -> SchemaRef {
+    let fields = types.iter().enumerate();
+    let fields = fields.map(|(at, data_type)| Field::new(at.to_string(), data_type.clone(), true));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+fn batches(types: &[DataType], rows: &[usize]) -> Vec<RecordBatch> {
+    let mut random = Random(5);
+    rows.iter()
+        .map(|rows| {
+            let columns = types
+                .iter()
+                .map(|data_type| array(data_type, *rows, &mut random));
+            RecordBatch::try_new(schema(types), columns.collect()).unwrap()
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_design_scatters_all_flat_types() {
+    // Of values without bytes the arrow library, which says what is expected, picks no rows.
+    let mut types = flat_types();
+    types.retain(|data_type| *data_type != DataType::FixedSizeBinary(0));
+    let batches = batches(&types, &[1000, 0, 1, 300]);
+    for design in designs() {
+        let mut options = options(design, 2);
+        options.ordered = true;
+        scatter(&options, &batches).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_nested_column_makes_batches_travel_as_a_whole() {
+    for nested in nested_types() {
+        if matches!(nested, DataType::FixedSizeList(_, 0)) {
+            continue;
+        }
+        let types = [DataType::Int64, nested, DataType::Utf8];
+        let mut options = options(Default::default(), 1);
+        options.ordered = true;
+        scatter(&options, &batches(&types, &[500, 3])).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_is_longer_than_a_message() {
+    let texts: ArrayRef = Arc::new(arrow::array::StringArray::from_iter_values(
+        (0..40).map(|row| "x".repeat(if row % 7 == 3 { 10_000 } else { row })),
+    ));
+    let batch = RecordBatch::try_from_iter([("text", texts)]).unwrap();
+    for design in designs() {
+        let mut options = options(design, 1);
+        options.ordered = true;
+        options.message_bytes = 4096;
+        scatter(&options, &[batch.clone(), batch.clone()]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn short_frames_are_joined_to_batches() {
+    let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10_000));
+    let batch = RecordBatch::try_from_iter([("key", keys)]).unwrap();
+    for design in designs() {
+        let mut options = options(design, 1);
+        options.ordered = true;
+        options.message_bytes = 1024;
+        options.batch_rows = 1000;
+        for got in scatter(&options, &vec![batch.clone(); 20]).await {
+            let (last, full) = got.split_last().unwrap();
+            let rows: Vec<_> = full.iter().map(RecordBatch::num_rows).collect();
+            // Only silence makes a batch short before the end.
+            let short = rows.iter().filter(|rows| **rows != 1000).count();
+            assert!(short * 4 <= rows.len(), "{design}: {rows:?}");
+            assert!(last.num_rows() <= 1000, "{design}");
+        }
+    }
+}
