@@ -30,7 +30,7 @@ use tower::Layer as _;
 use tower::util::MapRequestLayer;
 use url::Url;
 
-use crate::exchange::RoundelChannels;
+use crate::exchange::{OwnWorker, RoundelChannels};
 use crate::fabric::Devices;
 use crate::{EngineError, Fabric, Result, Token};
 
@@ -130,6 +130,7 @@ impl Channels {
         &self,
         fabric: Fabric,
         devices: &Devices,
+        own: Option<OwnWorker>,
     ) -> Result<Arc<dyn ChannelResolver + Send + Sync>> {
         let grpc = GrpcChannels(self.clone());
         let node = devices
@@ -142,20 +143,16 @@ impl Channels {
                 grpc,
                 fabric,
                 node.clone(),
+                own,
             )),
         })
     }
+}
 
-    /// The same for a query that a coordinator sent.
-    pub(crate) fn resolver_for(
-        &self,
-        config: &ConfigOptions,
-        devices: &Devices,
-    ) -> Result<Arc<dyn ChannelResolver + Send + Sync>> {
-        let exchange = config.extensions.get::<ExchangeConfig>();
-        let fabric = exchange.map_or(Ok(Fabric::Grpc), |exchange| exchange.fabric.parse())?;
-        self.resolver(fabric, devices)
-    }
+/// The fabric of a query that a coordinator sent.
+pub(crate) fn fabric_of(config: &ConfigOptions) -> Result<Fabric> {
+    let exchange = config.extensions.get::<ExchangeConfig>();
+    exchange.map_or(Ok(Fabric::Grpc), |exchange| exchange.fabric.parse())
 }
 
 /// Control and rows both over gRPC.

@@ -62,7 +62,11 @@ impl Session {
             .with_runtime_env(Arc::clone(&core.runtime))
             .with_physical_optimizer_rule(Arc::new(YieldingJoins))
             .with_distributed_worker_resolver(LiveWorkers(Arc::clone(&core.membership)))
-            .with_distributed_channel_resolver(core.channels.resolver(fabric, &core.devices)?)
+            .with_distributed_channel_resolver(core.channels.resolver(
+                fabric,
+                &core.devices,
+                None,
+            )?)
             .with_distributed_planner()
             .with_distributed_user_codec(MemoryShardCodec)
             .with_distributed_desired_task_count_handler(placement::desired_task_count)
@@ -97,7 +101,7 @@ impl Session {
             let resolver = self
                 .core
                 .channels
-                .resolver(reason.fabric, &self.core.devices)?;
+                .resolver(reason.fabric, &self.core.devices, None)?;
             let state = self.context.state_ref();
             let mut state = state.write();
             state.set_distributed_channel_resolver(resolver);

@@ -53,6 +53,10 @@ pub struct ExchangeOptions {
     /// share, drawn at random for it, at most [`roundel_verbs::QUEUE_KEY_MAX`]. Groups of several destinations need one to be sent to by
     /// multicast. Without it every endpoint draws one of its own.
     pub queue_key: Option<u32>,
+    /// Whether a task of a source may feed several destinations, so that one that is not read would
+    /// hold up the others: then a receiver takes what has arrived although nobody reads it, as far as
+    /// its budget and the disk go.
+    pub coupled: bool,
     /// Rows that a receiver joins short batches up to; at most 1 passes all on as they come.
     pub batch_rows: usize,
     /// Whether the batches of each source and partition come out in the order they went in. They
@@ -81,6 +85,7 @@ impl ExchangeOptions {
             missing_deadline: Duration::from_secs(2),
             on_loss: OnLoss::default(),
             queue_key: None,
+            coupled: false,
             batch_rows: 8192,
             ordered: false,
         }

@@ -19,7 +19,8 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder};
 use datafusion_distributed::{
     ChannelResolver, CoordinatorToWorkerMsg, ExecuteTaskRequest, GetWorkerInfoRequest,
-    GetWorkerInfoResponse, SetPlanRequest, WorkerChannel, WorkerToCoordinatorMsg,
+    GetWorkerInfoResponse, ProducerHead, SetPlanRequest, Worker, WorkerChannel,
+    WorkerToCoordinatorMsg,
 };
 use futures::future::{BoxFuture, Shared};
 use futures::stream::BoxStream;
@@ -42,6 +43,14 @@ pub(crate) struct RoundelChannels {
     control: GrpcChannels,
     fabric: Fabric,
     node: Arc<ExchangeNode>,
+    own: Option<OwnWorker>,
+}
+
+/// The worker of this process.
+#[derive(Clone)]
+pub(crate) struct OwnWorker {
+    pub url: Url,
+    pub worker: Worker,
 }
 
 impl RoundelChannels {
@@ -50,12 +59,14 @@ impl RoundelChannels {
         control: GrpcChannels,
         fabric: Fabric,
         node: Arc<ExchangeNode>,
+        own: Option<OwnWorker>,
     ) -> Self {
         Self {
             channels,
             control,
             fabric,
             node,
+            own,
         }
     }
 }
@@ -72,6 +83,7 @@ impl ChannelResolver for RoundelChannels {
             channels: self.channels.clone(),
             fabric: self.fabric,
             node: self.node.clone(),
+            own: self.own.clone().filter(|own| own.url == *url),
         }))
     }
 }
@@ -82,6 +94,8 @@ struct RoundelChannel {
     channels: Channels,
     fabric: Fabric,
     node: Arc<ExchangeNode>,
+    /// It leads to this process.
+    own: Option<OwnWorker>,
 }
 
 #[async_trait]
@@ -108,6 +122,13 @@ impl WorkerChannel for RoundelChannel {
         task_ctx: &Arc<TaskContext>,
     ) -> Result<Vec<BoxStream<'static, Result<RecordBatch, DataFusionError>>>, DataFusionError>
     {
+        // Rows that are not scattered stay where they are when their consumer is here.
+        if let Some(own) = &self.own
+            && !matches!(request.producer_head, ProducerHead::RepartitionExec { .. })
+        {
+            let (streams, _) = own.worker.execute_task(request).await?;
+            return Ok(streams.into_iter().map(|rows| rows.boxed()).collect());
+        }
         let partitions = request.target_partition_start..request.target_partition_end;
         let input = Arc::new(Input::new(self, request, metrics, task_ctx)?);
         Ok(partitions
@@ -333,7 +354,10 @@ async fn start(
     let own = node.clone();
     let failed = |error| exchange_error(&own, error);
     let budget = || Arc::new(QueryBudget::new(&context)) as Arc<dyn MemoryBudget>;
-    let input = node.receive(key, budget).map_err(failed)?;
+    let scattered = execute.head.as_ref().and_then(|head| head.hash_partitions);
+    let input = node
+        .receive(key, scattered.is_some(), budget)
+        .map_err(failed)?;
     let receive = &input.receive;
     let partitions = execute.partition_start as u32..execute.partition_end as u32;
     let partitions_count = partitions.len();

@@ -5,9 +5,9 @@
 //!     RoundelChannel::execute_task                    ExchangeServer
 //!       Receive::offer ──Execute(task, offers)──────►   Worker::execute_task → streams
 //!                                                       Shuffle::accept
-//!       Receive::connect ◄──Accepted(answers, schema)─  one sender per partition
-//!       PartitionStream ◄══════ exchange ═════════════  Shuffle::send
-//!       errors, cancellation ◄──── stream's end ─────►
+//!       Receive::connect ◄──Accepted(answers, schema)─  one sender per partition: Shuffle::send
+//!       PartitionStream ◄══════ exchange ═════════════  or, shuffled, one task per partition of the
+//!       errors, cancellation ◄──── stream's end ─────►  input for all consumers: Scatter::send
 //! ```
 //!
 //! This module knows nothing of queue pairs or messages.
@@ -17,9 +17,11 @@ mod client;
 pub(crate) mod counters;
 mod node;
 mod protocol;
+mod scatter;
 mod server;
 
-pub(crate) use client::RoundelChannels;
+pub(crate) use client::{OwnWorker, RoundelChannels};
 pub use counters::FabricCounters;
 pub(crate) use node::ExchangeNode;
+pub(crate) use scatter::scatter_in;
 pub(crate) use server::ExchangeServer;

@@ -175,10 +175,12 @@ impl ExchangeNode {
         Ok(shuffle)
     }
 
-    /// The receiving side of a task's input: all its sources share it.
+    /// The receiving side of a task's input: all its sources share it. `coupled` says that they
+    /// scatter.
     pub(super) fn receive(
         &self,
         key: InputKey,
+        coupled: bool,
         budget: impl FnOnce() -> Arc<dyn MemoryBudget>,
     ) -> Result<Arc<InputSide>, roundel_exchange::ExchangeError> {
         let mut receives = self.receives.lock();
@@ -186,8 +188,12 @@ impl ExchangeNode {
             return Ok(receive);
         }
         receives.retain(|_, receive| receive.strong_count() > 0);
+        let options = ExchangeOptions {
+            coupled,
+            ..self.options.clone()
+        };
         let receive = Arc::new(InputSide {
-            receive: Receive::open(&self.fabric, &self.options, &budget())?,
+            receive: Receive::open(&self.fabric, &options, &budget())?,
             design: self.options.design,
             noted: Mutex::default(),
         });

@@ -2,6 +2,7 @@
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
+use datafusion::physical_expr::Partitioning;
 use datafusion_distributed::{ExecuteTaskRequest, MaybeEncoded, ProducerHead, TaskKey};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -51,6 +52,9 @@ pub(super) struct Head {
     /// Set for a broadcast: its output partitions.
     #[prost(uint64, optional, tag = "2")]
     pub broadcast: Option<u64>,
+    /// Set for a repartitioning by a hash: its partitions, over all consumers.
+    #[prost(uint64, optional, tag = "3")]
+    pub hash_partitions: Option<u64>,
 }
 
 /// What the producer answers, in this order.
@@ -158,10 +162,14 @@ impl Head {
         Ok(match head {
             ProducerHead::None => Self::default(),
             ProducerHead::BroadcastExec { output_partitions } => Self {
-                repartition: None,
                 broadcast: Some(output_partitions as u64),
+                ..Self::default()
             },
             ProducerHead::RepartitionExec { partitioning } => Self {
+                hash_partitions: match &partitioning {
+                    MaybeEncoded::Decoded(Partitioning::Hash(_, count)) => Some(*count as u64),
+                    _ => None,
+                },
                 repartition: Some(partitioning.encode(context)?),
                 broadcast: None,
             },

@@ -6,18 +6,20 @@ use super::protocol::{
     Accepted, Answer, AnswerKind, COUNTERS_PATH, CountersAnswer, CountersRequest, EXECUTE_PATH,
     Execute, Failed, FailureKind, SERVICE_NAME, Sent,
 };
+use super::scatter::{self, ScatterState};
 use crate::fabric::Devices;
 use crate::{EngineError, Fabric};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
-use datafusion::execution::SendableRecordBatchStream;
-use datafusion_distributed::Worker;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion_distributed::{ExecuteTaskRequest, ProducerHead, Worker};
 use futures::future::{BoxFuture, try_join_all};
 use futures::stream::{BoxStream, FuturesUnordered};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use roundel_exchange::operator::Group;
 use roundel_exchange::{Destination, LinkAddress, Shuffle};
 use std::convert::Infallible;
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio_util::task::AbortOnDropHandle;
@@ -88,12 +90,8 @@ impl ExchangeServer {
             )));
         }
         let task = request.request().map_err(failed)?;
-        let (key, first) = (task.task_key, task.target_partition_start);
-        let (streams, _context) = self.worker.execute_task(task).await.map_err(failed)?;
-        let schema = match streams.first() {
-            Some(stream) => stream.schema(),
-            None => return Err(failed_with("no partition was asked for".to_owned())),
-        };
+        let key = task.task_key;
+        let rows = self.rows(request, task).await?;
         let offers = request
             .offers
             .iter()
@@ -115,28 +113,123 @@ impl ExchangeServer {
             .group(std::slice::from_ref(&link.destination))
             .map_err(exchange_failed)?;
         node.note_queue_pairs(link.shuffle.report().queue_pairs);
-        // Each lane ends by itself: its consumer may read it to its end before it reads another.
-        let mut lanes: Vec<Vec<_>> = (0..link.destination.lanes()).map(|_| Vec::new()).collect();
-        for (index, stream) in streams.into_iter().enumerate() {
-            let partition = (first + index) as u32;
-            let send = send_partition(link.clone(), group.clone(), partition, stream);
-            lanes[link.destination.lane_of(partition)]
-                .push(AbortOnDropHandle::new(tokio::spawn(send)));
-        }
+        let schema = rows.schema().ok_or_else(nothing_asked_for)?;
+        let sending = rows.send(&link, &group)?;
         Ok(Producer {
             accepted: Accepted {
                 answers: answers.iter().map(LinkAddress::to_bytes).collect(),
                 schema: encode_schema(&schema).map_err(failed)?,
             },
-            sending: lanes
-                .into_iter()
-                .enumerate()
-                .map(|(lane, senders)| sent(lane, senders).boxed())
-                .collect(),
+            sending,
             finishing: FuturesUnordered::new(),
             link,
             reported: false,
         })
+    }
+}
+
+/// The rows of a task, for one consumer.
+enum Rows {
+    /// Hashed and scattered over all consumers.
+    Scattered {
+        state: Arc<ScatterState>,
+        context: Arc<TaskContext>,
+        partitions: Range<usize>,
+        total: usize,
+        schema: SchemaRef,
+    },
+    /// Partitions that are its own, from the first one on.
+    Own {
+        first: usize,
+        streams: Vec<SendableRecordBatchStream>,
+    },
+}
+
+impl ExchangeServer {
+    /// The rows that a consumer asks for.
+    async fn rows(&self, request: &Execute, task: ExecuteTaskRequest) -> Result<Rows, Failed> {
+        let partitions = task.target_partition_start..task.target_partition_end;
+        let total = request.head.as_ref().and_then(|head| head.hash_partitions);
+        if let Some(total) = total {
+            // Its plan as it is, without any partition: it is executed when all consumers are there.
+            let planned = ExecuteTaskRequest {
+                task_key: task.task_key,
+                target_partition_start: 0,
+                target_partition_end: 0,
+                producer_head: ProducerHead::None,
+            };
+            let (_, context) = self.worker.execute_task(planned).await.map_err(failed)?;
+            let state = scatter::of_task(&context).ok_or_else(|| {
+                failed_with("a task was asked to shuffle, which its plan does not".to_owned())
+            })?;
+            return Ok(Rows::Scattered {
+                schema: state.schema()?,
+                state,
+                context,
+                partitions,
+                total: total as usize,
+            });
+        }
+        let first = task.target_partition_start;
+        let (streams, _context) = self.worker.execute_task(task).await.map_err(failed)?;
+        Ok(Rows::Own { first, streams })
+    }
+}
+
+type Sending = FuturesUnordered<BoxFuture<'static, Result<usize, Failed>>>;
+
+impl Rows {
+    fn schema(&self) -> Option<SchemaRef> {
+        match self {
+            Self::Scattered { schema, .. } => Some(schema.clone()),
+            Self::Own { streams, .. } => streams.first().map(|stream| stream.schema()),
+        }
+    }
+
+    /// Begins to send. Each lane ends by itself: its consumer may read it to its end before it reads
+    /// another.
+    fn send(self, link: &Arc<Link>, group: &Group) -> Result<Sending, Failed> {
+        let lanes = link.destination.lanes();
+        match self {
+            Self::Scattered {
+                state,
+                context,
+                partitions,
+                total,
+                ..
+            } => {
+                let begun = state.join(
+                    &link.node,
+                    &link.shuffle,
+                    group,
+                    partitions,
+                    total,
+                    &context,
+                )?;
+                let ended = async move {
+                    match begun.await {
+                        Ok(scattering) => scattering.ended().await,
+                        Err(_) => Err(failed_with("the query has ended".to_owned())),
+                    }
+                };
+                let ended = ended.boxed().shared();
+                let lane = |lane| ended.clone().map(move |ended| ended.map(|()| lane)).boxed();
+                Ok((0..lanes).map(lane).collect())
+            }
+            Self::Own { first, streams } => {
+                let mut senders: Vec<Vec<_>> = (0..lanes).map(|_| Vec::new()).collect();
+                for (index, stream) in streams.into_iter().enumerate() {
+                    let partition = (first + index) as u32;
+                    let send = send_partition(link.clone(), group.clone(), partition, stream);
+                    senders[link.destination.lane_of(partition)]
+                        .push(AbortOnDropHandle::new(tokio::spawn(send)));
+                }
+                let senders = senders.into_iter().enumerate();
+                Ok(senders
+                    .map(|(lane, senders)| sent(lane, senders).boxed())
+                    .collect())
+            }
+        }
     }
 }
 
@@ -164,7 +257,7 @@ impl Drop for Link {
 struct Producer {
     accepted: Accepted,
     /// Lanes whose partitions are being sent.
-    sending: FuturesUnordered<BoxFuture<'static, Result<usize, Failed>>>,
+    sending: Sending,
     /// Lanes whose consumer is being told that no more comes.
     finishing: FuturesUnordered<BoxFuture<'static, Result<(), Failed>>>,
     link: Arc<Link>,
@@ -236,7 +329,7 @@ fn encode_schema(schema: &SchemaRef) -> Result<Vec<u8>, DataFusionError> {
     Ok(bytes)
 }
 
-fn failed(error: DataFusionError) -> Failed {
+pub(super) fn failed(error: DataFusionError) -> Failed {
     let (message, kind) = match EngineError::from(error) {
         EngineError::OutOfMemory(message) => (message, FailureKind::Memory),
         EngineError::DatagramsLost(message) => (message, FailureKind::Datagrams),
@@ -249,7 +342,11 @@ fn failed(error: DataFusionError) -> Failed {
     }
 }
 
-fn failed_with(message: String) -> Failed {
+fn nothing_asked_for() -> Failed {
+    failed_with("no partition was asked for".to_owned())
+}
+
+pub(super) fn failed_with(message: String) -> Failed {
     Failed {
         message,
         kind: FailureKind::Query.into(),

@@ -5,7 +5,8 @@ mod lifeline;
 mod loader;
 
 use std::io::Write as _;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 
 use datafusion::error::DataFusionError;
 use datafusion_distributed::{DistributedExt as _, Worker, WorkerQueryContext};
@@ -15,19 +16,20 @@ use tokio::net::TcpListener;
 use tonic::service::InterceptorLayer;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Status};
+use url::Url;
 
 pub(crate) use loader::Loader;
 
-use crate::channel::{Channels, ExchangeConfig, authorization};
+use crate::channel::{Channels, ExchangeConfig, authorization, fabric_of};
 use crate::control::VERSION;
 use crate::control::server::ControlServer;
-use crate::exchange::ExchangeServer;
+use crate::exchange::{ExchangeServer, OwnWorker, scatter_in};
 use crate::fabric::{Devices, Sizes};
 use crate::runtime::runtime_env;
 use crate::spill_dir::SpillDir;
 use crate::tables::catalog::ShardCatalog;
 use crate::tables::codec::MemoryShardCodec;
-use crate::{EngineError, Result, Token, WorkerOptions, partitions_per_task};
+use crate::{EngineError, Fabric, Result, Token, WorkerOptions, partitions_per_task};
 
 /// What a worker's line on standard output begins with, before its `HOST:PORT`.
 pub(crate) const LISTENING: &str = "roundel worker listening on ";
@@ -53,7 +55,7 @@ pub async fn run_worker(options: WorkerOptions) -> Result<()> {
     };
     let devices = Devices::open(&options.fabric, sizes, &format!("worker http://{address}/"))?;
     let offers = devices.offers();
-    let worker = worker(&options, &catalog, &spill_dir, &devices)?;
+    let worker = worker(&options, &catalog, &spill_dir, &devices, address)?;
     let exchange = ExchangeServer::new(devices, worker.clone());
     let forgetting = forget_ended_tasks(worker.clone());
     let loader = Loader::new(Arc::clone(&catalog), options.threads);
@@ -95,7 +97,13 @@ fn worker(
     catalog: &Arc<ShardCatalog>,
     spill_dir: &SpillDir,
     devices: &Devices,
+    address: SocketAddr,
 ) -> Result<Worker> {
+    let usage = |error: url::ParseError| EngineError::Usage(format!("{address}: {error}"));
+    let url = Url::parse(&format!("http://{address}/")).map_err(usage)?;
+    let nowhere = Url::parse("nowhere://").map_err(usage)?;
+    let itself: Arc<OnceLock<Worker>> = Arc::default();
+    let own = Arc::clone(&itself);
     let catalog = Arc::clone(catalog);
     let channels = Channels::new(&options.token);
     let devices = devices.clone();
@@ -104,6 +112,7 @@ fn worker(
         let catalog = Arc::clone(&catalog);
         let channels = channels.clone();
         let devices = devices.clone();
+        let (worker, url, nowhere) = (own.get().cloned(), url.clone(), nowhere.clone());
         async move {
             let mut builder = context
                 .builder
@@ -111,16 +120,30 @@ fn worker(
             let config = builder.config().get_or_insert_default();
             config.options_mut().execution.target_partitions = partitions;
             config.set_extension(catalog);
+            scatter_in(config);
             config.set_distributed_option_extension_from_headers::<ExchangeConfig>(
                 &context.headers,
             )?;
-            let resolver = channels.resolver_for(config.options(), &devices)?;
+            let fabric = fabric_of(config.options())?;
+            if let Some(worker) = &worker
+                && fabric != Fabric::Grpc
+            {
+                // Rows are scattered over all consumers at once, also to those of this process:
+                // datafusion-distributed is to take them by the resolver as well.
+                let elsewhere = worker.to_local_worker_context(nowhere);
+                config.set_extension(Arc::new(elsewhere));
+            }
+            let own = worker.map(|worker| OwnWorker { url, worker });
+            let resolver = channels.resolver(fabric, &devices, own)?;
             Ok::<_, DataFusionError>(builder.with_distributed_channel_resolver(resolver).build())
         }
     };
-    Ok(Worker::from_session_builder(build_session)
+    let worker = Worker::from_session_builder(build_session)
         .with_runtime_env(runtime_env(options.memory_limit_bytes, spill_dir)?)
-        .with_version(VERSION))
+        .with_version(VERSION);
+    // Sessions are built when the worker serves.
+    let _ = itself.set(worker.clone());
+    Ok(worker)
 }
 
 /// Refuses requests that do not bring the cluster's token.

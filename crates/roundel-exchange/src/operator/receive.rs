@@ -55,6 +55,8 @@ struct LaneState {
     /// Bytes of a frame that may be on their way while later ones of it arrive.
     gap: usize,
     waiting_for_data: Duration,
+    /// A reader has looked at the endpoint since the attendant last did.
+    pumped: bool,
 }
 
 /// A link to one source: a stream per partition. When the link and its streams are dropped, the
@@ -87,6 +89,7 @@ impl Receive {
                     messages: Vec::new(),
                     gap: options.messages_ahead() * options.payload_bytes(),
                     waiting_for_data: Duration::ZERO,
+                    pumped: false,
                 }),
             }));
         }
@@ -95,6 +98,7 @@ impl Receive {
                 Arc::downgrade(lane),
                 fabric.clone(),
                 options.repeat_interval,
+                options.coupled,
             );
             fabric.context.spawn(Box::pin(attendant));
         }
@@ -194,7 +198,7 @@ impl Receive {
 
 /// Does what no reader does: answers senders that have not heard that all has arrived, and takes
 /// what comes for partitions that are not read.
-async fn attend(lane: Weak<Lane>, fabric: Fabric, interval: Duration) {
+async fn attend(lane: Weak<Lane>, fabric: Fabric, interval: Duration, coupled: bool) {
     loop {
         fabric.context.sleep(interval).await;
         let Some(lane) = lane.upgrade() else {
@@ -203,7 +207,8 @@ async fn attend(lane: Weak<Lane>, fabric: Fabric, interval: Duration) {
         let mut state = lane.state.lock();
         state.endpoint.repeat_acknowledgements();
         state.endpoint.ring_bells();
-        let unread = state.has_unread_link();
+        let pumped = std::mem::take(&mut state.pumped);
+        let unread = state.has_unread_link() || coupled && !pumped;
         if unread || state.endpoint.owes_acknowledgement(LINGER) {
             while state.pump_once(None) {}
             if unread {
@@ -261,6 +266,7 @@ impl Drop for LinkEnd {
 impl LaneState {
     /// Takes what has arrived until `wanted` has a frame or there is no more. Errors end links.
     fn pump(&mut self, wanted: (LinkId, u32)) {
+        self.pumped = true;
         loop {
             let any = self.pump_once(Some(wanted));
             let ready = self
