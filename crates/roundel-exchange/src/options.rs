@@ -2,8 +2,10 @@
 
 use crate::design::Design;
 use crate::loss::OnLoss;
+use crate::operator::LocalLinks;
 use crate::wire::{HEADER_LENGTH, Missing};
 use roundel_verbs::{Capabilities, Transport};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Bytes of a message over Reliable Connection, header included.
@@ -53,6 +55,8 @@ pub struct ExchangeOptions {
     /// share, drawn at random for it, at most [`roundel_verbs::QUEUE_KEY_MAX`]. Groups of several destinations need one to be sent to by
     /// multicast. Without it every endpoint draws one of its own.
     pub queue_key: Option<u32>,
+    /// The links of this process, if rows for a consumer in it are handed over in memory.
+    pub local: Option<Arc<LocalLinks>>,
     /// Whether a task of a source may feed several destinations, so that one that is not read would
     /// hold up the others: then a receiver takes what has arrived although nobody reads it, as far as
     /// its budget and the disk go.
@@ -85,6 +89,7 @@ impl ExchangeOptions {
             missing_deadline: Duration::from_secs(2),
             on_loss: OnLoss::default(),
             queue_key: None,
+            local: None,
             coupled: false,
             batch_rows: 8192,
             ordered: false,

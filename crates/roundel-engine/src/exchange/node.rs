@@ -103,6 +103,7 @@ impl ExchangeNode {
         // nothing is overtaken.
         options.ordered = true;
         options.on_loss = sizes.on_loss;
+        options.local = Some(Arc::default());
         let device_name = device.capabilities().device.clone();
         let arena = device.arena(ArenaOptions {
             registered_bytes_max,

@@ -18,6 +18,9 @@ pub struct LinkAddress {
     /// Reliable Connection, where nothing may be sent before the receiver is connected, and in
     /// the sender's answer.
     pub credit: u32,
+    /// In an offer, a number by which a source in the same process knows it; in an answer the same
+    /// number, if it was one that did. 0 where links within a process are links like others.
+    pub local: u64,
     /// The queue of this end that the other one writes to, in the designs that have one.
     pub ring: Option<RingAddress>,
     /// The queue pair of this end.
@@ -25,7 +28,7 @@ pub struct LinkAddress {
 }
 
 /// Bytes before the queue pair's address.
-const FIXED_BYTES: usize = 40;
+const FIXED_BYTES: usize = 48;
 
 impl LinkAddress {
     /// The bytes to hand to the peer.
@@ -43,6 +46,7 @@ impl LinkAddress {
         bytes.extend_from_slice(&at.address.to_le_bytes());
         bytes.extend_from_slice(&at.remote_key.to_le_bytes());
         bytes.extend_from_slice(&entries.to_le_bytes());
+        bytes.extend_from_slice(&self.local.to_le_bytes());
         bytes.extend_from_slice(&self.queue_pair.to_bytes());
         bytes
     }
@@ -74,6 +78,7 @@ impl LinkAddress {
             destination: word(12),
             credit: word(16),
             ring: (word(20) != 0).then_some(ring),
+            local: long(40),
             queue_pair: QueuePairAddress::from_bytes(rest)?,
         })
     }

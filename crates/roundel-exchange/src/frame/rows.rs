@@ -2,6 +2,7 @@
 //! are gathered row by row from the batch's own buffers, without an array in between.
 //!
 //! It knows flat columns: those that are laid out without Arrow IPC.
+#![allow(unsafe_code)] // Memory that is written before it is read.
 
 use super::gather::gather;
 use super::layout::{
@@ -12,7 +13,7 @@ use arrow::array::{
     Array, ArrayRef, AsArray, ByteView, GenericByteArray, GenericByteViewArray, OffsetSizeTrait,
     RecordBatch, downcast_primitive,
 };
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
+use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
 use arrow::datatypes::{
     BinaryType, BinaryViewType, ByteArrayType, ByteViewType, DataType, LargeBinaryType,
     LargeUtf8Type, StringViewType, Utf8Type,
@@ -124,6 +125,29 @@ impl<'a> RowSource<'a> {
             }
         }
         most
+    }
+
+    /// The frame of these rows, in memory of its own.
+    ///
+    /// # Panics
+    /// When the batch does not have one of them.
+    pub fn frame(&self, rows: &[u32]) -> Buffer {
+        let any_length: usize = match self.columns.iter().any(Column::has_any_length) {
+            false => 0,
+            true => rows
+                .iter()
+                .flat_map(|row| self.columns.iter().map(|one| one.length_of(*row as usize)))
+                .sum(),
+        };
+        let most = self.fixed_bytes + (self.row_bits * rows.len()).div_ceil(8) + any_length;
+        let mut frame = MutableBuffer::with_capacity(most);
+        let spare = frame.as_mut_ptr().cast::<MaybeUninit<u8>>();
+        // SAFETY: the buffer is ours alone and has room for so many bytes, of which nothing is known.
+        let spare = unsafe { std::slice::from_raw_parts_mut(spare, most) };
+        let length = self.encode(rows, spare);
+        // SAFETY: that many bytes have just been written.
+        unsafe { frame.set_len(length) };
+        frame.into()
     }
 
     /// Writes the frame of these rows, in this order, and returns its length. They [fit](Self::fitting).

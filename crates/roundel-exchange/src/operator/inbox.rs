@@ -246,6 +246,15 @@ impl Inbox {
         Ok(Arrival::Fresh)
     }
 
+    /// Takes in a frame that is complete and next in order.
+    pub(super) fn deliver(&mut self, frame: Buffer, store: &mut Store) -> Result<()> {
+        if self.wanted {
+            let read_at_once = self.reading && self.ready.is_empty();
+            self.ready.push_back(store.keep(frame, read_at_once)?);
+        }
+        Ok(())
+    }
+
     /// Moves past completed frames, delivering those that the order held back.
     fn advance(&mut self) {
         while let Some(Frame::Complete(held)) = self.frames.get_mut(&self.next) {

@@ -6,11 +6,13 @@
 
 mod coalesce;
 mod inbox;
+mod local;
 mod receive;
 mod rows_by_partition;
 mod scatter;
 mod shuffle;
 
+pub use local::LocalLinks;
 pub use receive::{PartitionStream, Receive, ReceiveLink};
 pub use scatter::{Partitioner, Scatter};
 pub use shuffle::{Destination, Group, Shuffle};

@@ -8,6 +8,7 @@
 
 use super::coalesce::Coalesce;
 use super::inbox::{Arrival, Inbox, Store};
+use super::local::{Waiting, localize};
 use crate::budget::MemoryBudget;
 use crate::endpoint::{Fabric, LinkAddress, LinkId, Message, ReceiveEndpoint};
 use crate::error::{ExchangeError, Result};
@@ -42,19 +43,21 @@ pub struct Receive {
 }
 
 /// One endpoint with the partitions it serves.
-struct Lane {
-    queue: CompletionQueue,
-    state: Mutex<LaneState>,
+pub(super) struct Lane {
+    pub(super) queue: CompletionQueue,
+    pub(super) state: Mutex<LaneState>,
 }
 
-struct LaneState {
-    endpoint: ReceiveEndpoint,
+pub(super) struct LaneState {
+    pub(super) endpoint: ReceiveEndpoint,
     inboxes: HashMap<(LinkId, u32), Inbox>,
     store: Store,
     messages: Vec<Message>,
     /// Bytes of a frame that may be on their way while later ones of it arrive.
     gap: usize,
     waiting_for_data: Duration,
+    /// Of the links within the process.
+    pub(super) waiting: Waiting,
     /// A reader has looked at the endpoint since the attendant last did.
     pumped: bool,
 }
@@ -63,10 +66,12 @@ struct LaneState {
 /// source can no longer send.
 pub struct ReceiveLink(Arc<LinkEnd>);
 
-struct LinkEnd {
-    lanes: Vec<(Arc<Lane>, LinkId)>,
+pub(super) struct LinkEnd {
+    pub(super) lanes: Vec<(Arc<Lane>, LinkId)>,
     partitions: Range<u32>,
-    peer: String,
+    pub(super) peer: String,
+    /// The number of the offer, by which a source in this process finds it.
+    number: u64,
 }
 
 impl Receive {
@@ -89,6 +94,7 @@ impl Receive {
                     messages: Vec::new(),
                     gap: options.messages_ahead() * options.payload_bytes(),
                     waiting_for_data: Duration::ZERO,
+                    waiting: Waiting::default(),
                     pumped: false,
                 }),
             }));
@@ -119,10 +125,15 @@ impl Receive {
             lanes: Vec::with_capacity(self.lanes.len()),
             partitions: partitions.clone(),
             peer: peer.into(),
+            // 0 is of none.
+            number: self.fabric.context.random().max(1),
         };
         let mut addresses = Vec::with_capacity(self.lanes.len());
         for lane in &self.lanes {
-            let (link, address) = lane.state.lock().endpoint.offer(peer)?;
+            let (link, mut address) = lane.state.lock().endpoint.offer(peer)?;
+            if self.options.local.is_some() {
+                address.local = end.number;
+            }
             end.lanes.push((lane.clone(), link));
             addresses.push(address);
         }
@@ -133,7 +144,11 @@ impl Receive {
                 .inboxes
                 .insert((link, partition), Inbox::new(self.options.ordered));
         }
-        Ok((ReceiveLink(Arc::new(end)), addresses))
+        let end = Arc::new(end);
+        if let Some(local) = &self.options.local {
+            local.offer(end.number, &end);
+        }
+        Ok((ReceiveLink(end), addresses))
     }
 
     /// Completes a link with the source's answers, one per lane: rows begin to flow.
@@ -147,6 +162,10 @@ impl Receive {
                     link.0.lanes.len()
                 ),
             });
+        }
+        if self.options.local.is_some() && answers.iter().all(|one| one.local == link.0.number) {
+            localize(&link.0.lanes);
+            return Ok(());
         }
         for ((lane, id), answer) in link.0.lanes.iter().zip(answers) {
             lane.state.lock().endpoint.connect(*id, answer)?;
@@ -208,6 +227,7 @@ async fn attend(lane: Weak<Lane>, fabric: Fabric, interval: Duration, coupled: b
         state.endpoint.repeat_acknowledgements();
         state.endpoint.ring_bells();
         let pumped = std::mem::take(&mut state.pumped);
+        state.waiting.relieve(coupled && !pumped);
         let unread = state.has_unread_link() || coupled && !pumped;
         if unread || state.endpoint.owes_acknowledgement(LINGER) {
             while state.pump_once(None) {}
@@ -242,7 +262,7 @@ impl ReceiveLink {
 }
 
 impl LinkEnd {
-    fn lane(&self, partition: u32) -> (&Arc<Lane>, LinkId) {
+    pub(super) fn lane(&self, partition: u32) -> (&Arc<Lane>, LinkId) {
         let (lane, link) = &self.lanes[partition as usize % self.lanes.len()];
         (lane, *link)
     }
@@ -254,6 +274,7 @@ impl Drop for LinkEnd {
             let mut state = lane.state.lock();
             let state = &mut *state;
             state.endpoint.close(*link);
+            state.waiting.forget(*link);
             for partition in self.partitions.clone() {
                 if let Some(mut inbox) = state.inboxes.remove(&(*link, partition)) {
                     inbox.discard(&mut state.store);
@@ -267,6 +288,7 @@ impl LaneState {
     /// Takes what has arrived until `wanted` has a frame or there is no more. Errors end links.
     fn pump(&mut self, wanted: (LinkId, u32)) {
         self.pumped = true;
+        self.waiting.relieve(false);
         loop {
             let any = self.pump_once(Some(wanted));
             let ready = self
@@ -276,6 +298,16 @@ impl LaneState {
             if ready || !any {
                 return;
             }
+        }
+    }
+
+    /// Takes in a whole frame of a link within the process.
+    pub(super) fn deliver(&mut self, link: LinkId, partition: u32, frame: Buffer) -> Result<()> {
+        match self.inboxes.get_mut(&(link, partition)) {
+            Some(inbox) => inbox.deliver(frame, &mut self.store),
+            None => Err(ExchangeError::own(format!(
+                "rows for partition {partition}, which was not asked for"
+            ))),
         }
     }
 
@@ -378,6 +410,9 @@ impl PartitionStream {
                 return Poll::Ready(None);
             };
             if let Some(frame) = inbox.take(&mut state.store) {
+                if let Ok(frame) = &frame {
+                    state.waiting.was_read(link, frame.len());
+                }
                 return Poll::Ready(Some(frame));
             }
         }

@@ -1,5 +1,6 @@
 //! SHUFFLE: batches become frames, frames become messages to the members of a group.
 
+use super::local::{LocalLink, LocalLinks};
 use crate::design::Design;
 use crate::endpoint::{DestinationId, Fabric, GroupId, LinkAddress, Origin, SendEndpoint};
 use crate::error::{ExchangeError, Result};
@@ -8,6 +9,7 @@ use crate::options::ExchangeOptions;
 use crate::report::{DestinationReport, EndpointReport};
 use crate::wire::Data;
 use arrow::array::RecordBatch;
+use arrow::buffer::{Buffer, MutableBuffer};
 use futures::future::try_join_all;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -19,6 +21,9 @@ pub struct Shuffle {
     endpoints: Vec<SendEndpoint>,
     payload_bytes: usize,
     design: Design,
+    exchange: u64,
+    source: u32,
+    local: Option<Arc<LocalLinks>>,
     /// Frames sent so far, per partition.
     frames: Mutex<HashMap<u32, u32>>,
 }
@@ -30,6 +35,9 @@ pub struct Destination {
     /// Which of this side's endpoints serves each lane.
     endpoints: Vec<usize>,
     peer: String,
+    /// In this process: then there are no endpoints.
+    local: Option<LocalLink>,
+    lane_count: usize,
 }
 
 /// A transmission group: the nodes that get the same rows.
@@ -38,6 +46,23 @@ pub struct Group {
     lanes: Vec<GroupId>,
     endpoints: Vec<usize>,
     peers: String,
+    /// Those of its members that are in this process; the lanes lead to the others.
+    local: Vec<LocalLink>,
+}
+
+/// Longest frame that is gathered for a consumer in this process.
+const LOCAL_FRAME_BYTES: usize = 1 << 20;
+
+/// A batch as a frame of its own memory.
+fn whole_frame(peers: &str, batch: &RecordBatch) -> Result<Buffer> {
+    let source = FrameSource::try_new(batch).map_err(|error| ExchangeError::frame(peers, error))?;
+    Ok(copied(&source))
+}
+
+fn copied(source: &FrameSource) -> Buffer {
+    let mut frame = MutableBuffer::from_len_zeroed(source.len());
+    source.clone().into_reader().copy_to(&mut frame);
+    frame.into()
 }
 
 impl Origin for FrameSource {
@@ -49,12 +74,12 @@ impl Origin for FrameSource {
 impl Destination {
     /// How many lanes lead there: the receiver's endpoints.
     pub fn lanes(&self) -> usize {
-        self.lanes.len()
+        self.lane_count
     }
 
     /// The lane that carries a partition.
     pub fn lane_of(&self, partition: u32) -> usize {
-        partition as usize % self.lanes.len()
+        partition as usize % self.lane_count
     }
 }
 
@@ -77,6 +102,9 @@ impl Shuffle {
             endpoints,
             payload_bytes: options.payload_bytes(),
             design: options.design,
+            exchange,
+            source,
+            local: options.local.clone(),
             frames: Mutex::default(),
         })
     }
@@ -97,7 +125,19 @@ impl Shuffle {
             lanes: Vec::with_capacity(offers.len()),
             endpoints: Vec::with_capacity(offers.len()),
             peer: peer.into(),
+            local: self.find_local(offers),
+            lane_count: offers.len(),
         };
+        if destination.local.is_some() {
+            let answer = |offer: &LinkAddress| LinkAddress {
+                exchange: self.exchange,
+                source: self.source,
+                credit: 0,
+                ring: None,
+                ..offer.clone()
+            };
+            return Ok((destination, offers.iter().map(answer).collect()));
+        }
         let mut answers = Vec::with_capacity(offers.len());
         for (lane, offer) in offers.iter().enumerate() {
             let endpoint = lane % self.endpoints.len();
@@ -109,6 +149,12 @@ impl Shuffle {
             answers.push(answer);
         }
         Ok((destination, answers))
+    }
+
+    /// The receiver that made an offer, if it is in this process.
+    fn find_local(&self, offers: &[LinkAddress]) -> Option<LocalLink> {
+        let number = offers.first()?.local;
+        self.local.as_ref()?.find(number)
     }
 
     /// Makes a transmission group. Its members have the same number of lanes.
@@ -126,23 +172,34 @@ impl Shuffle {
         };
         if members
             .iter()
-            .any(|member| member.lanes.len() != first.lanes.len())
+            .any(|member| member.lane_count != first.lane_count)
         {
             return Err(ExchangeError::Protocol {
                 peer: peers,
                 reason: "members of a group with different numbers of endpoints".into(),
             });
         }
-        let mut lanes = Vec::with_capacity(first.lanes.len());
-        for lane in 0..first.lanes.len() {
-            let ids: Vec<_> = members.iter().map(|member| member.lanes[lane]).collect();
-            lanes.push(self.endpoints[first.endpoints[lane]].group(&ids)?);
-        }
-        Ok(Group {
-            lanes,
-            endpoints: first.endpoints.clone(),
+        let mut group = Group {
+            lanes: Vec::new(),
+            endpoints: Vec::new(),
             peers,
-        })
+            local: members
+                .iter()
+                .filter_map(|member| member.local.clone())
+                .collect(),
+        };
+        let remote: Vec<_> = members
+            .iter()
+            .filter(|member| member.local.is_none())
+            .collect();
+        if let Some(first) = remote.first() {
+            group.endpoints.clone_from(&first.endpoints);
+            for (lane, endpoint) in first.endpoints.iter().enumerate() {
+                let ids: Vec<_> = remote.iter().map(|member| member.lanes[lane]).collect();
+                group.lanes.push(self.endpoints[*endpoint].group(&ids)?);
+            }
+        }
+        Ok(group)
     }
 
     /// Sends a batch to a partition of every member of the group. A partition belongs to one
@@ -152,6 +209,15 @@ impl Shuffle {
             .map_err(|error| ExchangeError::frame(&group.peers, error))?;
         let rows = source.rows();
         let frame_length = source.len() as u32;
+        if !group.local.is_empty() {
+            let frame = copied(&source);
+            for local in &group.local {
+                local.deliver(partition, frame.clone()).await?;
+            }
+            if group.lanes.is_empty() {
+                return Ok(());
+            }
+        }
         let frame_sequence = self.next_frame(partition);
         let lane = partition as usize % group.lanes.len();
         let endpoint = &self.endpoints[group.endpoints[lane]];
@@ -194,6 +260,25 @@ impl Shuffle {
         source: &RowSource<'_>,
         mut rows: &[u32],
     ) -> Result<()> {
+        let mut rest = match group.local.is_empty() {
+            true => &[][..],
+            false => rows,
+        };
+        while !rest.is_empty() {
+            let count = source.fitting(rest, LOCAL_FRAME_BYTES);
+            let (now, later) = rest.split_at(count.max(1));
+            rest = later;
+            let frame = match count {
+                0 => whole_frame(&group.peers, &batch.slice(now[0] as usize, 1))?,
+                _ => source.frame(now),
+            };
+            for local in &group.local {
+                local.deliver(partition, frame.clone()).await?;
+            }
+        }
+        if group.lanes.is_empty() {
+            return Ok(());
+        }
         let lane = partition as usize % group.lanes.len();
         let endpoint = &self.endpoints[group.endpoints[lane]];
         while !rows.is_empty() {
@@ -239,12 +324,19 @@ impl Shuffle {
     /// The same for the partitions of one lane, those whose
     /// [`lane_of`](Destination::lane_of) it is.
     pub async fn finish_lane(&self, destination: &Destination, lane: usize) -> Result<()> {
+        if let Some(local) = &destination.local {
+            return local.finish_lane(lane);
+        }
         let endpoint = &self.endpoints[destination.endpoints[lane]];
         endpoint.finish(destination.lanes[lane]).await
     }
 
     /// Forgets a destination; what waits to be sent to it fails with `error`.
     pub fn close(&self, destination: &Destination, error: Option<ExchangeError>) {
+        if let Some(local) = &destination.local {
+            local.close(error);
+            return;
+        }
         for (id, endpoint) in destination.lanes.iter().zip(&destination.endpoints) {
             self.endpoints[*endpoint].close(*id, error.clone());
         }

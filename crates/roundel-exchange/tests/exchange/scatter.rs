@@ -166,3 +166,98 @@ async fn short_frames_are_joined_to_batches() {
         }
     }
 }
+
+/// The bytes that go over the endpoints when rows for the own process need not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_for_the_own_process_are_handed_over() {
+    let mut types = flat_types();
+    types.retain(|data_type| *data_type != DataType::FixedSizeBinary(0));
+    for design in designs() {
+        let mut options = options(design, 2);
+        options.ordered = true;
+        options.coupled = true;
+        // One for each node in truth: here they all are one process.
+        options.local = Some(Arc::default());
+        scatter(&options, &batches(&types, &[3000, 1, 2000])).await;
+        let texts: ArrayRef = Arc::new(arrow::array::StringArray::from_iter_values(
+            (0..30).map(|row| "y".repeat(if row == 11 { 2 << 20 } else { row })),
+        ));
+        let long = RecordBatch::try_from_iter([("text", texts)]).unwrap();
+        scatter(&options, &[long]).await;
+    }
+}
+
+/// Two readers each want the exchange first that the other one wants last.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn coupled_exchanges_are_read_in_any_order() {
+    let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(0..8192));
+    let batch = RecordBatch::try_from_iter([("key", keys)]).unwrap();
+    for (design, local) in designs()
+        .into_iter()
+        .flat_map(|one| [(one, false), (one, true)])
+    {
+        let mut options = options(design, 1);
+        options.coupled = true;
+        options.local = local.then(Arc::default);
+        options.buffers_per_link_start = 2;
+        options.buffers_per_link_max = 2;
+        let exchanges = [0, 1].map(|_| {
+            let cluster: Vec<Node> = (0..NODES).map(|_| Node::open(&options)).collect();
+            let links = connect(&cluster, |node| own(node, PER_NODE));
+            (cluster, links)
+        });
+        let mut tasks = Vec::new();
+        for (cluster, links) in &exchanges {
+            for (source, node) in cluster.iter().enumerate() {
+                let to = links.destinations[source].clone();
+                let groups = (0..PARTITIONS).map(|p| to[(p / PER_NODE) as usize].1.clone());
+                let shuffle = node.shuffle.clone();
+                let mut scatter =
+                    Scatter::new(shuffle.clone(), groups.collect(), Box::new(ByRow), 0).unwrap();
+                let batch = batch.clone();
+                tasks.push(tokio::spawn(async move {
+                    for _ in 0..40 {
+                        scatter.send(&batch).await.unwrap();
+                    }
+                    try_join_all(
+                        to.iter()
+                            .map(|(destination, _)| shuffle.finish(destination)),
+                    )
+                    .await
+                    .unwrap();
+                }));
+            }
+        }
+        for target in 0..NODES {
+            let order = if target == 0 { [0, 1] } else { [1, 0] };
+            let mut turns = Vec::new();
+            for exchange in order {
+                let (cluster, links) = &exchanges[exchange];
+                let streams = links.links[target].iter().flat_map(|link| {
+                    own(target, PER_NODE).map(|partition| {
+                        let receive = &cluster[target].receive;
+                        receive.stream(link, partition, &batch.schema()).unwrap()
+                    })
+                });
+                turns.push(streams.collect::<Vec<_>>());
+            }
+            tasks.push(tokio::spawn(async move {
+                for streams in turns {
+                    // To its end, before the next is looked at.
+                    let read = streams.into_iter().map(|stream| {
+                        tokio::spawn(stream.try_fold(0, async |sum, got| Ok(sum + got.num_rows())))
+                    });
+                    for rows in join_all(read).await {
+                        assert!(rows.unwrap().unwrap() > 0);
+                    }
+                }
+            }));
+        }
+        for task in tasks {
+            tokio::time::timeout(std::time::Duration::from_secs(60), task)
+                .await
+                .unwrap_or_else(|_| panic!("{design}, local {local}: hangs"))
+                .unwrap();
+        }
+    }
+}

@@ -168,6 +168,7 @@ impl ReceiveEndpoint {
                 None => 0,
             },
             ring,
+            local: 0,
             queue_pair: address,
         };
         Ok((LinkId(index), address))
@@ -297,6 +298,26 @@ impl ReceiveEndpoint {
     /// Ends a link with an error that was learnt elsewhere, unless it is complete.
     pub fn abort(&mut self, link: LinkId, error: ExchangeError) {
         self.links[link.0].fail(error);
+    }
+
+    /// An offered link needs no endpoint: its source hands rows over in memory. It stays open until it
+    /// is [completed](Self::complete).
+    pub(crate) fn localize(&mut self, link: LinkId) {
+        let target = &mut self.links[link.0];
+        if let Carrier::Offered(Some(connection)) =
+            std::mem::replace(&mut target.carrier, Carrier::Closed)
+        {
+            self.by_queue_pair.remove(&connection.queue_pair.number());
+            self.report.queue_pairs -= 1;
+        }
+    }
+
+    /// All of a link within the process has arrived.
+    pub(crate) fn complete(&mut self, link: LinkId) {
+        let target = &mut self.links[link.0];
+        if target.is_open() {
+            target.state = LinkState::Complete;
+        }
     }
 
     /// Destroys the link's end: nobody wants its data any more.

@@ -228,6 +228,7 @@ impl SendEndpoint {
             destination: index as u32,
             credit: 0,
             ring,
+            local: 0,
             queue_pair,
         };
         Ok((DestinationId(index), address))

@@ -1,0 +1,160 @@
+//! Links within a process: rows for a consumer here are gathered into a frame of its own memory, and
+//! no message is made of them.
+
+use super::receive::{Lane, LinkEnd};
+use crate::endpoint::LinkId;
+use crate::error::{ExchangeError, Result};
+use arrow::buffer::Buffer;
+use parking_lot::Mutex;
+use roundel_verbs::CompletionStatus;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::task::{Poll, Waker};
+
+/// Bytes of frames that wait for a reader before their source waits, too.
+const WAITING_BYTES_MAX: usize = 2 << 20;
+
+/// The receiving ends of a process's links, by the number that their offers carry.
+#[derive(Default)]
+pub struct LocalLinks(Mutex<HashMap<u64, Weak<LinkEnd>>>);
+
+impl std::fmt::Debug for LocalLinks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LocalLinks({})", self.0.lock().len())
+    }
+}
+
+impl LocalLinks {
+    pub(super) fn offer(&self, number: u64, end: &Arc<LinkEnd>) {
+        let mut links = self.0.lock();
+        links.retain(|_, end| end.strong_count() > 0);
+        links.insert(number, Arc::downgrade(end));
+    }
+
+    /// The end that was offered with this number, if that was in this process.
+    pub(super) fn find(&self, number: u64) -> Option<LocalLink> {
+        let end = self.0.lock().remove(&number)?;
+        let peer = end.upgrade()?.peer.clone();
+        Some(LocalLink { end, peer })
+    }
+}
+
+/// The source's side of a link within a process.
+#[derive(Clone)]
+pub(super) struct LocalLink {
+    end: Weak<LinkEnd>,
+    peer: String,
+}
+
+impl std::fmt::Debug for LocalLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LocalLink({})", self.peer)
+    }
+}
+
+/// What a lane knows of its links within the process.
+#[derive(Default)]
+pub(super) struct Waiting {
+    /// Bytes that wait for a reader, by link.
+    bytes: HashMap<LinkId, usize>,
+    sources: Vec<Waker>,
+    /// Nobody reads, and others wait for these sources: they need not wait.
+    relieved: bool,
+}
+
+impl Waiting {
+    /// Frames of a link were read, or are not wanted any more.
+    pub(super) fn was_read(&mut self, link: LinkId, bytes: usize) {
+        if let Some(waiting) = self.bytes.get_mut(&link) {
+            *waiting = waiting.saturating_sub(bytes);
+            self.wake();
+        }
+    }
+
+    /// Whether sources need not wait for readers.
+    pub(super) fn relieve(&mut self, relieved: bool) {
+        self.relieved = relieved;
+        if relieved {
+            self.wake();
+        }
+    }
+
+    pub(super) fn forget(&mut self, link: LinkId) {
+        self.bytes.remove(&link);
+        self.wake();
+    }
+
+    fn wake(&mut self) {
+        self.sources.drain(..).for_each(Waker::wake);
+    }
+}
+
+impl LocalLink {
+    /// Hands a frame to a partition's reader, when not too much waits for it.
+    pub(super) async fn deliver(&self, partition: u32, frame: Buffer) -> Result<()> {
+        let mut frame = Some(frame);
+        std::future::poll_fn(|cx| {
+            let end = self.end()?;
+            let (lane, link) = end.lane(partition);
+            let mut state = lane.state.lock();
+            if let Some(Err(error)) = state.endpoint.ended(link) {
+                return Poll::Ready(Err(error));
+            }
+            let waiting = &mut state.waiting;
+            let bytes = waiting.bytes.entry(link).or_default();
+            if *bytes >= WAITING_BYTES_MAX && !waiting.relieved {
+                waiting.sources.push(cx.waker().clone());
+                return Poll::Pending;
+            }
+            let Some(frame) = frame.take() else {
+                return Poll::Ready(Ok(()));
+            };
+            *bytes += frame.len();
+            let delivered = state.deliver(link, partition, frame);
+            drop(state);
+            lane.queue.wake();
+            Poll::Ready(delivered)
+        })
+        .await
+    }
+
+    /// Tells the readers of a lane that no more comes.
+    pub(super) fn finish_lane(&self, lane: usize) -> Result<()> {
+        let end = self.end()?;
+        if let Some((lane, link)) = end.lanes.get(lane) {
+            lane.state.lock().endpoint.complete(*link);
+            lane.queue.wake();
+        }
+        Ok(())
+    }
+
+    /// Tells readers who still wait for rows that none will come.
+    pub(super) fn close(&self, error: Option<ExchangeError>) {
+        let Some(end) = self.end.upgrade() else {
+            return;
+        };
+        let error = error.unwrap_or_else(|| self.lost());
+        for (lane, link) in &end.lanes {
+            lane.state.lock().endpoint.abort(*link, error.clone());
+            lane.queue.wake();
+        }
+    }
+
+    fn end(&self) -> Result<Arc<LinkEnd>> {
+        self.end.upgrade().ok_or_else(|| self.lost())
+    }
+
+    fn lost(&self) -> ExchangeError {
+        ExchangeError::PeerLost {
+            peer: self.peer.clone(),
+            status: CompletionStatus::Flushed,
+        }
+    }
+}
+
+/// Turns a link that was offered into one within the process: its endpoints are not needed.
+pub(super) fn localize(lanes: &[(Arc<Lane>, LinkId)]) {
+    for (lane, link) in lanes {
+        lane.state.lock().endpoint.localize(*link);
+    }
+}
