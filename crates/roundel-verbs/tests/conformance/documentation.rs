@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub const UPDATE: &str = "ROUNDEL_UPDATE_DOCS";
 
 /// The columns of the tables.
-const PROVIDERS: [&str; 2] = ["`shm`", "Soft-RoCE"];
+const PROVIDERS: [&str; 3] = ["`shm`", "`tcp`", "Soft-RoCE"];
 
 /// What stands where a provider does not differ.
 const NO_DIFFERENCE: &str = "–";

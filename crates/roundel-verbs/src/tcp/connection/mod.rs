@@ -1,0 +1,516 @@
+//! Connected queue pairs (RC, UC): the state machine around a send side, a receiving end and the
+//! receives that are posted.
+//!
+//! Locks are taken in this order: the receiving end, the posted receives, the send side. Whoever
+//! holds the first two decides what becomes of the queue pair.
+
+mod departed;
+mod meeting;
+mod reader;
+mod requests;
+mod responder;
+mod transmit;
+mod verbs;
+
+pub(super) use departed::Departed;
+pub(super) use requests::RETURNING_MAX;
+
+use super::address::Identity;
+use super::completion_queue::TcpCompletionQueue;
+use super::device::{DeviceState, queue_of_this_provider};
+use super::frame::Refusal;
+use super::hello::ANSWER_BYTES;
+use super::socket;
+use crate::counters::{Counters, Opcode};
+use crate::error::Result;
+use crate::provider::{RawCompletion, RawQueuePairOptions, RawReceiveRequest};
+use crate::queue_pair::{QueuePairState, Transport};
+use crate::work::CompletionStatus;
+use parking_lot::Mutex;
+use reader::{Filled, Reader};
+use requests::{Request, Response, SendSide};
+use responder::Then;
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+/// `rnr_retry` of a queue pair that waits for a receive without end, as on real devices.
+const RETRY_WITHOUT_END: u8 = 7;
+/// How long one retry lasts. There is one more than asked for: that a receive was posted takes a
+/// moment to be known.
+const RNR_TIMER: Duration = Duration::from_millis(10);
+/// How often the socket is read before others have their turn.
+const READS_AT_A_TIME: usize = 64;
+
+const INIT: u8 = 0;
+const READY: u8 = 1;
+const ERROR: u8 = 2;
+
+pub(super) struct StreamPair {
+    me: Weak<Self>,
+    device: Arc<DeviceState>,
+    number: u32,
+    incarnation: u32,
+    reliable: bool,
+    send_queue: Arc<TcpCompletionQueue>,
+    receive_queue: Arc<TcpCompletionQueue>,
+    receive_depth: usize,
+    state: AtomicU8,
+    remote: OnceLock<Remote>,
+    receiving: Mutex<Receiving>,
+    posted: Mutex<Posted>,
+    send: Mutex<SendSide>,
+    credit: Arc<requests::Credit>,
+    counters: Counters,
+}
+
+/// The queue pair that this one is connected to.
+struct Remote {
+    identity: Identity,
+    address: super::address::TcpAddress,
+}
+
+/// What is known of the connection.
+enum Stage {
+    /// Nothing yet.
+    Apart,
+    /// This end calls.
+    Calling {
+        /// Whether the hello was sent.
+        greeted: bool,
+        answer: [u8; ANSWER_BYTES],
+        have: usize,
+    },
+    /// Both ends called, the peer's call is the one that counts, and is awaited.
+    Crossed,
+    /// Frames go back and forth.
+    Open,
+    /// It ended, or never came to be.
+    Closed,
+}
+
+/// The receiving end.
+struct Receiving {
+    stage: Stage,
+    /// How its socket is known to the thread that waits for sockets.
+    token: u64,
+    /// Until when the peer must answer.
+    deadline: Option<Instant>,
+    /// Calls that came before this end was told to connect.
+    early: Vec<EarlyCall>,
+    reader: Reader<Then>,
+    /// Requests of the peer that are done.
+    done: u64,
+    /// Completions to be told, of receives and of sends.
+    received: Vec<RawCompletion>,
+    completed: Vec<RawCompletion>,
+}
+
+/// A peer that connected first.
+struct EarlyCall {
+    from: Identity,
+    socket: Arc<OwnedFd>,
+    token: u64,
+    posted: u64,
+}
+
+/// The receives that are posted.
+#[derive(Default)]
+struct Posted {
+    requests: VecDeque<RawReceiveRequest>,
+    /// How many were taken so far.
+    taken: u64,
+    /// The queue pair is broken: what is posted is flushed.
+    broken: bool,
+}
+
+/// How a queue pair breaks.
+struct Break {
+    /// How its oldest request ends; the others are flushed.
+    first: CompletionStatus,
+    /// What the peer's request gets that broke it.
+    refusal: Option<Refusal>,
+    /// The connection is of no use any more.
+    lost: bool,
+}
+
+impl Break {
+    /// By its owner.
+    const OWN: Self = Self {
+        first: CompletionStatus::Flushed,
+        refusal: None,
+        lost: false,
+    };
+    /// Because the connection ended.
+    const LOST: Self = Self {
+        first: CompletionStatus::RetryExceeded,
+        refusal: None,
+        lost: true,
+    };
+
+    /// Because a request failed.
+    fn request(first: CompletionStatus) -> Self {
+        Self {
+            first,
+            refusal: None,
+            lost: false,
+        }
+    }
+
+    /// Because a request of the peer failed.
+    fn of_peer(refusal: Refusal) -> Self {
+        Self {
+            refusal: Some(refusal),
+            ..Self::OWN
+        }
+    }
+}
+
+impl StreamPair {
+    pub(super) fn create(
+        device: &Arc<DeviceState>,
+        options: RawQueuePairOptions,
+    ) -> Result<Arc<Self>> {
+        let send_queue = queue_of_this_provider(options.send_queue)?;
+        let receive_queue = queue_of_this_provider(options.receive_queue)?;
+        let reliable = options.transport == Transport::ReliableConnection;
+        let patience = (options.rnr_retry < RETRY_WITHOUT_END)
+            .then(|| RNR_TIMER * (u32::from(options.rnr_retry) + 1));
+        let send = SendSide::new(reliable, patience);
+        let (number, incarnation) = (device.new_number(), device.new_incarnation());
+        let pair = Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            device: device.clone(),
+            number,
+            incarnation,
+            reliable,
+            send_queue,
+            receive_queue,
+            receive_depth: options.receive_depth.max(1),
+            state: AtomicU8::new(INIT),
+            remote: OnceLock::new(),
+            receiving: Mutex::new(Receiving {
+                stage: Stage::Apart,
+                token: 0,
+                deadline: None,
+                early: Vec::new(),
+                reader: Reader::default(),
+                done: 0,
+                received: Vec::new(),
+                completed: Vec::new(),
+            }),
+            posted: Mutex::default(),
+            credit: send.credit.clone(),
+            send: Mutex::new(send),
+            counters: Counters::default(),
+        });
+        device.streams.write().insert(number, me(&pair));
+        Ok(pair)
+    }
+
+    pub(super) fn incarnation(&self) -> u32 {
+        self.incarnation
+    }
+
+    fn identity(&self) -> Identity {
+        Identity {
+            device: self.device.address.id,
+            number: self.number,
+            incarnation: self.incarnation,
+        }
+    }
+
+    fn is(&self, state: u8) -> bool {
+        self.state.load(Ordering::Acquire) == state
+    }
+
+    fn current_state(&self) -> QueuePairState {
+        match self.state.load(Ordering::Acquire) {
+            INIT => QueuePairState::Init,
+            READY => QueuePairState::ReadyToSend,
+            _ => QueuePairState::Error,
+        }
+    }
+
+    /// The completion of a request.
+    fn completion(&self, request: &Request, status: CompletionStatus) -> RawCompletion {
+        let opcode = request.operation.opcode();
+        if status == CompletionStatus::Success {
+            self.counters.add(opcode, request.length);
+        }
+        RawCompletion {
+            id: request.id,
+            queue_pair: self.number,
+            status,
+            opcode,
+            bytes: request.length,
+            written: false,
+            immediate: None,
+            source_queue_pair: 0,
+        }
+    }
+
+    /// The completion of a receive that brought nothing.
+    fn failed_receive(&self, id: u64, status: CompletionStatus) -> RawCompletion {
+        RawCompletion {
+            id,
+            queue_pair: self.number,
+            status,
+            opcode: Opcode::Receive,
+            bytes: 0,
+            written: false,
+            immediate: None,
+            source_queue_pair: 0,
+        }
+    }
+
+    /// Goes to the error state: what is posted ends, and the peer is told.
+    fn break_off(&self, cause: Break) {
+        self.break_with(&mut self.receiving.lock(), cause);
+    }
+
+    fn break_with(&self, receiving: &mut Receiving, cause: Break) {
+        if self.is(ERROR) {
+            if cause.lost {
+                self.close(receiving);
+            }
+            return;
+        }
+        let mut ended = std::mem::take(&mut receiving.received);
+        {
+            let mut posted = self.posted.lock();
+            self.state.store(ERROR, Ordering::Release);
+            posted.broken = true;
+            let under_way = receiving.reader.abandon().and_then(|then| then.receive());
+            let waiting = posted.requests.drain(..).map(|request| request.id);
+            ended.extend(
+                under_way
+                    .into_iter()
+                    .chain(waiting)
+                    .map(|id| self.failed_receive(id, CompletionStatus::Flushed)),
+            );
+        }
+        let unusable = {
+            let mut send = self.send.lock();
+            send.broken = true;
+            let mut done = std::mem::take(&mut receiving.completed);
+            let unusable = cause.lost || send.is_inside_request();
+            let mut status = cause.first;
+            for request in send.requests.drain(..) {
+                done.push(self.completion(&request, status));
+                status = CompletionStatus::Flushed;
+            }
+            send.sent = 0;
+            self.send_queue.push(&mut done);
+            if !unusable {
+                send.acknowledge(receiving.done);
+                if let Some(refusal) = cause.refusal {
+                    send.responses.push_back(Response::Refused {
+                        sequence: receiving.done,
+                        refusal,
+                    });
+                }
+            }
+            unusable
+        };
+        self.receive_queue.push(&mut ended);
+        for call in receiving.early.drain(..) {
+            self.device.turn_away(&call.socket, call.token);
+        }
+        if unusable || !matches!(receiving.stage, Stage::Open) {
+            self.close(receiving);
+            return;
+        }
+        let mut send = self.send.lock();
+        send.responses.push_back(Response::Gone);
+        if send.transmit().is_err() {
+            drop(send);
+            self.close(receiving);
+        }
+    }
+
+    /// Closes the connection for good.
+    fn close(&self, receiving: &mut Receiving) {
+        receiving.stage = Stage::Closed;
+        receiving.deadline = None;
+        self.device.forget(receiving.token);
+        if let Some(socket) = receiving.reader.socket.take() {
+            socket::shut(&socket);
+        }
+        let mut send = self.send.lock();
+        if let Some(socket) = send.socket.take() {
+            socket::shut(&socket);
+        }
+        send.peer_gone = true;
+        send.partial = None;
+        send.responses.clear();
+    }
+
+    /// The connection ended without a word: the peer's device is gone, or cannot be reached.
+    fn lost(&self, receiving: &mut Receiving) {
+        if self.reliable {
+            self.break_with(receiving, Break::LOST);
+        } else {
+            self.close(receiving);
+            self.drop_requests();
+        }
+    }
+
+    /// On an unreliable connection without a peer: what was posted goes nowhere, and that is a
+    /// success.
+    fn drop_requests(&self) {
+        let mut send = self.send.lock();
+        if send.broken {
+            return;
+        }
+        send.sent = 0;
+        send.partial = None;
+        self.drop_posted(&mut send);
+    }
+
+    fn drop_posted(&self, send: &mut SendSide) {
+        let mut done = Vec::new();
+        while let Some(request) = send.requests.pop_front() {
+            let status = request.failed.unwrap_or(CompletionStatus::Success);
+            done.push(self.completion(&request, status));
+        }
+        self.send_queue.push(&mut done);
+    }
+
+    /// Something happened on the socket.
+    pub(super) fn ready(&self, writable: bool) {
+        if writable {
+            let mut send = self.send.lock();
+            send.blocked = false;
+            if !self.push_on(send) {
+                self.lost(&mut self.receiving.lock());
+                return;
+            }
+        }
+        let mut receiving = self.receiving.lock();
+        match receiving.stage {
+            Stage::Open => self.read(&mut receiving),
+            Stage::Calling { .. } => self.go_on_calling(&mut receiving),
+            Stage::Apart | Stage::Crossed | Stage::Closed => {}
+        }
+        drop(receiving);
+        self.check_next();
+    }
+
+    /// Writes what can be written; false when the connection is lost.
+    #[must_use]
+    fn push_on(&self, mut send: parking_lot::MutexGuard<'_, SendSide>) -> bool {
+        let waited = send.waiting_until;
+        let written = send.transmit();
+        if !self.reliable {
+            let mut done = Vec::new();
+            send.finish_sent(|request| {
+                done.push(self.completion(&request, CompletionStatus::Success));
+            });
+            self.send_queue.push(&mut done);
+        }
+        let waits = send.waiting_until;
+        drop(send);
+        if let Some(until) = waits
+            && waited != waits
+        {
+            self.device.events.wake_at(until, self.me.clone());
+        }
+        written.is_ok()
+    }
+
+    /// Breaks when it is the turn of a request that cannot be carried out.
+    fn check_next(&self) {
+        if !self.is(READY) {
+            return;
+        }
+        let failed = self.send.lock().next_failed();
+        if let Some(status) = failed {
+            self.break_off(Break::request(status));
+        }
+    }
+
+    /// Reads what there is, and does what it says.
+    fn read(&self, receiving: &mut Receiving) {
+        for _ in 0..READS_AT_A_TIME {
+            let filled = match receiving.reader.fill() {
+                Ok(filled) => filled,
+                Err(transmit::Lost) => {
+                    self.lost(receiving);
+                    return;
+                }
+            };
+            if let Err(requests::Garbage) = self.take_frames(receiving) {
+                tracing::warn!(
+                    queue_pair = self.number,
+                    "a peer sent what is no frame, or none that fits: its connection is closed"
+                );
+                self.lost(receiving);
+                return;
+            }
+            if filled == Filled::End {
+                self.lost(receiving);
+                return;
+            }
+            if !self.tell(receiving) {
+                self.lost(receiving);
+                return;
+            }
+            if filled == Filled::All || !matches!(receiving.stage, Stage::Open) {
+                return;
+            }
+        }
+        self.device.events.again(receiving.token);
+    }
+
+    /// Tells of the completions that came, here and to the peer; false when the connection is lost.
+    fn tell(&self, receiving: &mut Receiving) -> bool {
+        self.receive_queue.push(&mut receiving.received);
+        self.send_queue.push(&mut receiving.completed);
+        let mut send = self.send.lock();
+        if self.reliable {
+            send.acknowledge(receiving.done);
+        }
+        self.push_on(send)
+    }
+
+    /// Time has passed.
+    pub(super) fn time_passed(&self, now: Instant) {
+        let mut receiving = self.receiving.lock();
+        if receiving.deadline.is_some_and(|deadline| now >= deadline) {
+            receiving.deadline = None;
+            if self.reliable {
+                self.break_with(&mut receiving, Break::LOST);
+            } else {
+                // It may still come to be, but nobody waits for it.
+                self.send.lock().peer_gone = true;
+                self.drop_requests();
+            }
+            return;
+        }
+        let mut send = self.send.lock();
+        if send.waiting_until.is_some_and(|until| now >= until) {
+            send.waiting_until = None;
+            if send.sent == 0 && !send.is_inside_request() {
+                drop(send);
+                let cause = Break::request(CompletionStatus::ReceiverNotReady);
+                self.break_with(&mut receiving, cause);
+            } else if !self.push_on(send) {
+                self.lost(&mut receiving);
+            }
+            return;
+        }
+        let silent = send.is_busy() && send.socket.as_deref().is_some_and(socket::is_silent);
+        drop(send);
+        if silent {
+            tracing::debug!(queue_pair = self.number, "a peer does not answer any more");
+            self.lost(&mut receiving);
+        }
+    }
+}
+
+fn me(pair: &Arc<StreamPair>) -> Weak<StreamPair> {
+    Arc::downgrade(pair)
+}
