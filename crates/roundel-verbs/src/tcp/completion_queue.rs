@@ -1,6 +1,10 @@
 //! Completion queues and channels: lists in this process, and a descriptor that wakes sleepers.
 //! Knows nothing of queue pairs but their numbers.
+//!
+//! Who polls an empty queue looks after the device's sockets. Who sleeps in between leaves that to
+//! the device's thread, and gets a few polls around each sleep without it.
 
+use super::device::DeviceState;
 use crate::error::{Result, VerbsError};
 use crate::provider::{ProviderChannel, ProviderCompletionQueue, RawCompletion};
 use parking_lot::Mutex;
@@ -8,7 +12,10 @@ use rustix::event::{EventfdFlags, eventfd};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+/// Polls that may find nothing around a sleep.
+const POLLS_OF_SLEEPERS: u32 = 8;
 
 /// A descriptor that is readable from a signal on until it is cleared.
 pub(super) struct Event(OwnedFd);
@@ -60,24 +67,32 @@ impl ProviderChannel for TcpChannel {
 }
 
 pub(super) struct TcpCompletionQueue {
+    device: Arc<DeviceState>,
     completions: Mutex<VecDeque<RawCompletion>>,
     /// How many there are, for those who look without the lock.
     count: AtomicUsize,
     armed: AtomicBool,
+    /// How many more polls may find nothing before it counts as polled by somebody who spins.
+    patience: AtomicU32,
     channel: Option<Arc<TcpChannel>>,
 }
 
 impl TcpCompletionQueue {
-    pub(super) fn create(channel: Option<&Arc<dyn ProviderChannel>>) -> Result<Self> {
+    pub(super) fn create(
+        device: &Arc<DeviceState>,
+        channel: Option<&Arc<dyn ProviderChannel>>,
+    ) -> Result<Self> {
         let channel = channel.map(|channel| {
             let any: Arc<dyn std::any::Any + Send + Sync> = channel.clone();
             any.downcast::<TcpChannel>()
                 .map_err(|_| VerbsError::InvalidRequest("a channel of another provider".into()))
         });
         Ok(Self {
+            device: device.clone(),
             completions: Mutex::default(),
             count: AtomicUsize::new(0),
             armed: AtomicBool::new(false),
+            patience: AtomicU32::new(0),
             channel: channel.transpose()?,
         })
     }
@@ -114,7 +129,15 @@ impl ProviderCompletionQueue for TcpCompletionQueue {
     fn poll(&self, completions: &mut Vec<RawCompletion>, limit: usize) -> usize {
         // A poll after arming must take the lock: see `push`.
         if self.count.load(Ordering::Acquire) == 0 && !self.armed.load(Ordering::Relaxed) {
-            return 0;
+            let patience = self.patience.load(Ordering::Relaxed);
+            if patience > 0 {
+                self.patience.store(patience - 1, Ordering::Relaxed);
+                return 0;
+            }
+            self.device.look_after_sockets();
+            if self.count.load(Ordering::Acquire) == 0 {
+                return 0;
+            }
         }
         let mut queue = self.completions.lock();
         let count = queue.len().min(limit);
@@ -124,7 +147,10 @@ impl ProviderCompletionQueue for TcpCompletionQueue {
     }
 
     fn arm(&self) -> bool {
-        self.armed.swap(true, Ordering::SeqCst)
+        self.patience.store(POLLS_OF_SLEEPERS, Ordering::Relaxed);
+        let armed = self.armed.swap(true, Ordering::SeqCst);
+        self.device.events.hand_over();
+        armed
     }
 
     fn armed(&self) -> bool {

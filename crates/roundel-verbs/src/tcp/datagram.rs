@@ -4,7 +4,7 @@
 use super::address::{TcpAddress, array};
 use super::completion_queue::TcpCompletionQueue;
 use super::device::{DeviceState, longer_than, no_multicast, queue_of_this_provider};
-use super::events::Source;
+use super::events::{News, Source};
 use super::socket::{self, Destination};
 use crate::address::QueuePairAddress;
 use crate::capabilities::GRH_BYTES;
@@ -146,6 +146,8 @@ struct Receives {
 
 #[derive(Default)]
 struct Sends {
+    /// The socket tells when it has room again.
+    blocked: bool,
     /// What the socket had no room for.
     waiting: VecDeque<Waiting>,
     completed: Vec<RawCompletion>,
@@ -188,7 +190,7 @@ impl DatagramPair {
             counters: Counters::default(),
         });
         let source = Source::Datagrams(Arc::downgrade(&pair));
-        let token = device.events.watch(&pair.socket, source)?;
+        let token = device.events.watch_datagrams(&pair.socket, source)?;
         let _ = pair.token.set(token);
         device
             .datagrams
@@ -265,17 +267,24 @@ impl DatagramPair {
     }
 
     /// Something happened on the socket.
-    pub(super) fn ready(&self, writable: bool) {
-        if writable {
+    pub(super) fn ready(&self, news: News) {
+        if news.writable {
             let mut sends = self.sends.lock();
-            self.send_waiting(&mut sends);
+            if std::mem::take(&mut sends.blocked) {
+                self.device
+                    .events
+                    .watch_room(&self.socket, self.token(), false);
+                self.send_waiting(&mut sends);
+            }
         }
         self.read();
     }
 
     /// Sends what waits, as far as the socket has room.
     fn send_waiting(&self, sends: &mut Sends) {
-        while let Some(one) = sends.waiting.front() {
+        while let Some(one) = sends.waiting.front()
+            && !sends.blocked
+        {
             let payload = match &one.inline {
                 Some(bytes) => bytes.as_slice().as_ptr(),
                 None => one.address as *const u8,
@@ -287,7 +296,13 @@ impl DatagramPair {
             // SAFETY: the header and inline bytes are in the queue; other memory is the request's
             // until it is completed, which is below.
             match unsafe { socket::send_to(&self.socket, &ranges, &one.to) } {
-                Err(Errno::AGAIN) => break,
+                Err(Errno::AGAIN) => {
+                    sends.blocked = true;
+                    self.device
+                        .events
+                        .watch_room(&self.socket, self.token(), true);
+                    break;
+                }
                 Ok(_) => {}
                 // Such a datagram is lost, as one that the network loses.
                 Err(errno) => tracing::debug!(%errno, "a datagram was not sent"),

@@ -245,7 +245,7 @@ impl ProviderDevice for TcpDevice {
         _depth: usize,
         channel: Option<&Arc<dyn ProviderChannel>>,
     ) -> Result<Arc<dyn ProviderCompletionQueue>> {
-        Ok(Arc::new(TcpCompletionQueue::create(channel)?))
+        Ok(Arc::new(TcpCompletionQueue::create(&self.0, channel)?))
     }
 
     fn create_queue_pair(

@@ -67,8 +67,8 @@ impl Departed {
                 }
             }
             match filled {
-                Filled::More => {}
-                Filled::All => return true,
+                Filled::More | Filled::All => {}
+                Filled::None => return true,
                 Filled::End => return false,
             }
         }

@@ -310,8 +310,8 @@ impl StreamPair {
             send.advertise();
         }
         if self.push_on(send) {
-            // What came meanwhile was told of already.
-            self.read(receiving);
+            // Nothing tells again of what has come meanwhile, be it the end.
+            self.read(receiving, true);
         } else {
             self.lost(receiving);
         }

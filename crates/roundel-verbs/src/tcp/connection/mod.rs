@@ -18,6 +18,7 @@ pub(super) use requests::RETURNING_MAX;
 use super::address::Identity;
 use super::completion_queue::TcpCompletionQueue;
 use super::device::{DeviceState, queue_of_this_provider};
+use super::events::News;
 use super::frame::Refusal;
 use super::hello::ANSWER_BYTES;
 use super::socket;
@@ -380,18 +381,17 @@ impl StreamPair {
     }
 
     /// Something happened on the socket.
-    pub(super) fn ready(&self, writable: bool) {
-        if writable {
+    pub(super) fn ready(&self, news: News) {
+        if news.writable {
             let mut send = self.send.lock();
-            send.blocked = false;
-            if !self.push_on(send) {
+            if std::mem::take(&mut send.blocked) && !self.push_on(send) {
                 self.lost(&mut self.receiving.lock());
                 return;
             }
         }
         let mut receiving = self.receiving.lock();
         match receiving.stage {
-            Stage::Open => self.read(&mut receiving),
+            Stage::Open => self.read(&mut receiving, news.ended),
             Stage::Calling { .. } => self.go_on_calling(&mut receiving),
             Stage::Apart | Stage::Crossed | Stage::Closed => {}
         }
@@ -432,8 +432,8 @@ impl StreamPair {
         }
     }
 
-    /// Reads what there is, and does what it says.
-    fn read(&self, receiving: &mut Receiving) {
+    /// Reads what there is, and does what it says; up to the end, if that is known to come.
+    fn read(&self, receiving: &mut Receiving, ended: bool) {
         for _ in 0..READS_AT_A_TIME {
             let filled = match receiving.reader.fill() {
                 Ok(filled) => filled,
@@ -458,7 +458,12 @@ impl StreamPair {
                 self.lost(receiving);
                 return;
             }
-            if filled == Filled::All || !matches!(receiving.stage, Stage::Open) {
+            let read_all = match filled {
+                Filled::More => false,
+                Filled::All => !ended,
+                Filled::None | Filled::End => true,
+            };
+            if read_all || !matches!(receiving.stage, Stage::Open) {
                 return;
             }
         }

@@ -73,8 +73,10 @@ impl<T> Sink<T> {
 pub(super) enum Filled {
     /// There may be more.
     More,
-    /// There is no more now.
+    /// There was no more, unless it was the end.
     All,
+    /// There was nothing.
+    None,
     /// The peer has closed the connection.
     End,
 }
@@ -134,7 +136,7 @@ impl<T> Reader<T> {
     /// Reads once.
     pub(super) fn fill(&mut self) -> Result<Filled, Lost> {
         let Some(socket) = &self.socket else {
-            return Ok(Filled::All);
+            return Ok(Filled::None);
         };
         // What is left is a part of a header, or of a sink's last bytes.
         self.staging.copy_within(self.start..self.end, 0);
@@ -174,7 +176,7 @@ impl<T> Reader<T> {
                     Filled::More
                 })
             }
-            Err(Errno::AGAIN) => Ok(Filled::All),
+            Err(Errno::AGAIN) => Ok(Filled::None),
             Err(errno) => {
                 tracing::debug!(%errno, "reading from a peer failed");
                 Err(Lost)
