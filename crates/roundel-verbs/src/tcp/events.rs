@@ -49,6 +49,8 @@ pub(super) enum Source {
     Stream(Weak<StreamPair>),
     Datagrams(Weak<DatagramPair>),
     Departed(Arc<Departed>),
+    /// A peer that called a queue pair which is not there.
+    TurnedAway(Arc<OwnedFd>),
 }
 
 /// What has become of a socket. That it can be read is not told: reading finds out.
@@ -381,6 +383,12 @@ impl DeviceState {
             Some(Source::Datagrams(pair)) => {
                 if let Some(pair) = pair.upgrade() {
                     pair.ready(news);
+                }
+            }
+            // It has nothing to say: whatever comes ends it.
+            Some(Source::TurnedAway(socket)) => {
+                if super::socket::has_ended(&socket) {
+                    self.events.forget(token);
                 }
             }
             Some(Source::Departed(departed)) => {

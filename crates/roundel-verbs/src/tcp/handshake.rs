@@ -116,7 +116,8 @@ impl DeviceState {
                     ours = super::address::VERSION,
                     "a peer of another version of the TCP provider is turned away"
                 );
-                self.turn_away(&**open, token);
+                self.answer(open, [0; 16], Verdict::Refused);
+                self.forget(token);
                 return;
             }
             Err(Stranger::Garbage) => {
@@ -130,7 +131,7 @@ impl DeviceState {
             .filter(|pair| pair.incarnation() == hello.incarnation);
         match (called, socket.take()) {
             (Some(pair), Some(socket)) => pair.called(&hello, socket, token),
-            (_, Some(socket)) => self.turn_away(&*socket, token),
+            (_, Some(socket)) => self.turn_away(&socket, token),
             (_, None) => {}
         }
     }
@@ -142,9 +143,14 @@ impl DeviceState {
         let _ = rustix::net::send(socket, &answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
 
-    /// Tells a caller that there is nobody for it.
-    pub(super) fn turn_away(&self, socket: &impl AsFd, token: u64) {
+    /// Tells a caller that there is nobody for it. The connection stays until the caller closes it:
+    /// its end tells of the end of this device.
+    pub(super) fn turn_away(&self, socket: &Arc<OwnedFd>, token: u64) {
         self.answer(socket, [0; 16], Verdict::Refused);
-        self.forget(token);
+        self.events
+            .replace(token, Source::TurnedAway(socket.clone()));
+        if socket::has_ended(socket) {
+            self.forget(token);
+        }
     }
 }

@@ -151,6 +151,14 @@ pub(super) fn shut(socket: &OwnedFd) {
     let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
 }
 
+/// Whether the peer of a connection that carries nothing more has closed it.
+pub(super) fn has_ended(socket: &OwnedFd) -> bool {
+    !matches!(
+        rustix::io::read(socket, &mut [0u8; 1]),
+        Err(Errno::AGAIN | Errno::INTR)
+    )
+}
+
 /// The error that an attempt to connect ended with.
 pub(super) fn take_error(socket: &OwnedFd) -> rustix::io::Result<()> {
     sockopt::socket_error(socket)?

@@ -133,8 +133,10 @@ impl StreamPair {
                 }
             }
             Ok(Some(Verdict::Refused)) => {
-                self.close(receiving);
+                receiving.stage = Stage::Refused;
+                receiving.deadline = None;
                 self.peer_gone(receiving);
+                self.watch_end(receiving);
             }
             Ok(Some(Verdict::Crossed)) => {
                 self.hang_up(receiving);
@@ -149,6 +151,14 @@ impl StreamPair {
                 );
                 self.lost(receiving);
             }
+        }
+    }
+
+    /// The end may have come together with the answer.
+    fn watch_end(&self, receiving: &mut Receiving) {
+        let socket = receiving.reader.socket.as_deref();
+        if socket.is_some_and(socket::has_ended) {
+            self.lost(receiving);
         }
     }
 

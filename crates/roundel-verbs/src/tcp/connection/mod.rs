@@ -86,6 +86,9 @@ enum Stage {
     },
     /// Both ends called, the peer's call is the one that counts, and is awaited.
     Crossed,
+    /// The peer's device has no such queue pair; the connection stays, so that its end tells of the
+    /// end of the device.
+    Refused,
     /// Frames go back and forth.
     Open,
     /// It ended, or never came to be.
@@ -393,7 +396,8 @@ impl StreamPair {
         match receiving.stage {
             Stage::Open => self.read(&mut receiving, news.ended),
             Stage::Calling { .. } => self.go_on_calling(&mut receiving),
-            Stage::Apart | Stage::Crossed | Stage::Closed => {}
+            Stage::Refused if news.ended => self.lost(&mut receiving),
+            Stage::Apart | Stage::Crossed | Stage::Refused | Stage::Closed => {}
         }
         drop(receiving);
         self.check_next();
