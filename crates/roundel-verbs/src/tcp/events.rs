@@ -366,36 +366,37 @@ impl DeviceState {
     }
 
     fn tell(&self, token: u64, news: News) {
-        match self.events.source(token) {
-            None => {}
-            Some(Source::Listener) => self.accept_all(),
-            Some(Source::Incoming(incoming)) => self.greet(token, &incoming),
-            Some(Source::Early(pair)) => {
-                if let Some(pair) = pair.upgrade() {
-                    pair.early_call_ended(token);
-                }
+        let Some(source) = self.events.source(token) else {
+            return;
+        };
+        let stays = match source {
+            Source::Listener => {
+                self.accept_all();
+                true
             }
-            Some(Source::Stream(pair)) => {
-                if let Some(pair) = pair.upgrade() {
-                    pair.ready(news);
-                }
+            Source::Incoming(incoming) => {
+                self.greet(token, &incoming);
+                true
             }
-            Some(Source::Datagrams(pair)) => {
-                if let Some(pair) = pair.upgrade() {
-                    pair.ready(news);
-                }
+            // Who is being dropped takes its token out itself.
+            Source::Early(pair) => {
+                pair.upgrade().inspect(|pair| pair.early_call_ended(token));
+                true
             }
+            Source::Stream(pair) => {
+                pair.upgrade().inspect(|pair| pair.ready(news));
+                true
+            }
+            Source::Datagrams(pair) => {
+                pair.upgrade().inspect(|pair| pair.ready(news));
+                true
+            }
+            Source::Departed(departed) => departed.ready(),
             // It has nothing to say: whatever comes ends it.
-            Some(Source::TurnedAway(socket)) => {
-                if super::socket::has_ended(&socket) {
-                    self.events.forget(token);
-                }
-            }
-            Some(Source::Departed(departed)) => {
-                if !departed.ready() {
-                    self.events.forget(token);
-                }
-            }
+            Source::TurnedAway(socket) => !super::socket::has_ended(&socket),
+        };
+        if !stays {
+            self.events.forget(token);
         }
     }
 }

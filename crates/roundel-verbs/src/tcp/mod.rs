@@ -21,5 +21,7 @@ mod handshake;
 mod hello;
 mod memory;
 mod socket;
+#[cfg(test)]
+mod tests;
 
 pub use device::{TcpOptions, open};
