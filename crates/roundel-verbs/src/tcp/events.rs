@@ -263,7 +263,9 @@ impl Thread {
     fn stand_by(&self, until: Instant) -> bool {
         let events = &self.events;
         let handovers = events.handovers.load(Ordering::SeqCst);
-        if !events.polled.swap(false, Ordering::SeqCst) {
+        let polled = events.polled.swap(false, Ordering::SeqCst);
+        // Who polls may be at work for longer than this thread stands by.
+        if !polled && !events.poller.is_locked() {
             return false;
         }
         events.stands_by.store(true, Ordering::SeqCst);

@@ -5,7 +5,7 @@
 use super::reader::{Filled, Next, Reader};
 use super::requests::{Response, SendSide};
 use super::responder::Then;
-use super::{Receiving, Stage, StreamPair};
+use super::{READS_AT_A_TIME, Receiving, Stage, StreamPair};
 use crate::tcp::events::Source;
 use crate::tcp::frame::Frame;
 use parking_lot::Mutex;
@@ -54,7 +54,7 @@ impl Departed {
         }
         drop(send);
         let mut reader = self.reader.lock();
-        loop {
+        for _ in 0..READS_AT_A_TIME {
             let Ok(filled) = reader.fill() else {
                 return false;
             };
@@ -72,5 +72,7 @@ impl Departed {
                 Filled::End => return false,
             }
         }
+        // Whoever goes on sending for as long has requests under way, which fail by the end too.
+        false
     }
 }

@@ -299,23 +299,20 @@ impl StreamPair {
         let unusable = {
             let mut send = self.send.lock();
             send.broken = true;
+            let (requests, unusable) = send.take_requests();
             let mut done = std::mem::take(&mut receiving.completed);
-            let unusable = cause.lost || send.is_inside_request();
             let mut status = cause.first;
-            for request in send.requests.drain(..) {
+            for request in requests {
                 done.push(self.completion(&request, status));
                 status = CompletionStatus::Flushed;
             }
-            send.sent = 0;
             self.send_queue.push(&mut done);
-            if !unusable {
-                send.acknowledge(receiving.done);
-                if let Some(refusal) = cause.refusal {
-                    send.responses.push_back(Response::Refused {
-                        sequence: receiving.done,
-                        refusal,
-                    });
-                }
+            send.acknowledge(receiving.done);
+            if let Some(refusal) = cause.refusal {
+                send.responses.push_back(Response::Refused {
+                    sequence: receiving.done,
+                    refusal,
+                });
             }
             unusable
         };
@@ -323,7 +320,10 @@ impl StreamPair {
         for call in receiving.early.drain(..) {
             self.device.turn_away(&call.socket, call.token);
         }
-        if unusable || !matches!(receiving.stage, Stage::Open) {
+        if let Some(socket) = &unusable {
+            socket::shut(socket);
+        }
+        if cause.lost || unusable.is_some() || !matches!(receiving.stage, Stage::Open) {
             self.close(receiving);
             return;
         }
@@ -357,6 +357,7 @@ impl StreamPair {
         if self.reliable {
             self.break_with(receiving, Break::LOST);
         } else {
+            self.receive_queue.push(&mut receiving.received);
             self.close(receiving);
             self.drop_requests();
         }
@@ -369,17 +370,23 @@ impl StreamPair {
         if send.broken {
             return;
         }
-        send.sent = 0;
-        send.partial = None;
         self.drop_posted(&mut send);
     }
 
     fn drop_posted(&self, send: &mut SendSide) {
-        let mut done = Vec::new();
-        while let Some(request) = send.requests.pop_front() {
-            let status = request.failed.unwrap_or(CompletionStatus::Success);
-            done.push(self.completion(&request, status));
+        let (mut requests, unusable) = send.take_requests();
+        if let Some(socket) = unusable {
+            // Its reader closes the rest.
+            socket::shut(&socket);
         }
+        // One that cannot be carried out breaks the queue pair also here, when its turn comes.
+        if let Some(failed) = requests.iter().position(|one| one.failed.is_some()) {
+            send.requests = requests.split_off(failed);
+        }
+        let mut done = requests
+            .iter()
+            .map(|request| self.completion(request, CompletionStatus::Success))
+            .collect();
         self.send_queue.push(&mut done);
     }
 

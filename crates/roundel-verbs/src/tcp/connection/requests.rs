@@ -270,6 +270,20 @@ impl SendSide {
             .is_some_and(|partial| partial.what == What::Request)
     }
 
+    /// Takes the requests out. In the middle of one the connection is of no use any more: nobody
+    /// gives the rest of it, so its socket comes back to be shut.
+    pub(super) fn take_requests(&mut self) -> (VecDeque<Request>, Option<Arc<OwnedFd>>) {
+        let mut unusable = None;
+        if self.is_inside_request() {
+            unusable = self.socket.take();
+            self.partial = None;
+            self.responses.clear();
+            self.peer_gone = true;
+        }
+        self.sent = 0;
+        (std::mem::take(&mut self.requests), unusable)
+    }
+
     /// Whether the connection has anything under way, so that a silent peer would be noticed.
     pub(super) fn is_busy(&self) -> bool {
         self.sent > 0 || self.partial.is_some() || self.blocked

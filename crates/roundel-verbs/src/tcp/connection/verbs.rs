@@ -11,6 +11,7 @@ use crate::multicast::MulticastGroup;
 use crate::provider::{ProviderQueuePair, RawReceiveRequest, RawSendRequest};
 use crate::queue_pair::QueuePairState;
 use crate::tcp::device::{longer_than, no_multicast};
+use crate::tcp::socket;
 use crate::work::CompletionStatus;
 use std::sync::atomic::Ordering;
 
@@ -145,11 +146,12 @@ impl ProviderQueuePair for StreamPair {
             }
             let mut send = self.send.lock();
             send.broken = true;
-            let inside = send.is_inside_request();
-            send.requests.clear();
-            send.sent = 0;
-            let stays = matches!(receiving.stage, Stage::Open) && !inside && !send.peer_gone;
-            drop(send);
+            let (requests, unusable) = send.take_requests();
+            let stays = matches!(receiving.stage, Stage::Open) && !send.peer_gone;
+            drop((send, requests));
+            if let Some(socket) = unusable {
+                socket::shut(&socket);
+            }
             if stays {
                 self.depart(&mut receiving);
             } else {
