@@ -3,8 +3,9 @@
 //! queue pair is gone too.
 
 use super::reader::{Filled, Next, Reader};
-use super::requests::{Response, SendSide};
+use super::requests::Response;
 use super::responder::Then;
+use super::send_side::SendSide;
 use super::{READS_AT_A_TIME, Receiving, Stage, StreamPair};
 use crate::tcp::events::Source;
 use crate::tcp::frame::Frame;

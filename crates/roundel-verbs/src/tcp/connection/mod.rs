@@ -4,22 +4,23 @@
 //! Locks are taken in this order: the receiving end, the posted receives, the send side. Whoever
 //! holds the first two decides what becomes of the queue pair.
 
+mod breaking;
 mod departed;
 mod meeting;
 mod reader;
 mod requests;
 mod responder;
+mod send_side;
 mod transmit;
 mod verbs;
 
 pub(super) use departed::Departed;
-pub(super) use requests::RETURNING_MAX;
+pub(super) use send_side::RETURNING_MAX;
 
 use super::address::Identity;
 use super::completion_queue::TcpCompletionQueue;
 use super::device::{DeviceState, queue_of_this_provider};
 use super::events::News;
-use super::frame::Refusal;
 use super::hello::ANSWER_BYTES;
 use super::socket;
 use crate::counters::{Counters, Opcode};
@@ -27,10 +28,12 @@ use crate::error::Result;
 use crate::provider::{RawCompletion, RawQueuePairOptions, RawReceiveRequest};
 use crate::queue_pair::{QueuePairState, Transport};
 use crate::work::CompletionStatus;
+use breaking::Break;
 use parking_lot::Mutex;
 use reader::{Filled, Reader};
-use requests::{Request, Response, SendSide};
+use requests::Request;
 use responder::Then;
+use send_side::SendSide;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -128,48 +131,6 @@ struct Posted {
     taken: u64,
     /// The queue pair is broken: what is posted is flushed.
     broken: bool,
-}
-
-/// How a queue pair breaks.
-struct Break {
-    /// How its oldest request ends; the others are flushed.
-    first: CompletionStatus,
-    /// What the peer's request gets that broke it.
-    refusal: Option<Refusal>,
-    /// The connection is of no use any more.
-    lost: bool,
-}
-
-impl Break {
-    /// By its owner.
-    const OWN: Self = Self {
-        first: CompletionStatus::Flushed,
-        refusal: None,
-        lost: false,
-    };
-    /// Because the connection ended.
-    const LOST: Self = Self {
-        first: CompletionStatus::RetryExceeded,
-        refusal: None,
-        lost: true,
-    };
-
-    /// Because a request failed.
-    fn request(first: CompletionStatus) -> Self {
-        Self {
-            first,
-            refusal: None,
-            lost: false,
-        }
-    }
-
-    /// Because a request of the peer failed.
-    fn of_peer(refusal: Refusal) -> Self {
-        Self {
-            refusal: Some(refusal),
-            ..Self::OWN
-        }
-    }
 }
 
 impl StreamPair {
@@ -270,126 +231,6 @@ impl StreamPair {
         }
     }
 
-    /// Goes to the error state: what is posted ends, and the peer is told.
-    fn break_off(&self, cause: Break) {
-        self.break_with(&mut self.receiving.lock(), cause);
-    }
-
-    fn break_with(&self, receiving: &mut Receiving, cause: Break) {
-        if self.is(ERROR) {
-            if cause.lost {
-                self.close(receiving);
-            }
-            return;
-        }
-        let mut ended = std::mem::take(&mut receiving.received);
-        {
-            let mut posted = self.posted.lock();
-            self.state.store(ERROR, Ordering::Release);
-            posted.broken = true;
-            let under_way = receiving.reader.abandon().and_then(|then| then.receive());
-            let waiting = posted.requests.drain(..).map(|request| request.id);
-            ended.extend(
-                under_way
-                    .into_iter()
-                    .chain(waiting)
-                    .map(|id| self.failed_receive(id, CompletionStatus::Flushed)),
-            );
-        }
-        let unusable = {
-            let mut send = self.send.lock();
-            send.broken = true;
-            let (requests, unusable) = send.take_requests();
-            let mut done = std::mem::take(&mut receiving.completed);
-            let mut status = cause.first;
-            for request in requests {
-                done.push(self.completion(&request, status));
-                status = CompletionStatus::Flushed;
-            }
-            self.send_queue.push(&mut done);
-            send.acknowledge(receiving.done);
-            if let Some(refusal) = cause.refusal {
-                send.responses.push_back(Response::Refused {
-                    sequence: receiving.done,
-                    refusal,
-                });
-            }
-            unusable
-        };
-        self.receive_queue.push(&mut ended);
-        for call in receiving.early.drain(..) {
-            self.device.turn_away(&call.socket, call.token);
-        }
-        if let Some(socket) = &unusable {
-            socket::shut(socket);
-        }
-        if cause.lost || unusable.is_some() || !matches!(receiving.stage, Stage::Open) {
-            self.close(receiving);
-            return;
-        }
-        let mut send = self.send.lock();
-        send.responses.push_back(Response::Gone);
-        if send.transmit().is_err() {
-            drop(send);
-            self.close(receiving);
-        }
-    }
-
-    /// Closes the connection for good.
-    fn close(&self, receiving: &mut Receiving) {
-        receiving.stage = Stage::Closed;
-        receiving.deadline = None;
-        self.device.forget(receiving.token);
-        if let Some(socket) = receiving.reader.socket.take() {
-            socket::shut(&socket);
-        }
-        let mut send = self.send.lock();
-        if let Some(socket) = send.socket.take() {
-            socket::shut(&socket);
-        }
-        send.peer_gone = true;
-        send.partial = None;
-        send.responses.clear();
-    }
-
-    /// The connection ended without a word: the peer's device is gone, or cannot be reached.
-    fn lost(&self, receiving: &mut Receiving) {
-        if self.reliable {
-            self.break_with(receiving, Break::LOST);
-        } else {
-            self.receive_queue.push(&mut receiving.received);
-            self.close(receiving);
-            self.drop_requests();
-        }
-    }
-
-    /// On an unreliable connection without a peer: what was posted goes nowhere, and that is a
-    /// success.
-    fn drop_requests(&self) {
-        let mut send = self.send.lock();
-        if send.broken {
-            return;
-        }
-        self.drop_posted(&mut send);
-    }
-
-    fn drop_posted(&self, send: &mut SendSide) {
-        let (mut requests, unusable) = send.take_requests();
-        if let Some(socket) = unusable {
-            // Its reader closes the rest.
-            socket::shut(&socket);
-        }
-        // One that cannot be carried out breaks the queue pair also here, when its turn comes.
-        if let Some(failed) = requests.iter().position(|one| one.failed.is_some()) {
-            send.requests = requests.split_off(failed);
-        }
-        let mut done = requests
-            .iter()
-            .map(|request| self.completion(request, CompletionStatus::Success))
-            .collect();
-        self.send_queue.push(&mut done);
-    }
-
     /// Something happened on the socket.
     pub(super) fn ready(&self, news: News) {
         if news.writable {
@@ -453,7 +294,7 @@ impl StreamPair {
                     return;
                 }
             };
-            if let Err(requests::Garbage) = self.take_frames(receiving) {
+            if let Err(send_side::Garbage) = self.take_frames(receiving) {
                 tracing::warn!(
                     queue_pair = self.number,
                     "a peer sent what is no frame, or none that fits: its connection is closed"

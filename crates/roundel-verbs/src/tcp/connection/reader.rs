@@ -3,12 +3,12 @@
 //! frames mean.
 #![allow(unsafe_code)] // Reads into registered memory.
 
-use super::super::frame::{Frame, HEADER_BYTES};
-use super::super::memory::Pages;
-use super::super::socket;
-use super::requests::Garbage;
+use super::send_side::Garbage;
 use super::transmit::Lost;
 use crate::memory::copy_last_byte_last;
+use crate::tcp::frame::{Frame, HEADER_BYTES};
+use crate::tcp::memory::Pages;
+use crate::tcp::socket;
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

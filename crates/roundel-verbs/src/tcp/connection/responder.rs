@@ -2,9 +2,11 @@
 //! frame is checked here before it is used.
 #![allow(unsafe_code)] // Reaches words of exposed memory.
 
+use super::breaking::Break;
 use super::reader::{Next, Sink};
-use super::requests::{Garbage, RETURNING_MAX, Response};
-use super::{Break, Receiving, StreamPair};
+use super::requests::Response;
+use super::send_side::{Garbage, RETURNING_MAX, SendSide};
+use super::{Receiving, StreamPair};
 use crate::counters::Opcode;
 use crate::memory::RemoteAddress;
 use crate::provider::{RawCompletion, RawReceiveRequest};
@@ -150,7 +152,7 @@ impl StreamPair {
     fn finish_before(
         &self,
         receiving: &mut Receiving,
-        send: &mut super::SendSide,
+        send: &mut SendSide,
         sequence: u64,
     ) -> Result<(), Garbage> {
         if !self.reliable {

@@ -2,9 +2,9 @@
 //! nothing of what the frames mean.
 #![allow(unsafe_code)] // Hands addresses of registered memory to the system.
 
-use super::super::frame::{Frame, HEADER_BYTES};
-use super::super::socket;
-use super::requests::{Partial, SendSide, What};
+use super::send_side::{Partial, SendSide, What};
+use crate::tcp::frame::{Frame, HEADER_BYTES};
+use crate::tcp::socket;
 use rustix::io::Errno;
 
 /// Frames written with one call.

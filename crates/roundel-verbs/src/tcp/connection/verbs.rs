@@ -1,8 +1,9 @@
 //! The verbs of a connected queue pair: what the object model calls.
 #![allow(unsafe_code)] // Implements the provider's unsafe post verbs.
 
+use super::breaking::Break;
 use super::requests::Request;
-use super::{Break, ERROR, INIT, READY, Stage, StreamPair};
+use super::{ERROR, INIT, READY, Stage, StreamPair};
 use crate::address::QueuePairAddress;
 use crate::counters::Counters;
 use crate::error::{Result, VerbsError};

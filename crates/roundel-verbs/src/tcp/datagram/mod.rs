@@ -1,23 +1,23 @@
 //! Datagram queue pairs (UD): a UDP socket each, whose port is the queue pair's number.
 #![allow(unsafe_code)] // Moves datagrams between sockets and registered memory.
 
-use super::address::{TcpAddress, array};
+mod header;
+mod verbs;
+
+use super::address::TcpAddress;
 use super::completion_queue::TcpCompletionQueue;
-use super::device::{DeviceState, longer_than, no_multicast, queue_of_this_provider};
+use super::device::{DeviceState, queue_of_this_provider};
 use super::events::{News, Source};
 use super::socket::{self, Destination};
 use crate::address::QueuePairAddress;
 use crate::capabilities::GRH_BYTES;
 use crate::counters::{Counters, Opcode};
 use crate::error::{Result, VerbsError};
-use crate::memory::Buffer;
-use crate::multicast::MulticastGroup;
 use crate::provider::{
-    ProviderAddressHandle, ProviderQueuePair, RawCompletion, RawQueuePairOptions,
-    RawReceiveRequest, RawSendRequest,
+    ProviderAddressHandle, RawCompletion, RawQueuePairOptions, RawReceiveRequest, RawSendRequest,
 };
-use crate::queue_pair::QueuePairState;
 use crate::work::{CompletionStatus, InlineBytes, SendOperation};
+use header::{HEADER_BYTES, Header};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -30,60 +30,11 @@ const INIT: u8 = 0;
 const READY: u8 = 1;
 const ERROR: u8 = 2;
 
-/// Bytes in front of a datagram's payload.
-const HEADER_BYTES: usize = 28;
-const MAGIC: [u8; 3] = *b"rud";
-/// Of this header.
-const VERSION: u8 = 1;
 /// Datagrams read before others have their turn.
 const READS_AT_A_TIME: usize = 256;
 
 /// Datagrams dropped at a time: those that come faster are taken for new ones.
 const DROPS_AT_A_TIME: usize = 100_000;
-
-/// What a datagram begins with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Header {
-    number: u32,
-    incarnation: u32,
-    queue_key: u32,
-    source: u32,
-    immediate: Option<u32>,
-}
-
-impl Header {
-    fn encode(&self) -> [u8; HEADER_BYTES] {
-        let mut bytes = [0; HEADER_BYTES];
-        bytes[..3].copy_from_slice(&MAGIC);
-        bytes[3] = VERSION;
-        bytes[4] = u8::from(self.immediate.is_some());
-        let words = [
-            self.number,
-            self.incarnation,
-            self.queue_key,
-            self.source,
-            self.immediate.unwrap_or(0),
-        ];
-        for (place, word) in bytes[8..].chunks_exact_mut(4).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        bytes
-    }
-
-    fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Self> {
-        let word = |at| u32::from_le_bytes(array(bytes, at));
-        if bytes[..3] != MAGIC || bytes[3] != VERSION {
-            return None;
-        }
-        Some(Self {
-            number: word(8),
-            incarnation: word(12),
-            queue_key: word(16),
-            source: word(20),
-            immediate: (bytes[4] != 0).then(|| word(24)),
-        })
-    }
-}
 
 /// A resolved destination.
 pub(super) struct TcpAddressHandle {
@@ -389,141 +340,6 @@ impl DatagramPair {
     }
 }
 
-impl ProviderQueuePair for DatagramPair {
-    fn address(&self) -> QueuePairAddress {
-        QueuePairAddress {
-            device: self.device.address.encode(),
-            number: self.number,
-            incarnation: self.incarnation,
-            queue_key: self.queue_key,
-        }
-    }
-
-    fn state(&self) -> QueuePairState {
-        match self.state.load(Ordering::Acquire) {
-            INIT => QueuePairState::Init,
-            READY => QueuePairState::ReadyToSend,
-            _ => QueuePairState::Error,
-        }
-    }
-
-    fn connect(&self, _remote: Option<&QueuePairAddress>) -> Result<()> {
-        let mut receives = self.receives.lock();
-        if !self.is(INIT) {
-            return Err(VerbsError::InvalidState {
-                verb: "activating",
-                state: self.state(),
-            });
-        }
-        self.drop_early(&mut receives);
-        self.state.store(READY, Ordering::Release);
-        Ok(())
-    }
-
-    fn modify_to_error(&self) {
-        let mut receives = self.receives.lock();
-        // What has arrived before is delivered, also when nobody came to read it.
-        while !receives.requests.is_empty() && self.read_one(&mut receives) {}
-        self.break_with(&mut receives);
-    }
-
-    unsafe fn post_send(&self, requests: &[RawSendRequest]) -> Result<usize> {
-        if self.is(INIT) {
-            return Err(VerbsError::InvalidState {
-                verb: "posting to the send queue",
-                state: QueuePairState::Init,
-            });
-        }
-        longer_than(self.device.capabilities.ud_message_bytes_max, requests)?;
-        let mut sends = self.sends.lock();
-        let mut broken = sends.broken;
-        let mut breaks = false;
-        for request in requests {
-            if broken {
-                let status = CompletionStatus::Flushed;
-                let flushed = self.send_completion(request.id, status, 0);
-                sends.completed.push(flushed);
-                continue;
-            }
-            match self.waiting(request) {
-                Some(one) => sends.waiting.push_back(one),
-                None => {
-                    // What is in front of it goes first.
-                    self.send_waiting(&mut sends);
-                    let status = CompletionStatus::LocalProtection;
-                    let failed = self.send_completion(request.id, status, 0);
-                    sends.completed.push(failed);
-                    (broken, breaks) = (true, true);
-                }
-            }
-        }
-        if broken {
-            self.send_queue.push(&mut sends.completed);
-        } else {
-            self.send_waiting(&mut sends);
-        }
-        drop(sends);
-        if breaks {
-            self.break_off();
-        }
-        Ok(requests.len())
-    }
-
-    unsafe fn post_receive(&self, requests: &[RawReceiveRequest]) -> Result<usize> {
-        let mut receives = self.receives.lock();
-        if receives.broken {
-            let flushed = CompletionStatus::Flushed;
-            let mut flushed = requests
-                .iter()
-                .map(|request| self.failed_receive(request.id, flushed))
-                .collect();
-            self.receive_queue.push(&mut flushed);
-            return Ok(requests.len());
-        }
-        if receives.requests.is_empty() {
-            // What came before found no receive.
-            self.drop_early(&mut receives);
-        }
-        let room = self.receive_depth - receives.requests.len().min(self.receive_depth);
-        let count = room.min(requests.len());
-        let new = requests
-            .iter()
-            .take(count)
-            .map(|request| RawReceiveRequest {
-                id: request.id,
-                local: request.local,
-            });
-        receives.requests.extend(new);
-        Ok(count)
-    }
-
-    fn join_multicast(&self, _group: &MulticastGroup) -> Result<()> {
-        Err(no_multicast(&self.device))
-    }
-
-    fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    fn destroy(&self, posted: Vec<Buffer>) {
-        {
-            let mut receives = self.receives.lock();
-            self.state.store(ERROR, Ordering::Release);
-            receives.broken = true;
-            receives.requests.clear();
-            let mut sends = self.sends.lock();
-            sends.broken = true;
-            sends.waiting.clear();
-        }
-        self.device.forget(self.token());
-        self.send_queue.detach(self.number);
-        self.receive_queue.detach(self.number);
-        self.device.forget_datagrams(self.number, &self.counters);
-        // Nobody is inside them: who reads the socket holds the lock, and finds them gone.
-        drop(posted);
-    }
-}
-
 impl DatagramPair {
     /// Drops what has arrived and found no receive, or no queue pair that was ready.
     fn drop_early(&self, receives: &mut Receives) {
@@ -568,30 +384,5 @@ impl DatagramPair {
                 .map_or(request.local.length, |bytes| bytes.as_slice().len()),
             to: handle.to,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn headers_go_round(words: [u32; 4], immediate: Option<u32>) {
-            let [number, incarnation, queue_key, source] = words;
-            let header = Header { number, incarnation, queue_key, source, immediate };
-            prop_assert_eq!(Header::decode(&header.encode()), Some(header));
-        }
-
-        #[test]
-        fn any_bytes_are_a_header_or_nothing(bytes: [u8; HEADER_BYTES], head: bool) {
-            let mut bytes = bytes;
-            if head {
-                bytes[..3].copy_from_slice(&MAGIC);
-                bytes[3] = VERSION;
-            }
-            let _ = Header::decode(&bytes);
-        }
     }
 }
