@@ -9,6 +9,7 @@ mod stream;
 
 use namespaces::{Cable, Host};
 use roundel_verbs::{Arena, ArenaOptions, CompletionQueue, Device, QueuePair, tcp};
+use std::io::Write;
 use std::time::{Duration, Instant};
 use stream::{Work, receive, run};
 
@@ -25,14 +26,21 @@ fn started_on_a_host() {
     }
 }
 
+/// Two hosts, or a line that says why there are none.
+fn two_hosts() -> Option<Cable> {
+    Cable::lay()
+        .inspect_err(|reason| {
+            // To the terminal also when the test passes.
+            let text = format!("SKIPPED a test between hosts: {reason}\n");
+            let _ = std::io::stderr().write_all(text.as_bytes());
+        })
+        .ok()
+}
+
 /// Lets two hosts work, cuts the cable between them, and tells when each noticed.
 fn cut_the_cable(work: Work) {
-    let cable = match Cable::lay() {
-        Ok(cable) => cable,
-        Err(reason) => {
-            println!("SKIPPED: no two hosts on this one: {reason}");
-            return;
-        }
+    let Some(cable) = two_hosts() else {
+        return;
     };
     let mut hosts = [0, 1].map(|end| Host::start(&cable, end, work));
     Host::introduce(&mut hosts);
@@ -62,16 +70,27 @@ fn a_cable_that_is_cut_while_a_send_waits_for_a_receive() {
     cut_the_cable(Work::Wait);
 }
 
+/// The longest datagrams are cut into several packets on this cable, and put together again.
+#[test]
+fn datagrams_that_are_longer_than_a_packet() {
+    let Some(cable) = two_hosts() else {
+        return;
+    };
+    let mut hosts = [0, 1].map(|end| Host::start(&cable, end, Work::Datagrams));
+    Host::introduce(&mut hosts);
+    let begun = Instant::now();
+    for host in hosts {
+        let time = host.noticed_after(begun);
+        assert!(time < NOTICED_WITHIN, "not received within {time:?}");
+    }
+}
+
 /// A host that is alive and slow is not gone: its process is stopped for longer than a dead one
 /// takes to be noticed, in mid transfer.
 #[test]
 fn a_stopped_process_is_not_dead() {
-    let cable = match Cable::lay() {
-        Ok(cable) => cable,
-        Err(reason) => {
-            println!("SKIPPED: no two hosts on this one: {reason}");
-            return;
-        }
+    let Some(cable) = two_hosts() else {
+        return;
     };
     let mut hosts = [0, 1].map(|end| Host::start(&cable, end, Work::Stream));
     Host::introduce(&mut hosts);

@@ -75,7 +75,9 @@ impl StreamPair {
         let (reading, writing) = (Arc::new(reading), Arc::new(writing));
         let events = &self.device.events;
         receiving.token = events.watch(&reading, Source::Stream(self.me.clone()))?;
-        events.watch_too(&writing, receiving.token)?;
+        events
+            .watch_too(&writing, receiving.token)
+            .inspect_err(|_| events.forget(receiving.token))?;
         self.become_ready(identity, address);
         self.open(receiving, reading, writing, 0);
         Ok(())
