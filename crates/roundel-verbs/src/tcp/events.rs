@@ -382,7 +382,7 @@ impl DeviceState {
             }
             // Who is being dropped takes its token out itself.
             Source::Early(pair) => {
-                pair.upgrade().inspect(|pair| pair.early_call_ended(token));
+                pair.upgrade().inspect(|pair| pair.early_call_ready(token));
                 true
             }
             Source::Stream(pair) => {

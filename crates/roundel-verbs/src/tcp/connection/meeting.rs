@@ -273,12 +273,17 @@ impl StreamPair {
         }
     }
 
-    /// A peer that has called and waits says something, which it must not, or has gone.
-    pub(in crate::tcp) fn early_call_ended(&self, token: u64) {
+    /// Something happened on the socket of a peer that has called and waits: it has gone, or says
+    /// something, which it must not. Or it is late news of what was before it waited.
+    pub(in crate::tcp) fn early_call_ready(&self, token: u64) {
         let mut receiving = self.receiving.lock();
-        // It may have been taken up meanwhile; then it is not among these any more.
-        receiving.early.retain(|call| call.token != token);
-        if receiving.token != token {
+        let gone = receiving
+            .early
+            .extract_if(.., |call| {
+                call.token == token && socket::has_ended(&call.socket)
+            })
+            .count();
+        if gone > 0 {
             self.device.forget(token);
         }
     }
