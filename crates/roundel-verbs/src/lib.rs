@@ -16,6 +16,7 @@
 //! * [`memory`] has the arena and the three ownerships of a buffer.
 //! * [`rdma`] is real devices through libibverbs.
 //! * [`shm`] is the software NIC in shared memory, for the processes of one host.
+//! * [`tcp`] is verbs over sockets, for hosts without RDMA.
 //! * [`rendezvous`] is how peers exchange addresses and learn of each other's death.
 //! * [`conformance`] is the suite that every provider passes.
 //! * [`loopback`] says quickly which verbs work on an open device.
@@ -43,6 +44,8 @@ pub mod rdma;
 pub mod rendezvous;
 pub mod shared_receive;
 pub mod shm;
+#[cfg(not(roundel_loom))]
+pub mod tcp;
 pub mod work;
 
 pub use address::{DeviceAddress, QueuePairAddress};

@@ -200,19 +200,27 @@ fn collect(receiver: &Receiver<Verdict>) -> Vec<Outcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shm;
+    use crate::{shm, tcp};
 
     #[test]
     fn shared_memory_has_all_but_what_it_says_it_has_not() {
-        let device = shm::open(shm::ShmOptions::default()).unwrap();
-        for outcome in run(&device) {
+        has_all_but_shared_receives_and_multicast(&shm::open(shm::ShmOptions::default()).unwrap());
+    }
+
+    #[test]
+    fn sockets_have_all_but_what_they_say_they_have_not() {
+        let address = std::net::Ipv4Addr::LOCALHOST.into();
+        has_all_but_shared_receives_and_multicast(&tcp::open(tcp::TcpOptions { address }).unwrap());
+    }
+
+    fn has_all_but_shared_receives_and_multicast(device: &Device) {
+        for outcome in run(device) {
             let wanted = match outcome.check {
                 Check::SharedReceiveQueue | Check::Multicast => Verdict::NotSupported,
                 _ => Verdict::Works,
             };
             assert_eq!(outcome.verdict, wanted, "{}", outcome.check.name());
         }
-        assert_eq!(device.capabilities().provider, "shm");
     }
 
     #[test]

@@ -6,8 +6,10 @@
 
 mod arena;
 mod buffer;
+mod copy;
 mod ranges;
 
 pub use arena::{Arena, ArenaOptions, ArenaUsage};
 pub use buffer::{Buffer, ExposedBuffer, RemoteAddress, SharedBuffer};
+pub(crate) use copy::{copy_last_byte_last, copy_words_whole};
 pub(crate) use ranges::FreeRanges;

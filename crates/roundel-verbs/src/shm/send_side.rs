@@ -8,12 +8,12 @@ use super::device::DeviceState;
 use super::layout::{
     HAS_IMMEDIATE, PAIR_ERROR, PAIR_INIT, PAIR_READY, PairEntry, SlotEntry, TOO_LONG, WRITTEN, life,
 };
-use super::mapping::{copy_last_byte_last, copy_words_whole};
+
 use super::peer::Peer;
 use super::segment::split_remote_key;
 use super::sync::Ordering;
 use crate::capabilities::GRH_BYTES;
-use crate::memory::RemoteAddress;
+use crate::memory::{RemoteAddress, copy_last_byte_last, copy_words_whole};
 use crate::provider::{ProviderAddressHandle, RawLocal, RawSendRequest};
 use crate::work::CompletionStatus::{
     LocalProtection, RemoteAccess, RemoteInvalidRequest, RetryExceeded, Success,

@@ -4,7 +4,7 @@ mod documentation;
 
 use roundel_testbed::{Machine, Place, in_machine};
 use roundel_verbs::conformance::{self, Provider, Report};
-use roundel_verbs::{Device, VerbsError, rdma, shm};
+use roundel_verbs::{Device, VerbsError, rdma, shm, tcp};
 use std::cell::Cell;
 
 /// Runs the suite; `column` is what the document calls the provider.
@@ -29,6 +29,28 @@ fn run(provider: &dyn Provider, column: &str) {
 #[test]
 fn shm() {
     run(&|| shm::open(shm::ShmOptions::default()), "`shm`");
+}
+
+/// A provider that opens devices at an address of this host.
+fn tcp_at(address: &str) -> impl Fn() -> Result<Device, VerbsError> {
+    let address = address.parse().unwrap();
+    move || tcp::open(tcp::TcpOptions { address })
+}
+
+#[test]
+fn tcp() {
+    run(&tcp_at("127.0.0.1"), "`tcp`");
+}
+
+#[test]
+fn tcp_over_ipv6() {
+    if std::fs::read_to_string("/proc/net/if_inet6").is_ok_and(|all| all.contains(" lo")) {
+        run(&tcp_at("::1"), "`tcp`");
+    } else {
+        // To the terminal also when the test passes.
+        let text = b"SKIPPED tcp_over_ipv6: this host has no IPv6 loopback address\n";
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), text);
+    }
 }
 
 /// The devices in turn, so that nodes of a case reach each other over the wire.

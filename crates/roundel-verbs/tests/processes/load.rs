@@ -5,7 +5,7 @@ use rand::rngs::StdRng;
 use roundel_verbs::{
     AddressHandle, Arena, ArenaOptions, Buffer, Completion, CompletionQueue, CompletionStatus,
     Device, ExposedBuffer, Payload, QueuePair, QueuePairAddress, QueuePairOptions, ReceiveRequest,
-    RemoteAddress, SendOperation, SendRequest, Transport, rdma, shm,
+    RemoteAddress, SendOperation, SendRequest, Transport, rdma, shm, tcp,
 };
 use std::time::{Duration, Instant};
 
@@ -58,13 +58,21 @@ impl Card {
     }
 }
 
-/// Opens the RDMA device of this name, or one in shared memory when there is no name.
+/// Opens the RDMA device of this name, a TCP device when the name is an address, or one in shared
+/// memory when there is no name.
 pub fn device(name: &str) -> Device {
     if name.is_empty() {
         shm::open(shm::ShmOptions::default()).unwrap()
+    } else if let Ok(address) = name.parse() {
+        tcp::open(tcp::TcpOptions { address }).unwrap()
     } else {
         rdma::open(&name.parse().unwrap()).unwrap()
     }
+}
+
+/// Whether a device of this name gives up soon on a peer that is not connected or leaves it no time.
+pub fn is_rdma(name: &str) -> bool {
+    !name.is_empty() && name.parse::<std::net::IpAddr>().is_err()
 }
 
 pub fn arena(device: &Device) -> Arena {

@@ -1,12 +1,12 @@
 //! Providers between real processes: this binary starts itself again as the peers. They are killed
 //! and stopped at random moments under load; the survivor must never hang, and its memory must come
-//! back. `shm` runs here, `rdma` in the virtual machine.
+//! back. `shm` and `tcp` run here, `rdma` in the virtual machine.
 //!
 //! `ROUNDEL_SEED` repeats a run, `ROUNDEL_KILLS` sets its length.
 
 mod load;
 
-use load::{Card, Datagrams, Link, PATIENCE, RC_BYTES, arena, device};
+use load::{Card, Datagrams, Link, PATIENCE, RC_BYTES, arena, device, is_rdma};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use roundel_testbed::{Machine, Place, in_machine};
@@ -40,7 +40,7 @@ fn peer(seed: u64) {
     let theirs = Card::from_text(&line);
     let to = device.create_address_handle(&theirs.datagrams).unwrap();
     link.connect(&theirs);
-    if !name.is_empty() {
+    if is_rdma(&name) {
         println!("+");
     }
     loop {
@@ -56,7 +56,7 @@ fn peer(seed: u64) {
 
 /// Soft-RoCE needs the processor itself: whoever leaves it none waits in vain for acknowledgements.
 fn breathe(name: &str) {
-    if !name.is_empty() {
+    if is_rdma(name) {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -104,7 +104,7 @@ impl Process {
         let to = device.create_address_handle(&card.datagrams).unwrap();
         link.connect(&card);
         writeln!(stdin, "{}", own.to_text()).unwrap();
-        if !name.is_empty() {
+        if is_rdma(name) {
             // A device gives up on a peer that is not connected in half a second.
             lines
                 .find(|line| line.starts_with('+'))
@@ -189,6 +189,11 @@ fn peers_killed_under_load_never_wedge_the_survivor() {
     kill_peers(&[], kills(200));
 }
 
+#[test]
+fn tcp_peers_killed_under_load_never_wedge_the_survivor() {
+    kill_peers(&["127.0.0.1".to_owned()], kills(100));
+}
+
 /// As above; a device needs half a second to notice, and starting processes takes a while there.
 #[test]
 fn rdma_peers_killed_under_load_never_wedge_the_survivor() {
@@ -216,7 +221,7 @@ fn kill_peers(names: &[String], kills: usize) {
             peers.push(Process::start(name, &device, &arena, &datagrams, seed));
         }
         // Some are killed while they still connect, most in the middle of their work.
-        let slowness = if names.is_empty() { 1 } else { 10 };
+        let slowness = if is_rdma(survivor_name(names)) { 10 } else { 1 };
         let moment = Duration::from_micros(slowness * random.random_range(0..20_000));
         let start = Instant::now();
         while start.elapsed() < moment {
@@ -248,7 +253,7 @@ fn kill_peers(names: &[String], kills: usize) {
         }
         messages += dead.link.received;
         *ends.entry(dead.link.failed).or_default() += 1;
-        if !names.is_empty() {
+        if is_rdma(survivor_name(names)) {
             // The system may take a dead process's memory from the device before its queue pairs.
             let expected = [RetryExceeded, RemoteAccess].map(Some);
             let failed = dead.link.failed;
@@ -284,6 +289,11 @@ fn kill_peers(names: &[String], kills: usize) {
 #[test]
 fn a_stopped_peer_does_not_hang_destruction() {
     stop_peers(&[], 30);
+}
+
+#[test]
+fn a_stopped_tcp_peer_does_not_hang_destruction() {
+    stop_peers(&["127.0.0.1".to_owned()], 30);
 }
 
 #[test]

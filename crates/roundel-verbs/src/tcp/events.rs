@@ -1,0 +1,404 @@
+//! The one thread of a device: it waits until sockets are ready or time has passed, and tells those
+//! whom it concerns. It knows who they are, not what they do.
+//!
+//! A thread that polls a completion queue over and over looks after the sockets itself, in between,
+//! and the device's thread stands by: there would be two threads awake for the work of one, and a
+//! hop between them in every message. It takes over when nobody has polled for a moment, and at
+//! once when a queue is armed, for then somebody is about to sleep.
+
+use super::completion_queue::Event;
+use super::connection::{Departed, StreamPair};
+use super::datagram::DatagramPair;
+use super::device::DeviceState;
+use super::handshake::Incoming;
+use crate::error::{Result, VerbsError};
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, HashMap};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// How often it is looked whether silent peers are gone and strangers have said hello.
+const SWEEP: Duration = Duration::from_millis(500);
+/// Events taken with one call.
+const BATCH: usize = 64;
+/// How long the thread stands by without looking whether anybody still polls.
+const STAND_BY: Duration = Duration::from_millis(1);
+/// How the thread's own wake-up is known.
+const WAKE: u64 = 0;
+
+/// The provider's own clock, for timers: a NIC has one too.
+#[allow(clippy::disallowed_methods)]
+pub(super) fn now() -> Instant {
+    Instant::now()
+}
+
+/// Whom the events of a socket concern.
+#[derive(Clone)]
+pub(super) enum Source {
+    /// Somebody connects.
+    Listener,
+    /// Who has connected and not said hello.
+    Incoming(Arc<Incoming>),
+    /// A peer that has called a queue pair which was not told to connect.
+    Early(Weak<StreamPair>),
+    Stream(Weak<StreamPair>),
+    Datagrams(Weak<DatagramPair>),
+    Departed(Arc<Departed>),
+    /// A peer that called a queue pair which is not there.
+    TurnedAway(Arc<OwnedFd>),
+}
+
+/// What has become of a socket. That it can be read is not told: reading finds out.
+#[derive(Clone, Copy, Default)]
+pub(super) struct News {
+    /// It takes bytes again.
+    pub writable: bool,
+    /// The peer sends no more: behind what is there comes the end, of which nothing tells again.
+    pub ended: bool,
+}
+
+/// What the thread waits for.
+pub(super) struct Events {
+    epoll: OwnedFd,
+    wake: Event,
+    sources: Mutex<HashMap<u64, Source>>,
+    tokens: AtomicU64,
+    /// Sockets with more to read than one turn allows.
+    again: Mutex<Vec<u64>>,
+    alarms: Mutex<BTreeMap<(Instant, u64), Weak<StreamPair>>>,
+    /// Held by the thread that polls and looks after the sockets meanwhile.
+    poller: Mutex<()>,
+    /// Somebody has polled since the thread looked last.
+    polled: AtomicBool,
+    /// The thread leaves the sockets to whoever polls.
+    stands_by: AtomicBool,
+    /// How often somebody was about to sleep.
+    handovers: AtomicU64,
+}
+
+impl Events {
+    pub(super) fn new() -> Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(VerbsError::system("epoll_create"))?;
+        let events = Self {
+            epoll,
+            wake: Event::new()?,
+            sources: Mutex::default(),
+            tokens: AtomicU64::new(WAKE + 1),
+            again: Mutex::default(),
+            alarms: Mutex::default(),
+            poller: Mutex::default(),
+            polled: AtomicBool::new(false),
+            stands_by: AtomicBool::new(false),
+            handovers: AtomicU64::new(0),
+        };
+        let data = epoll::EventData::new_u64(WAKE);
+        epoll::add(&events.epoll, &events.wake, data, epoll::EventFlags::IN)
+            .map_err(VerbsError::system("epoll_ctl"))?;
+        Ok(events)
+    }
+
+    /// Tells the source whenever its socket becomes ready, beginning now if it is. Returns the
+    /// token of the source.
+    pub(super) fn watch(&self, socket: &OwnedFd, source: Source) -> Result<u64> {
+        let token = self.tokens.fetch_add(1, Ordering::Relaxed);
+        self.sources.lock().insert(token, source);
+        self.watch_too(socket, token)
+            .inspect_err(|_| self.forget(token))?;
+        Ok(token)
+    }
+
+    /// Tells the source of a token of another socket too.
+    pub(super) fn watch_too(&self, socket: &OwnedFd, token: u64) -> Result<()> {
+        use epoll::EventFlags;
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        self.add(socket, token, flags)
+    }
+
+    /// As `watch`, but of a datagram socket, which has room most of the time: only what arrives is
+    /// told, until `watch_room` asks for the other.
+    pub(super) fn watch_datagrams(&self, socket: &OwnedFd, source: Source) -> Result<u64> {
+        let token = self.tokens.fetch_add(1, Ordering::Relaxed);
+        self.sources.lock().insert(token, source);
+        self.add(socket, token, epoll::EventFlags::IN | epoll::EventFlags::ET)
+            .inspect_err(|_| self.forget(token))?;
+        Ok(token)
+    }
+
+    /// Tells also when a datagram socket has room, or no more.
+    pub(super) fn watch_room(&self, socket: &OwnedFd, token: u64, wanted: bool) {
+        let mut flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        flags.set(epoll::EventFlags::OUT, wanted);
+        let data = epoll::EventData::new_u64(token);
+        if let Err(errno) = epoll::modify(&self.epoll, socket, data, flags) {
+            tracing::error!(%errno, "a datagram socket cannot be watched");
+        }
+    }
+
+    fn add(&self, socket: &OwnedFd, token: u64, flags: epoll::EventFlags) -> Result<()> {
+        epoll::add(&self.epoll, socket, epoll::EventData::new_u64(token), flags)
+            .map_err(VerbsError::system("epoll_ctl"))
+    }
+
+    /// From now on the socket of a token concerns somebody else.
+    pub(super) fn replace(&self, token: u64, source: Source) {
+        let before = self.sources.lock().insert(token, source);
+        // Outside of the lock: it may be the last who holds something.
+        drop(before);
+    }
+
+    /// The socket of a token concerns nobody any more. It is not watched once it is closed.
+    pub(super) fn forget(&self, token: u64) {
+        let before = self.sources.lock().remove(&token);
+        drop(before);
+    }
+
+    /// No socket concerns anybody any more.
+    pub(super) fn forget_all(&self) {
+        let before = std::mem::take(&mut *self.sources.lock());
+        drop(before);
+    }
+
+    /// Tells the source of a token once more, after the others.
+    pub(super) fn again(&self, token: u64) {
+        self.again.lock().push(token);
+        // Who polls comes to it; so does the thread when it stops standing by.
+        if !self.stands_by.load(Ordering::SeqCst) {
+            self.wake.signal();
+        }
+    }
+
+    /// Somebody is about to sleep until there is a completion.
+    pub(super) fn hand_over(&self) {
+        self.handovers.fetch_add(1, Ordering::SeqCst);
+        if self.stands_by.load(Ordering::SeqCst) {
+            self.wake.signal();
+        }
+    }
+
+    /// Tells a queue pair when a time has come.
+    pub(super) fn wake_at(&self, when: Instant, pair: Weak<StreamPair>) {
+        let id = self.tokens.fetch_add(1, Ordering::Relaxed);
+        let mut alarms = self.alarms.lock();
+        let first = alarms
+            .first_key_value()
+            .is_none_or(|((at, _), _)| when < *at);
+        alarms.insert((when, id), pair);
+        drop(alarms);
+        if first {
+            self.wake.signal();
+        }
+    }
+
+    pub(super) fn wake(&self) {
+        self.wake.signal();
+    }
+
+    fn source(&self, token: u64) -> Option<Source> {
+        self.sources.lock().get(&token).cloned()
+    }
+
+    /// Those who have connected and not said hello in time.
+    pub(super) fn late(&self, now: Instant) -> Vec<u64> {
+        let sources = self.sources.lock();
+        let late = |source: &Source| matches!(source, Source::Incoming(who) if who.until < now);
+        let late = sources.iter().filter(|(_, source)| late(source));
+        late.map(|(token, _)| *token).collect()
+    }
+}
+
+/// Starts the thread. It ends when the device is gone.
+pub(super) fn start(device: &Arc<DeviceState>) -> Result<()> {
+    let mut thread = Thread {
+        device: Arc::downgrade(device),
+        events: device.events.clone(),
+        sweep_at: now() + SWEEP,
+    };
+    std::thread::Builder::new()
+        .name("roundel-tcp".into())
+        .spawn(move || while thread.turn() {})
+        .map_err(|source| VerbsError::System {
+            call: "starting the device's thread",
+            source,
+        })?;
+    Ok(())
+}
+
+struct Thread {
+    device: Weak<DeviceState>,
+    events: Arc<Events>,
+    sweep_at: Instant,
+}
+
+impl Thread {
+    /// Waits and does what there is to do; false when the device is gone.
+    fn turn(&mut self) -> bool {
+        let until = self.until();
+        let mut room = [MaybeUninit::uninit(); BATCH];
+        let ready: &[epoll::Event] = if self.stand_by(until) {
+            &[]
+        } else {
+            self.events
+                .wait(&mut room, until.saturating_duration_since(now()))
+        };
+        // The device is not held while waiting: whoever drops it last ends it.
+        let Some(device) = self.device.upgrade() else {
+            return false;
+        };
+        device.tell_all(ready);
+        self.ring_alarms();
+        if now() >= self.sweep_at {
+            self.sweep_at = now() + SWEEP;
+            device.sweep();
+        }
+        true
+    }
+
+    /// Sleeps for a moment without looking at the sockets, if somebody polls who does.
+    fn stand_by(&self, until: Instant) -> bool {
+        let events = &self.events;
+        let handovers = events.handovers.load(Ordering::SeqCst);
+        let polled = events.polled.swap(false, Ordering::SeqCst);
+        // Who polls may be at work for longer than this thread stands by.
+        if !polled && !events.poller.is_locked() {
+            return false;
+        }
+        events.stands_by.store(true, Ordering::SeqCst);
+        // Either who hands over sees this thread standing by, or it is seen here.
+        if events.handovers.load(Ordering::SeqCst) == handovers {
+            let time = until.saturating_duration_since(now()).min(STAND_BY);
+            let mut wake = [PollFd::new(&events.wake, PollFlags::IN)];
+            // Interrupted, it only looks earlier.
+            let _ = poll(&mut wake, Some(&timespec(time)));
+        }
+        events.stands_by.store(false, Ordering::SeqCst);
+        if events.handovers.load(Ordering::SeqCst) != handovers {
+            events.polled.store(false, Ordering::SeqCst);
+        }
+        events.wake.clear();
+        true
+    }
+
+    /// When the next thing is due.
+    fn until(&self) -> Instant {
+        let alarms = self.events.alarms.lock();
+        alarms
+            .first_key_value()
+            .map_or(self.sweep_at, |((at, _), _)| self.sweep_at.min(*at))
+    }
+
+    fn ring_alarms(&self) {
+        let now = now();
+        loop {
+            let due = {
+                let mut alarms = self.events.alarms.lock();
+                match alarms.first_entry() {
+                    Some(first) if first.key().0 <= now => first.remove(),
+                    _ => return,
+                }
+            };
+            if let Some(pair) = due.upgrade() {
+                pair.time_passed(now);
+            }
+        }
+    }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: time.as_secs() as i64,
+        tv_nsec: time.subsec_nanos().into(),
+    }
+}
+
+impl Events {
+    /// Waits for events, and takes them.
+    fn wait<'a>(
+        &self,
+        room: &'a mut [MaybeUninit<epoll::Event>],
+        time: Duration,
+    ) -> &'a [epoll::Event] {
+        match epoll::wait(&self.epoll, room, Some(&timespec(time))) {
+            Ok((ready, _)) => ready,
+            Err(Errno::INTR) => &[],
+            Err(errno) => {
+                tracing::error!(%errno, "waiting for sockets failed");
+                &[]
+            }
+        }
+    }
+}
+
+impl DeviceState {
+    /// Looks after the sockets in a thread that polls, unless another one does.
+    pub(super) fn look_after_sockets(&self) {
+        let events = &self.events;
+        let Some(_alone) = events.poller.try_lock() else {
+            return;
+        };
+        events.polled.store(true, Ordering::SeqCst);
+        let mut room = [MaybeUninit::uninit(); BATCH];
+        self.tell_all(events.wait(&mut room, Duration::ZERO));
+    }
+
+    fn tell_all(&self, ready: &[epoll::Event]) {
+        use epoll::EventFlags;
+        for event in ready {
+            let (token, flags) = (event.data.u64(), event.flags);
+            if token == WAKE {
+                self.events.wake.clear();
+                continue;
+            }
+            let broken = flags.intersects(EventFlags::HUP | EventFlags::ERR);
+            let news = News {
+                writable: broken || flags.contains(EventFlags::OUT),
+                ended: broken || flags.contains(EventFlags::RDHUP),
+            };
+            self.tell(token, news);
+        }
+        let again = std::mem::take(&mut *self.events.again.lock());
+        for token in again {
+            self.tell(token, News::default());
+        }
+    }
+
+    fn tell(&self, token: u64, news: News) {
+        let Some(source) = self.events.source(token) else {
+            return;
+        };
+        let stays = match source {
+            Source::Listener => {
+                self.accept_all();
+                true
+            }
+            Source::Incoming(incoming) => {
+                self.greet(token, &incoming);
+                true
+            }
+            // Who is being dropped takes its token out itself.
+            Source::Early(pair) => {
+                pair.upgrade().inspect(|pair| pair.early_call_ready(token));
+                true
+            }
+            Source::Stream(pair) => {
+                pair.upgrade().inspect(|pair| pair.ready(news));
+                true
+            }
+            Source::Datagrams(pair) => {
+                pair.upgrade().inspect(|pair| pair.ready(news));
+                true
+            }
+            Source::Departed(departed) => departed.ready(),
+            // It has nothing to say: whatever comes ends it.
+            Source::TurnedAway(socket) => !super::socket::has_ended(&socket),
+        };
+        if !stays {
+            self.events.forget(token);
+        }
+    }
+}
