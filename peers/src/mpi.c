@@ -14,8 +14,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Messages under way from a worker to a destination, and posted receives for each source. */
-enum { DEPTH = 2 };
+/* Messages under way from a worker to a destination, and posted receives for each source. With 2, both sides
+ * often wait for each other; more than 8 leave the cache. */
+static unsigned depth = 8;
 
 static bool thread_multiple, blocking, collective;
 
@@ -26,6 +27,8 @@ static bool extra_option_of_mpi(const char *name, const char *value) {
         blocking = *value == 'b';
     else if (!strcmp(name, "--broadcast") && (!strcmp(value, "ibcast") || !strcmp(value, "isend")))
         collective = *value == 'i' && value[1] == 'b';
+    else if (!strcmp(name, "--depth") && atoi(value) >= 1 && atoi(value) <= 64)
+        depth = atoi(value);
     else
         return false;
     return true;
@@ -41,7 +44,7 @@ struct worker {
     struct totals received, expected;
     size_t capacity; /* of a message, in tuples */
 
-    /* Point to point. Index of a buffer: peer * DEPTH + turn. A zero-length message ends a stream. */
+    /* Point to point. Index of a buffer: peer * depth + turn. A zero-length message ends a stream. */
     struct tuple *send_buffers, *receive_buffers;
     MPI_Request *sends, *receives;
     unsigned *turn; /* of each destination */
@@ -65,12 +68,12 @@ static struct tuple *buffer_at(const struct worker *worker, struct tuple *buffer
  * for the next of each once it has consumed the last, so that blocking sends cannot deadlock. */
 static void post_receive(struct worker *worker, int index) {
     MPI_Irecv(buffer_at(worker, worker->receive_buffers, index), worker->capacity * sizeof(struct tuple), MPI_BYTE,
-              index / DEPTH, 0, worker->communicator, &worker->receives[index]);
+              index / depth, 0, worker->communicator, &worker->receives[index]);
 }
 
 static void receive(struct worker *worker) {
     int count;
-    MPI_Testsome(worker->peers * DEPTH, worker->receives, &count, worker->done, worker->statuses);
+    MPI_Testsome(worker->peers * depth, worker->receives, &count, worker->done, worker->statuses);
     for (int i = 0; i < count; i++) { /* count is MPI_UNDEFINED, negative, without receives. */
         int bytes, index = worker->done[i];
         MPI_Get_count(&worker->statuses[i], MPI_BYTE, &bytes);
@@ -104,11 +107,11 @@ static void send_to(struct worker *worker, int peer, int index, const struct tup
 static struct tuple *send_message(void *context, unsigned destination, size_t tuples) {
     struct worker *worker = context;
     unsigned turn = worker->turn[destination];
-    send_to(worker, destination, destination * DEPTH + turn, worker->partitioner.start[destination], tuples);
-    worker->turn[destination] = turn = (turn + 1) % DEPTH;
+    send_to(worker, destination, destination * depth + turn, worker->partitioner.start[destination], tuples);
+    worker->turn[destination] = turn = (turn + 1) % depth;
     receive(worker);
-    wait_for_send(worker, destination * DEPTH + turn);
-    return buffer_at(worker, worker->send_buffers, destination * DEPTH + turn);
+    wait_for_send(worker, destination * depth + turn);
+    return buffer_at(worker, worker->send_buffers, destination * depth + turn);
 }
 
 /* One buffer to all: it is free when the last has it. */
@@ -116,16 +119,16 @@ static struct tuple *send_message_to_all(void *context, unsigned destination, si
     struct worker *worker = context;
     unsigned turn = worker->turn[destination];
     for (int peer = 0; peer < worker->peers; peer++)
-        send_to(worker, peer, peer * DEPTH + turn, worker->partitioner.start[destination], tuples);
-    worker->turn[destination] = turn = (turn + 1) % DEPTH;
+        send_to(worker, peer, peer * depth + turn, worker->partitioner.start[destination], tuples);
+    worker->turn[destination] = turn = (turn + 1) % depth;
     receive(worker);
     for (int peer = 0; peer < worker->peers; peer++)
-        wait_for_send(worker, peer * DEPTH + turn);
+        wait_for_send(worker, peer * depth + turn);
     return buffer_at(worker, worker->send_buffers, turn);
 }
 
 static void prepare_point_to_point(struct worker *worker) {
-    size_t buffers = (size_t)worker->peers * DEPTH;
+    size_t buffers = (size_t)worker->peers * depth;
     worker->send_buffers = allocate(buffers * worker->options->message_bytes);
     worker->receive_buffers = allocate(buffers * worker->options->message_bytes);
     worker->sends = allocate(buffers * sizeof(MPI_Request));
@@ -137,7 +140,7 @@ static void prepare_point_to_point(struct worker *worker) {
     partitioner_init(&worker->partitioner, worker->options,
                      worker->options->pattern == BROADCAST ? send_message_to_all : send_message, worker);
     for (unsigned d = 0; d < worker->partitioner.destinations; d++)
-        partitioner_set_buffer(&worker->partitioner, d, buffer_at(worker, worker->send_buffers, d * DEPTH));
+        partitioner_set_buffer(&worker->partitioner, d, buffer_at(worker, worker->send_buffers, d * depth));
     for (size_t i = 0; i < buffers; i++) {
         worker->sends[i] = MPI_REQUEST_NULL;
         post_receive(worker, i);
@@ -147,13 +150,13 @@ static void prepare_point_to_point(struct worker *worker) {
 static void work_point_to_point(struct worker *worker) {
     partitioner_scan(&worker->partitioner, &worker->table, worker->options->scans);
     for (int peer = 0; peer < worker->peers; peer++) {
-        unsigned index = peer * DEPTH;
+        unsigned index = peer * depth;
         wait_for_send(worker, index);
         send_to(worker, peer, index, NULL, 0);
     }
     while (worker->open_streams > 0)
         receive(worker);
-    for (int i = 0; i < worker->peers * DEPTH; i++) {
+    for (unsigned i = 0; i < worker->peers * depth; i++) {
         wait_for_send(worker, i);
         if (worker->receives[i] != MPI_REQUEST_NULL) {
             MPI_Cancel(&worker->receives[i]);
@@ -169,7 +172,7 @@ static size_t tuples_of_message(const struct worker *worker, size_t message) {
 }
 
 static void post_broadcast(struct worker *worker, int root) {
-    size_t message = worker->posted[root]++, index = root * DEPTH + message % DEPTH;
+    size_t message = worker->posted[root]++, index = root * depth + message % depth;
     MPI_Ibcast(buffer_at(worker, worker->receive_buffers, index),
                tuples_of_message(worker, message) * sizeof(struct tuple), MPI_BYTE, root, worker->of_root[root],
                &worker->receives[index]);
@@ -179,7 +182,7 @@ static void post_broadcast(struct worker *worker, int root) {
 static void progress_broadcasts(struct worker *worker) {
     for (int root = 0; root < worker->peers; root++) {
         while (worker->consumed[root] < worker->posted[root]) {
-            size_t message = worker->consumed[root], index = root * DEPTH + message % DEPTH;
+            size_t message = worker->consumed[root], index = root * depth + message % depth;
             int done;
             MPI_Test(&worker->receives[index], &done, MPI_STATUS_IGNORE);
             if (!done)
@@ -202,28 +205,28 @@ static struct tuple *broadcast_message(void *context, unsigned destination, size
     post_broadcast(worker, me);
     do
         progress_broadcasts(worker);
-    while (worker->posted[me] - worker->consumed[me] == DEPTH);
-    return buffer_at(worker, worker->receive_buffers, me * DEPTH + worker->posted[me] % DEPTH);
+    while (worker->posted[me] - worker->consumed[me] == depth);
+    return buffer_at(worker, worker->receive_buffers, me * depth + worker->posted[me] % depth);
 }
 
 static void prepare_broadcast(struct worker *worker) {
     size_t tuples = worker->table.tuples * worker->options->scans;
     worker->messages = (tuples + worker->capacity - 1) / worker->capacity;
     worker->last_tuples = tuples - (worker->messages - 1) * worker->capacity;
-    worker->receive_buffers = allocate(worker->peers * DEPTH * worker->options->message_bytes);
-    worker->receives = allocate(worker->peers * DEPTH * sizeof(MPI_Request));
+    worker->receive_buffers = allocate(worker->peers * depth * worker->options->message_bytes);
+    worker->receives = allocate(worker->peers * depth * sizeof(MPI_Request));
     worker->of_root = allocate(worker->peers * sizeof(MPI_Comm));
     worker->posted = allocate(worker->peers * sizeof(size_t));
     worker->consumed = allocate(worker->peers * sizeof(size_t));
     for (int root = 0; root < worker->peers; root++)
         MPI_Comm_dup(worker->communicator, &worker->of_root[root]);
     partitioner_init(&worker->partitioner, worker->options, broadcast_message, worker);
-    partitioner_set_buffer(&worker->partitioner, 0, buffer_at(worker, worker->receive_buffers, worker->me * DEPTH));
+    partitioner_set_buffer(&worker->partitioner, 0, buffer_at(worker, worker->receive_buffers, worker->me * depth));
 }
 
 static void work_broadcast(struct worker *worker) {
     for (int root = 0; root < worker->peers; root++)
-        while (root != worker->me && worker->posted[root] < DEPTH && worker->posted[root] < worker->messages)
+        while (root != worker->me && worker->posted[root] < depth && worker->posted[root] < worker->messages)
             post_broadcast(worker, root);
     partitioner_scan(&worker->partitioner, &worker->table, worker->options->scans);
     for (int root = 0; root < worker->peers; root++)
@@ -299,7 +302,7 @@ int main(int count, char **arguments) {
     collective = true;
     struct options options = parse_options(count, arguments, 64 << 10, extra_option_of_mpi,
                                            "[--mode process|thread-multiple] [--send blocking|nonblocking]\n"
-                                           "       [--broadcast ibcast|isend]; N or N x T processes by mpirun");
+                                           "       [--broadcast ibcast|isend] [--depth 1..64]; N or N x T processes by mpirun");
     alarm(options.timeout_seconds); /* mpirun ends all when one ends so. */
     int provided, rank, size;
     MPI_Init_thread(&count, &arguments, thread_multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
@@ -309,6 +312,7 @@ int main(int count, char **arguments) {
     if (!thread_multiple) {
         here.nodes *= options.threads;
         here.tuples /= options.threads;
+        options.tuples = here.tuples * options.threads;
         here.threads = 1;
     }
     bool wrong = true;
@@ -327,8 +331,8 @@ int main(int count, char **arguments) {
 
     char variant[64];
     bool ibcast = options.pattern == BROADCAST && collective;
-    snprintf(variant, sizeof variant, "%s, %s", thread_multiple ? "thread-multiple" : "process per core",
-             ibcast ? "ibcast" : blocking ? "blocking send" : "isend");
+    snprintf(variant, sizeof variant, "%s, %s, depth %u", thread_multiple ? "thread-multiple" : "process per core",
+             ibcast ? "ibcast" : blocking ? "blocking send" : "isend", depth);
     struct result result = {.program = "mpi", .variant = variant};
     bool passed = run(&here, rank, &result);
     if (rank == 0)
