@@ -101,6 +101,18 @@ impl FrameSource {
         })
     }
 
+    /// A frame that was made already.
+    pub(crate) fn of_frame(frame: Buffer, rows: u32) -> Self {
+        Self {
+            length: frame.len(),
+            segments: vec![Segment {
+                bytes: frame,
+                padding: 0,
+            }],
+            rows,
+        }
+    }
+
     /// Length of the frame in bytes: at least 32, a multiple of 16, at most [`FRAME_LENGTH_MAX`].
     #[expect(clippy::len_without_is_empty, reason = "a frame is never empty")]
     pub fn len(&self) -> usize {

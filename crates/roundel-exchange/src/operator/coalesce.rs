@@ -5,16 +5,18 @@ use arrow::array::RecordBatch;
 use arrow::compute::BatchCoalescer;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
+use std::collections::VecDeque;
 
-/// Joins batches until they have enough rows.
+/// Joins short batches, and cuts long ones, to as many rows as an engine likes.
 pub(super) struct Coalesce {
     /// Absent where batches are passed on as they come.
     joined: Option<BatchCoalescer>,
-    enough: usize,
+    rows: usize,
+    ready: VecDeque<RecordBatch>,
 }
 
 impl Coalesce {
-    /// Joins batches up to so many rows; nested columns are not worth joining.
+    /// To so many rows; nested columns are not worth joining.
     pub(super) fn new(schema: &SchemaRef, rows: usize) -> Self {
         let flat = schema
             .fields()
@@ -23,33 +25,49 @@ impl Coalesce {
         let joined = (rows > 1 && flat).then(|| BatchCoalescer::new(schema.clone(), rows));
         Self {
             joined,
-            enough: rows / 2,
+            rows,
+            ready: VecDeque::new(),
         }
     }
 
-    /// Takes a batch in; gives it back when it is large enough by itself and nothing waits.
-    pub(super) fn push(&mut self, batch: RecordBatch) -> Result<Option<RecordBatch>, ArrowError> {
+    /// Takes a batch in.
+    pub(super) fn push(&mut self, mut batch: RecordBatch) -> Result<(), ArrowError> {
         let Some(joined) = &mut self.joined else {
-            return Ok(Some(batch));
+            self.ready.push_back(batch);
+            return Ok(());
         };
-        if batch.num_rows() >= self.enough && joined.is_empty() {
-            return Ok(Some(batch));
+        // What is long enough by itself is not copied; what came before it stays before it.
+        if batch.num_rows() >= self.rows / 2 {
+            joined.finish_buffered_batch()?;
+            self.ready
+                .extend(std::iter::from_fn(|| joined.next_completed_batch()));
+            while batch.num_rows() > self.rows {
+                self.ready.push_back(batch.slice(0, self.rows));
+                batch = batch.slice(self.rows, batch.num_rows() - self.rows);
+            }
+            if batch.num_rows() >= self.rows / 2 {
+                self.ready.push_back(batch);
+                return Ok(());
+            }
         }
         joined.push_batch(batch)?;
-        Ok(joined.next_completed_batch())
+        self.ready
+            .extend(std::iter::from_fn(|| joined.next_completed_batch()));
+        Ok(())
     }
 
-    /// The next batch that is complete.
+    /// The next batch.
     pub(super) fn next(&mut self) -> Option<RecordBatch> {
-        self.joined.as_mut()?.next_completed_batch()
+        self.ready.pop_front()
     }
 
-    /// Whatever is there.
-    pub(super) fn flush(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
-        let Some(joined) = &mut self.joined else {
-            return Ok(None);
-        };
-        joined.finish_buffered_batch()?;
-        Ok(joined.next_completed_batch())
+    /// Makes a batch of whatever is left.
+    pub(super) fn flush(&mut self) -> Result<(), ArrowError> {
+        if let Some(joined) = &mut self.joined {
+            joined.finish_buffered_batch()?;
+            self.ready
+                .extend(std::iter::from_fn(|| joined.next_completed_batch()));
+        }
+        Ok(())
     }
 }

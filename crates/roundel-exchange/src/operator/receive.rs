@@ -494,7 +494,7 @@ impl PartitionStream {
         found.map(Some)
     }
 
-    fn decode(&mut self, frame: Buffer) -> Result<Option<RecordBatch>> {
+    fn decode(&mut self, frame: Buffer) -> Result<()> {
         let refused = |error| ExchangeError::frame(&self.end.peer, error);
         let batch = self.decoder.decode(frame).map_err(refused)?;
         self.joined.push(batch).map_err(ExchangeError::joining)
@@ -506,11 +506,14 @@ impl Stream for PartitionStream {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        if let Some(batch) = this.joined.next() {
-            return Poll::Ready(Some(Ok(batch)));
-        }
-        while !this.done {
-            let batch = match std::task::ready!(this.poll_next_frame(cx)) {
+        loop {
+            if let Some(batch) = this.joined.next() {
+                return Poll::Ready(Some(Ok(batch)));
+            }
+            if this.done {
+                return Poll::Ready(None);
+            }
+            let taken = match std::task::ready!(this.poll_next_frame(cx)) {
                 Some(Some(Ok(frame))) => this.decode(frame),
                 Some(Some(Err(error))) => Err(error),
                 // The rest, or what has waited for more for long enough.
@@ -519,12 +522,11 @@ impl Stream for PartitionStream {
                     this.joined.flush().map_err(ExchangeError::joining)
                 }
             };
-            this.done |= batch.is_err();
-            if let Some(batch) = batch.transpose() {
-                return Poll::Ready(Some(batch));
+            if let Err(error) = taken {
+                this.done = true;
+                return Poll::Ready(Some(Err(error)));
             }
         }
-        Poll::Ready(None)
     }
 }
 

@@ -50,19 +50,50 @@ pub struct Group {
     local: Vec<LocalLink>,
 }
 
-/// Longest frame that is gathered for a consumer in this process.
-const LOCAL_FRAME_BYTES: usize = 1 << 20;
+/// Messages at least so long are frames of their own.
+const FRAME_MESSAGE_BYTES: usize = 16 << 10;
+/// Longest frame that is gathered into memory.
+const FRAME_BYTES: usize = 256 << 10;
 
-/// A batch as a frame of its own memory.
-fn whole_frame(peers: &str, batch: &RecordBatch) -> Result<Buffer> {
-    let source = FrameSource::try_new(batch).map_err(|error| ExchangeError::frame(peers, error))?;
-    Ok(copied(&source))
+/// A batch as a frame.
+fn whole_frame(group: &Group, batch: &RecordBatch) -> Result<FrameSource> {
+    FrameSource::try_new(batch).map_err(|error| ExchangeError::frame(&group.peers, error))
 }
 
+/// A frame in memory of its own.
 fn copied(source: &FrameSource) -> Buffer {
     let mut frame = MutableBuffer::from_len_zeroed(source.len());
     source.clone().into_reader().copy_to(&mut frame);
     frame.into()
+}
+
+/// Gathers the next of `rest` into a frame, with how many there are.
+fn next_frame(
+    group: &Group,
+    batch: &RecordBatch,
+    source: &RowSource<'_>,
+    rest: &mut &[u32],
+) -> Result<Option<(u32, Buffer)>> {
+    let Some(first) = rest.first() else {
+        return Ok(None);
+    };
+    let count = source.fitting(rest, FRAME_BYTES);
+    let (now, later) = rest.split_at(count.max(1));
+    *rest = later;
+    let frame = match count {
+        // One row that is longer than that.
+        0 => copied(&whole_frame(group, &batch.slice(*first as usize, 1))?),
+        _ => source.frame(now),
+    };
+    Ok(Some((now.len() as u32, frame)))
+}
+
+/// Hands a frame to the members that are in this process.
+async fn hand_over(group: &Group, partition: u32, frame: &Buffer) -> Result<()> {
+    for local in &group.local {
+        local.deliver(partition, frame.clone()).await?;
+    }
+    Ok(())
 }
 
 impl Origin for FrameSource {
@@ -205,26 +236,26 @@ impl Shuffle {
     /// Sends a batch to a partition of every member of the group. A partition belongs to one
     /// group. Waits for buffers and credit; dropping the future mid-way breaks the partition.
     pub async fn send(&self, group: &Group, partition: u32, batch: &RecordBatch) -> Result<()> {
-        let source = FrameSource::try_new(batch)
-            .map_err(|error| ExchangeError::frame(&group.peers, error))?;
+        let source = whole_frame(group, batch)?;
+        if !group.local.is_empty() {
+            hand_over(group, partition, &copied(&source)).await?;
+        }
+        self.send_frame(group, partition, source).await
+    }
+
+    /// Sends a frame to those members that are not in this process.
+    async fn send_frame(&self, group: &Group, partition: u32, source: FrameSource) -> Result<()> {
+        if group.lanes.is_empty() {
+            return Ok(());
+        }
         let rows = source.rows();
         let frame_length = source.len() as u32;
-        if !group.local.is_empty() {
-            let frame = copied(&source);
-            for local in &group.local {
-                local.deliver(partition, frame.clone()).await?;
-            }
-            if group.lanes.is_empty() {
-                return Ok(());
-            }
-        }
         let frame_sequence = self.next_frame(partition);
-        let lane = partition as usize % group.lanes.len();
-        let endpoint = &self.endpoints[group.endpoints[lane]];
+        let (endpoint, lane) = self.way(group, partition);
         let mut reader = source.into_reader();
         let origin: Arc<dyn Origin> = reader.source().clone();
         while reader.remaining() > 0 {
-            let mut buffer = endpoint.acquire(group.lanes[lane]).await?;
+            let mut buffer = endpoint.acquire(lane).await?;
             let offset = reader.position();
             let mut filled = 0;
             loop {
@@ -251,47 +282,45 @@ impl Shuffle {
 
     /// Sends the rows of a batch that go to a partition of every member of the group, as
     /// [`send`](Self::send) would send a batch of them: gathered straight into messages, each of which
-    /// is a frame of its own.
+    /// is a frame of its own. Where messages are short, as datagrams are, a frame for each would be
+    /// mostly preamble: there, and for members in this process, rows are gathered into memory first.
     pub(super) async fn send_rows(
         &self,
         group: &Group,
         partition: u32,
         batch: &RecordBatch,
         source: &RowSource<'_>,
-        mut rows: &[u32],
+        rows: &[u32],
     ) -> Result<()> {
-        let mut rest = match group.local.is_empty() {
-            true => &[][..],
-            false => rows,
-        };
-        while !rest.is_empty() {
-            let count = source.fitting(rest, LOCAL_FRAME_BYTES);
-            let (now, later) = rest.split_at(count.max(1));
-            rest = later;
-            let frame = match count {
-                0 => whole_frame(&group.peers, &batch.slice(now[0] as usize, 1))?,
-                _ => source.frame(now),
-            };
-            for local in &group.local {
-                local.deliver(partition, frame.clone()).await?;
+        let in_messages = self.payload_bytes >= FRAME_MESSAGE_BYTES;
+        if !in_messages || !group.local.is_empty() {
+            let mut rest = rows;
+            while let Some((now, frame)) = next_frame(group, batch, source, &mut rest)? {
+                if !group.local.is_empty() {
+                    hand_over(group, partition, &frame).await?;
+                }
+                if !in_messages {
+                    let frame = FrameSource::of_frame(frame, now);
+                    self.send_frame(group, partition, frame).await?;
+                }
             }
         }
-        if group.lanes.is_empty() {
+        if !in_messages || group.lanes.is_empty() {
             return Ok(());
         }
-        let lane = partition as usize % group.lanes.len();
-        let endpoint = &self.endpoints[group.endpoints[lane]];
-        while !rows.is_empty() {
-            let count = source.fitting(rows, self.payload_bytes);
-            let (now, later) = rows.split_at(count.max(1));
-            rows = later;
+        let (endpoint, lane) = self.way(group, partition);
+        let mut rest = rows;
+        while !rest.is_empty() {
+            let count = source.fitting(rest, self.payload_bytes);
+            let (now, later) = rest.split_at(count.max(1));
+            rest = later;
             if count == 0 {
                 // One row that is longer than a message.
-                let row = batch.slice(now[0] as usize, 1);
-                self.send(group, partition, &row).await?;
+                let frame = whole_frame(group, &batch.slice(now[0] as usize, 1))?;
+                self.send_frame(group, partition, frame).await?;
                 continue;
             }
-            let mut buffer = endpoint.acquire(group.lanes[lane]).await?;
+            let mut buffer = endpoint.acquire(lane).await?;
             let length = source.encode(now, buffer.payload_mut(self.payload_bytes)) as u32;
             let data = Data {
                 frame_sequence: self.next_frame(partition),
@@ -303,6 +332,12 @@ impl Shuffle {
             endpoint.put(buffer, partition, data, None).await?;
         }
         Ok(())
+    }
+
+    /// The endpoint and its group that lead to a partition.
+    fn way(&self, group: &Group, partition: u32) -> (&SendEndpoint, GroupId) {
+        let lane = partition as usize % group.lanes.len();
+        (&self.endpoints[group.endpoints[lane]], group.lanes[lane])
     }
 
     /// The number of the next frame to a partition.

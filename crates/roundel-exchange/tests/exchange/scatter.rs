@@ -160,8 +160,9 @@ async fn short_frames_are_joined_to_batches() {
             let (last, full) = got.split_last().unwrap();
             let rows: Vec<_> = full.iter().map(RecordBatch::num_rows).collect();
             // Only silence makes a batch short before the end.
-            let short = rows.iter().filter(|rows| **rows != 1000).count();
+            let short = rows.iter().filter(|rows| **rows < 500).count();
             assert!(short * 4 <= rows.len(), "{design}: {rows:?}");
+            assert!(rows.iter().all(|rows| *rows <= 1000), "{design}: {rows:?}");
             assert!(last.num_rows() <= 1000, "{design}");
         }
     }
