@@ -2,12 +2,14 @@
 //!
 //! A producer starts when the first of its partitions is read, as over gRPC: sooner would fill
 //! memory with rows that nobody is ready for. When none is ever read it is started and cancelled,
-//! so that its task ends.
+//! so that its task ends. One that scatters is asked at once, since it waits for all who are to get
+//! rows, and told to begin when one of them reads.
 
 use super::budget::QueryBudget;
 use super::node::{ExchangeNode, InputKey, InputSide};
 use super::protocol::{
-    Accepted, Answer, AnswerKind, EXECUTE_PATH, Execute, Failed, FailureKind, Head, Sent,
+    Accepted, Answer, AnswerKind, BEGIN_PATH, Begin, Begun, EXECUTE_PATH, Execute, Failed,
+    FailureKind, Head, Sent,
 };
 use crate::channel::{Channels, GrpcChannels, status_error};
 use crate::{EngineError, Fabric, Result};
@@ -149,6 +151,8 @@ type Start = Shared<BoxFuture<'static, Result<Arc<Started>, Arc<DataFusionError>
 /// The rows of one producer task, for one consumer task. Dropped, the producer stops.
 struct Input {
     start: Start,
+    /// Says that its rows are wanted now.
+    begin: Shared<BoxFuture<'static, Result<(), Arc<DataFusionError>>>>,
     begun: AtomicBool,
     node: Arc<ExchangeNode>,
 }
@@ -205,15 +209,38 @@ impl Input {
             channel.url.clone(),
         );
         let context = context.clone();
+        let begin = execute.head.as_ref().and_then(|head| head.hash_partitions);
+        let begin = begin.map(|_| Begin {
+            query: execute.query.clone(),
+            stage: execute.stage,
+            task: execute.task,
+            fabric: execute.fabric.clone(),
+        });
+        let own_channel = (channel.channels.clone(), channel.url.clone());
         let start = async move {
             start(node, channels, url, key, execute, metrics, context)
                 .await
                 .map(Arc::new)
                 .map_err(Arc::new)
         };
+        let start = start.boxed().shared();
+        let scattered = begin.is_some();
+        if scattered {
+            // Its rows go to all consumers at once, so that it waits for all of them to come.
+            tokio::spawn(start.clone());
+        }
+        let begin = async move {
+            let (channels, url) = own_channel;
+            match begin {
+                Some(begin) => begin_to_scatter(&channels, &url, begin).await,
+                None => Ok(()),
+            }
+            .map_err(Arc::new)
+        };
         Ok(Self {
-            start: start.boxed().shared(),
-            begun: AtomicBool::new(false),
+            start,
+            begin: begin.boxed().shared(),
+            begun: AtomicBool::new(scattered),
             node: channel.node.clone(),
         })
     }
@@ -226,6 +253,7 @@ impl Input {
         async move {
             self.begun.store(true, Ordering::Relaxed);
             let started = self.start.clone().await.map_err(DataFusionError::Shared)?;
+            self.begin.clone().await.map_err(DataFusionError::Shared)?;
             let node = self.node.clone();
             let rows = started
                 .input
@@ -426,6 +454,26 @@ async fn start(
         metrics: Mutex::new(Some(metrics)),
         _control: AbortOnDropHandle::new(control),
     })
+}
+
+/// Tells a producer that somebody reads.
+async fn begin_to_scatter(
+    channels: &Channels,
+    url: &Url,
+    begin: Begin,
+) -> Result<(), DataFusionError> {
+    let lost = |status: tonic::Status| match status.code() {
+        tonic::Code::Aborted => EngineError::Query(status.message().to_owned()).into(),
+        _ => DataFusionError::from(status_error(url, &status)),
+    };
+    let mut grpc = tonic::client::Grpc::new(channels.get(url)?);
+    grpc.ready()
+        .await
+        .map_err(|error| lost(tonic::Status::from_error(Box::new(error))))?;
+    let codec = tonic_prost::ProstCodec::<Begin, Begun>::default();
+    let path = PathAndQuery::from_static(BEGIN_PATH);
+    let begun = grpc.unary(begin.into_request(), path, codec);
+    begun.await.map(drop).map_err(lost)
 }
 
 /// Follows a producer until it ends.

@@ -10,6 +10,7 @@ use uuid::Uuid;
 /// Path prefix of the service, its gRPC name.
 pub(super) const SERVICE_NAME: &str = "roundel.Exchange";
 pub(super) const EXECUTE_PATH: &str = "/roundel.Exchange/Execute";
+pub(super) const BEGIN_PATH: &str = "/roundel.Exchange/Begin";
 pub(super) const COUNTERS_PATH: &str = "/roundel.Exchange/Counters";
 
 /// Asks a worker to run partitions of a task and to send their rows to the offered endpoints.
@@ -125,6 +126,26 @@ pub(super) enum FailureKind {
     Link = 3,
 }
 
+/// Says that rows which a task scatters are wanted now: it begins when all of its consumers have come
+/// and one of them reads.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Begin {
+    /// The query, 16 bytes.
+    #[prost(bytes = "vec", tag = "1")]
+    pub query: Vec<u8>,
+    #[prost(uint64, tag = "2")]
+    pub stage: u64,
+    #[prost(uint64, tag = "3")]
+    pub task: u64,
+    /// The fabric's name.
+    #[prost(string, tag = "4")]
+    pub fabric: String,
+}
+
+/// The answer to [`Begin`].
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub(super) struct Begun {}
+
 /// Asks for the counters of a worker's device.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct CountersRequest {
@@ -189,22 +210,33 @@ impl Head {
     }
 }
 
+impl Begin {
+    /// The task.
+    pub(super) fn task(&self) -> Result<TaskKey> {
+        task_key(&self.query, self.stage, self.task)
+    }
+}
+
+fn task_key(query: &[u8], stage: u64, task: u64) -> Result<TaskKey> {
+    let query_id = Uuid::from_slice(query)
+        .map_err(|error| DataFusionError::Execution(format!("a query's id: {error}")))?;
+    Ok(TaskKey {
+        query_id,
+        stage_id: stage as usize,
+        task_number: task as usize,
+    })
+}
+
 impl Execute {
     /// The task and the partitions that are asked for.
     pub(super) fn request(&self) -> Result<ExecuteTaskRequest> {
-        let query_id = Uuid::from_slice(&self.query)
-            .map_err(|error| DataFusionError::Execution(format!("a query's id: {error}")))?;
         if self.partition_end < self.partition_start {
             return Err(DataFusionError::Execution(
                 "a task was asked for a range of partitions that ends before it begins".into(),
             ));
         }
         Ok(ExecuteTaskRequest {
-            task_key: TaskKey {
-                query_id,
-                stage_id: self.stage as usize,
-                task_number: self.task as usize,
-            },
+            task_key: task_key(&self.query, self.stage, self.task)?,
             target_partition_start: self.partition_start as usize,
             target_partition_end: self.partition_end as usize,
             producer_head: self.head.clone().unwrap_or_default().decode(),

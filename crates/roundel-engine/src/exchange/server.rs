@@ -3,8 +3,8 @@
 use super::client::exchange_error;
 use super::node::ExchangeNode;
 use super::protocol::{
-    Accepted, Answer, AnswerKind, COUNTERS_PATH, CountersAnswer, CountersRequest, EXECUTE_PATH,
-    Execute, Failed, FailureKind, SERVICE_NAME, Sent,
+    Accepted, Answer, AnswerKind, BEGIN_PATH, Begin, Begun, COUNTERS_PATH, CountersAnswer,
+    CountersRequest, EXECUTE_PATH, Execute, Failed, FailureKind, SERVICE_NAME, Sent,
 };
 use super::scatter::{self, ScatterState};
 use crate::fabric::Devices;
@@ -12,7 +12,7 @@ use crate::{EngineError, Fabric};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion_distributed::{ExecuteTaskRequest, ProducerHead, Worker};
+use datafusion_distributed::{ExecuteTaskRequest, ProducerHead, TaskKey, Worker};
 use futures::future::{BoxFuture, try_join_all};
 use futures::stream::{BoxStream, FuturesUnordered};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
@@ -146,22 +146,36 @@ enum Rows {
 }
 
 impl ExchangeServer {
+    /// The shuffle of a task, whose plan is not executed before all consumers are there.
+    async fn scattered(
+        &self,
+        task_key: TaskKey,
+    ) -> Result<(Arc<ScatterState>, Arc<TaskContext>), Failed> {
+        let planned = ExecuteTaskRequest {
+            task_key,
+            target_partition_start: 0,
+            target_partition_end: 0,
+            producer_head: ProducerHead::None,
+        };
+        let (_, context) = self.worker.execute_task(planned).await.map_err(failed)?;
+        let state = scatter::of_task(&context).ok_or_else(|| {
+            failed_with("a task was asked to shuffle, which its plan does not".to_owned())
+        })?;
+        Ok((state, context))
+    }
+
+    async fn begin(&self, begin: Begin) -> Result<(), Failed> {
+        let node = self.node(&begin.fabric).map_err(failed_with)?;
+        let (state, context) = self.scattered(begin.task().map_err(failed)?).await?;
+        state.want(node, &context)
+    }
+
     /// The rows that a consumer asks for.
     async fn rows(&self, request: &Execute, task: ExecuteTaskRequest) -> Result<Rows, Failed> {
         let partitions = task.target_partition_start..task.target_partition_end;
         let total = request.head.as_ref().and_then(|head| head.hash_partitions);
         if let Some(total) = total {
-            // Its plan as it is, without any partition: it is executed when all consumers are there.
-            let planned = ExecuteTaskRequest {
-                task_key: task.task_key,
-                target_partition_start: 0,
-                target_partition_end: 0,
-                producer_head: ProducerHead::None,
-            };
-            let (_, context) = self.worker.execute_task(planned).await.map_err(failed)?;
-            let state = scatter::of_task(&context).ok_or_else(|| {
-                failed_with("a task was asked to shuffle, which its plan does not".to_owned())
-            })?;
+            let (state, context) = self.scattered(task.task_key).await?;
             return Ok(Rows::Scattered {
                 schema: state.schema()?,
                 state,
@@ -375,6 +389,11 @@ impl tower::Service<http::Request<Body>> for ExchangeServer {
                         .server_streaming(ExecuteCall(this), request)
                         .await
                 }
+                BEGIN_PATH => {
+                    tonic::server::Grpc::new(ProstCodec::<Begun, Begin>::default())
+                        .unary(BeginCall(this), request)
+                        .await
+                }
                 COUNTERS_PATH => {
                     tonic::server::Grpc::new(
                         ProstCodec::<CountersAnswer, CountersRequest>::default(),
@@ -400,6 +419,23 @@ impl ServerStreamingService<Execute> for ExecuteCall {
         Box::pin(async move {
             let answers = server.execute(request.into_inner()).await?;
             Ok(Response::new(answers.map(Ok).boxed()))
+        })
+    }
+}
+
+struct BeginCall(ExchangeServer);
+
+impl UnaryService<Begin> for BeginCall {
+    type Response = Begun;
+    type Future = BoxFuture<'static, Result<Response<Begun>, Status>>;
+
+    fn call(&mut self, request: Request<Begin>) -> Self::Future {
+        let server = self.0.clone();
+        Box::pin(async move {
+            let begun = server.begin(request.into_inner()).await;
+            begun
+                .map(|()| Response::new(Begun {}))
+                .map_err(|failed| Status::aborted(failed.message))
         })
     }
 }

@@ -128,12 +128,12 @@ impl LocalLink {
         Ok(())
     }
 
-    /// Tells readers who still wait for rows that none will come.
+    /// Tells readers who still wait for rows that none will come, and why. Without a reason it is the
+    /// control plane's to say, as over the network.
     pub(super) fn close(&self, error: Option<ExchangeError>) {
-        let Some(end) = self.end.upgrade() else {
+        let (Some(end), Some(error)) = (self.end.upgrade(), error) else {
             return;
         };
-        let error = error.unwrap_or_else(|| self.lost());
         for (lane, link) in &end.lanes {
             lane.state.lock().endpoint.abort(*link, error.clone());
             lane.queue.wake();

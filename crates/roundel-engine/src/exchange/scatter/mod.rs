@@ -1,9 +1,10 @@
 //! The producer's side of a shuffle: a task's rows are hashed and scattered over the tasks of the next
 //! stage, straight into messages.
 //!
-//! The consumers come one by one, each when it first reads. Rows go to all of them, so nothing is read
-//! before the last one has come: one that has left by then counts as come. One task for each partition
-//! of the input reads it and scatters; when all have ended, each consumer is told that no more comes.
+//! The consumers come one by one, each as soon as it is planned: one may never read, and rows go to all
+//! of them. When all have come, and one of them reads, one task for each partition of the input reads
+//! it and scatters; sooner would fill memory with rows that nobody is ready for. One that has left by
+//! then counts as come. When all those tasks have ended, each consumer is told that no more comes.
 
 mod by_hash;
 mod plan;
@@ -45,6 +46,8 @@ struct Consumers {
     /// By partition; empty before the first one has come.
     groups: Vec<Option<Group>>,
     waiting: Vec<oneshot::Sender<Arc<Scattering>>>,
+    /// One of them reads.
+    wanted: bool,
     begun: bool,
 }
 
@@ -109,18 +112,43 @@ impl ScatterState {
         let (tell, told) = oneshot::channel();
         consumers.waiting.push(tell);
         consumers.shuffle.get_or_insert_with(|| shuffle.clone());
-        if consumers.groups.iter().all(Option::is_some) {
-            consumers.begun = true;
-            let groups = std::mem::take(&mut consumers.groups);
-            consumers.shuffle = None;
-            let groups = groups.into_iter().flatten().collect::<Vec<_>>();
-            let scattering = Arc::new(self.begin(node, shuffle, &groups, context)?);
-            for waiting in consumers.waiting.drain(..) {
-                // Who does not wait has left.
-                let _ = waiting.send(scattering.clone());
-            }
-        }
+        self.begin_if_due(&mut consumers, node, context)?;
         Ok(told)
+    }
+
+    /// A consumer reads.
+    pub(super) fn want(
+        &self,
+        node: &Arc<ExchangeNode>,
+        context: &Arc<TaskContext>,
+    ) -> Result<(), Failed> {
+        let mut consumers = self.consumers.lock();
+        consumers.wanted = true;
+        self.begin_if_due(&mut consumers, node, context)
+    }
+
+    fn begin_if_due(
+        &self,
+        consumers: &mut Consumers,
+        node: &Arc<ExchangeNode>,
+        context: &Arc<TaskContext>,
+    ) -> Result<(), Failed> {
+        let all_have_come = consumers.groups.iter().all(Option::is_some);
+        if consumers.begun || !consumers.wanted || !all_have_come {
+            return Ok(());
+        }
+        let Some(shuffle) = consumers.shuffle.take() else {
+            return Ok(());
+        };
+        consumers.begun = true;
+        let groups = std::mem::take(&mut consumers.groups);
+        let groups = groups.into_iter().flatten().collect::<Vec<_>>();
+        let scattering = Arc::new(self.begin(node, &shuffle, &groups, context)?);
+        for waiting in consumers.waiting.drain(..) {
+            // Who does not wait has left.
+            let _ = waiting.send(scattering.clone());
+        }
+        Ok(())
     }
 
     fn begin(
