@@ -22,6 +22,7 @@ use datafusion_distributed::{
 };
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
+use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue};
 use hyper_util::client::legacy::connect::HttpConnector;
 use parking_lot::Mutex;
@@ -79,6 +80,29 @@ impl Channels {
     }
 }
 
+impl Channels {
+    /// Asks a worker for one answer: what it says, or why there is none.
+    pub(crate) async fn call<Q, A>(
+        &self,
+        url: &Url,
+        path: &'static str,
+        request: Q,
+    ) -> Result<Result<A, tonic::Status>>
+    where
+        Q: prost::Message + Send + Sync + 'static,
+        A: prost::Message + Default + Send + Sync + 'static,
+    {
+        let mut grpc = tonic::client::Grpc::new(self.get(url)?);
+        if let Err(error) = grpc.ready().await {
+            return Ok(Err(tonic::Status::from_error(Box::new(error))));
+        }
+        let codec = tonic_prost::ProstCodec::<Q, A>::default();
+        let path = PathAndQuery::from_static(path);
+        let answer = grpc.unary(tonic::Request::new(request), path, codec).await;
+        Ok(answer.map(tonic::Response::into_inner))
+    }
+}
+
 /// Makes the connections to workers.
 fn connector() -> HttpConnector {
     let mut connector = HttpConnector::new();
@@ -106,6 +130,8 @@ extensions_options! {
     pub(crate) struct ExchangeConfig {
         /// The fabric's name.
         pub fabric: String, default = Fabric::Grpc.to_string()
+        /// How the rows of each stage are exchanged.
+        pub stages: String, default = String::new()
     }
 }
 
@@ -117,6 +143,7 @@ impl ExchangeConfig {
     pub(crate) fn new(fabric: Fabric) -> Self {
         Self {
             fabric: fabric.to_string(),
+            stages: String::new(),
         }
     }
 }

@@ -45,6 +45,7 @@ pub use fabric::{Fabric, FabricChoice, FabricReason};
 pub use options::{ClusterOptions, PARTITIONS_PER_TASK_MIN, WorkerOptions, partitions_per_task};
 pub use roundel_exchange::OnLoss;
 pub use roundel_exchange::design::{Design, Verb};
+pub use roundel_exchange::{BuffersChoice, DesignChoice};
 pub use session::{LoadProgress, Session};
 pub use token::Token;
 pub use tpch::single_process_context;

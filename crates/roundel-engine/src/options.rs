@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use roundel_exchange::{Design, OnLoss};
+use roundel_exchange::{BuffersChoice, DesignChoice, OnLoss};
 
 use crate::{FabricChoice, Token};
 
@@ -20,8 +20,13 @@ pub struct ClusterOptions {
     pub threads: usize,
     /// What carries the rows.
     pub fabric: FabricChoice,
-    /// The shuffle design. gRPC does not read it.
-    pub design: Design,
+    /// The shuffle design, for all exchanges or what suits each. gRPC does not read it.
+    pub design: DesignChoice,
+    /// Endpoints of each side of an exchange in a node, from 1 to `threads`; those of the design
+    /// when `None`. gRPC does not read it.
+    pub endpoints: Option<usize>,
+    /// Which registered buffers links keep. gRPC does not read it.
+    pub buffers: BuffersChoice,
     /// What is done about lost datagrams. gRPC does not read it.
     pub on_loss: OnLoss,
     /// Quota of registered memory of each worker, in bytes. gRPC does not read it.
@@ -56,8 +61,6 @@ pub struct WorkerOptions {
     pub token: Token,
     /// What carries the rows.
     pub fabric: FabricChoice,
-    /// The shuffle design. gRPC does not read it.
-    pub design: Design,
     /// What is done about lost datagrams. gRPC does not read it.
     pub on_loss: OnLoss,
     /// Quota of registered memory, in bytes. gRPC does not read it.

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use crate::channel::ExchangeConfig;
 use crate::cluster::Core;
 use crate::cluster::membership::LiveWorkers;
+use crate::exchange::Designs;
 use crate::query::{Watch, restarting, watched};
 use crate::tables::codec::MemoryShardCodec;
 use crate::tables::load::TableSet;
@@ -153,9 +154,14 @@ impl Session {
         };
         let frame = self.context.sql(sql).await?;
         let plan = frame.logical_plan();
-        let explains = matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
+        let explained = match plan {
+            LogicalPlan::Explain(explain) => Some(Arc::clone(&explain.plan)),
+            LogicalPlan::Analyze(analyze) => Some(Arc::clone(&analyze.input)),
+            _ => None,
+        };
         let reads = reads_only(plan);
-        let batches = start(frame.clone()).await?;
+        let runs = (Arc::clone(&self.core), fabric.fabric);
+        let batches = start(frame.clone(), runs.clone()).await?;
         let batches = match reads {
             true => {
                 let (core, used) = (Arc::clone(&self.core), fabric.fabric);
@@ -163,37 +169,59 @@ impl Session {
                     Some(error) => core.fabrics.failed(used, error),
                     None => core.fabrics.succeeded(used),
                 };
-                let again = move || start(frame.clone()).boxed();
+                let again = move || start(frame.clone(), runs.clone()).boxed();
                 restarting(batches, watch.clone(), health, again)
             }
             false => batches,
         };
-        let batches = match explains {
-            true => explained(batches, &fabric)?,
-            false => batches,
+        let batches = match explained {
+            Some(plan) => {
+                let plan = self.context.state().create_physical_plan(&plan).await?;
+                let designs = self.core.designs(&plan, fabric.fabric)?;
+                explain(batches, &fabric, designs.as_ref())?
+            }
+            None => batches,
         };
         Ok(watched(batches, watch))
     }
 }
 
-/// The rows of EXPLAIN, and one more that says what carries the query's rows, and why.
-fn explained(
+/// The rows of EXPLAIN, and more that say what carries the query's rows, and why.
+fn explain(
     batches: SendableRecordBatchStream,
     fabric: &FabricReason,
+    designs: Option<&Designs>,
 ) -> DataFusionResult<SendableRecordBatchStream> {
     let schema = batches.schema();
-    let text = |text: String| Arc::new(StringArray::from(vec![text])) as ArrayRef;
-    let columns = vec![text("Fabric".to_owned()), text(fabric.to_string())];
+    let mut rows = vec![("Fabric", fabric.to_string())];
+    rows.extend(designs.map(|designs| ("Exchanges", designs.to_string())));
+    let (names, texts): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(StringArray::from(names)),
+        Arc::new(StringArray::from(texts)),
+    ];
     // The plan's own rows are two columns of text, whatever form it was asked for in.
-    let row = RecordBatch::try_new(Arc::clone(&schema), columns)?;
-    let batches = batches.chain(futures::stream::once(async { Ok(row) }));
+    let rows = RecordBatch::try_new(Arc::clone(&schema), columns)?;
+    let batches = batches.chain(futures::stream::once(async { Ok(rows) }));
     Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
 }
 
-async fn start(frame: DataFrame) -> DataFusionResult<SendableRecordBatchStream> {
-    let tasks = Arc::new(frame.task_ctx());
+/// Plans a statement, says how the rows of each of its stages are exchanged, and starts it.
+async fn start(
+    frame: DataFrame,
+    (core, fabric): (Arc<Core>, Fabric),
+) -> DataFusionResult<SendableRecordBatchStream> {
+    let mut tasks = frame.task_ctx();
     let plan = frame.create_physical_plan().await?;
-    execute_stream(plan, tasks)
+    if let Some(designs) = core.designs(&plan, fabric)? {
+        let config = tasks.session_config().clone();
+        let told = ExchangeConfig {
+            stages: designs.to_text(),
+            ..ExchangeConfig::new(fabric)
+        };
+        tasks = tasks.with_session_config(config.with_distributed_option_extension(told));
+    }
+    execute_stream(plan, Arc::new(tasks))
 }
 
 /// Whether a statement may be run twice without anybody noticing.

@@ -3,7 +3,9 @@
 mod common;
 
 use roundel_engine::tpch::{QUERY_COUNT, TpchTables, query};
-use roundel_engine::{Cluster, ClusterOptions, Design, Fabric, Session, single_process_context};
+use roundel_engine::{
+    Cluster, ClusterOptions, Design, DesignChoice, Fabric, Session, single_process_context,
+};
 
 const SCALE: f64 = 0.01;
 
@@ -178,7 +180,7 @@ async fn every_type_crosses_the_exchange() {
     );
     for design in [Design::MesqSr, Design::SemqSr] {
         let options = ClusterOptions {
-            design,
+            design: DesignChoice::Of(design),
             ..common::options(2)
         };
         let cluster = Cluster::start(options).await.expect("starts");

@@ -154,7 +154,7 @@ impl fmt::Display for Design {
 /// The name is not one of a design.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "unknown design '{0}': use one of MESQ/SR, SESQ/SR, MEMQ/SR, SEMQ/SR, MEMQ/RD, SEMQ/RD, MEMQ/WR, \
+    "unknown design '{0}': use auto or one of MESQ/SR, SESQ/SR, MEMQ/SR, SEMQ/SR, MEMQ/RD, SEMQ/RD, MEMQ/WR, \
      SEMQ/WR; :cq, :mq or :buffers after WR says how its receiver is notified"
 )]
 pub struct UnknownDesign(String);

@@ -17,6 +17,8 @@
 //! engine is injected: [`Partitioner`] and [`MemoryBudget`].
 
 pub mod budget;
+pub mod buffers;
+pub mod choice;
 pub mod design;
 pub mod endpoint;
 pub mod error;
@@ -29,13 +31,16 @@ pub mod report;
 pub mod wire;
 
 pub use budget::{MemoryBudget, SpillFile, Unlimited};
+pub use buffers::{Buffers, BuffersChoice, UnknownBuffers, Window};
+pub use choice::{Choice, Circumstances, DesignChoice, choose};
 pub use design::{Design, Notification, UnknownDesign, Verb};
 pub use endpoint::{Fabric, LinkAddress};
 pub use error::ExchangeError;
 pub use loss::{OnLoss, UnknownOnLoss};
 pub use mesh::Mesh;
 pub use operator::{
-    Destination, PartitionStream, Partitioner, Receive, ReceiveLink, Scatter, Shuffle,
+    Destination, PartitionStream, Partitioner, Receive, ReceiveLink, RowsByPartition, Scatter,
+    Shuffle,
 };
 pub use options::ExchangeOptions;
 pub use report::{DestinationReport, EndpointReport};

@@ -46,13 +46,10 @@ impl Mesh {
         for source in 0..rendezvous.peers() {
             let (link, offer) = receive.offer(&name(source), mesh.partitions.clone())?;
             if offer.len() > mesh.partitions.len() {
-                return Err(ExchangeError::Protocol {
-                    peer: "this process".into(),
-                    reason: format!(
-                        "{} endpoints for {partitions_per_node} partitions: some would never be served",
-                        offer.len()
-                    ),
-                });
+                return Err(ExchangeError::own(format!(
+                    "{} endpoints for {partitions_per_node} partitions: some would never be served",
+                    offer.len()
+                )));
             }
             mesh.sources.push(link);
             offers.push(to_bytes(&offer));

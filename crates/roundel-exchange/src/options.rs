@@ -1,5 +1,6 @@
 //! The settings of an exchange, with their defaults and limits.
 
+use crate::buffers::{RC_MESSAGE_BYTES, Window};
 use crate::design::Design;
 use crate::loss::OnLoss;
 use crate::operator::LocalLinks;
@@ -8,17 +9,6 @@ use roundel_verbs::{Capabilities, Transport};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes of a message over Reliable Connection, header included.
-pub const RC_MESSAGE_BYTES: usize = 64 << 10;
-/// Bytes that every link may have in flight: two messages of Reliable Connection, so that one is
-/// filled while the other travels. Datagrams are smaller, and as many more.
-pub const WINDOW_BYTES: usize = 2 * RC_MESSAGE_BYTES;
-/// Bytes that a link may have in flight from its start, where there is memory to spare: a receiver
-/// that computes for some milliseconds between two looks at the network shall not hold its
-/// sources up, and most links end before they could grow.
-pub const WINDOW_BYTES_START: usize = 8 * RC_MESSAGE_BYTES;
-/// Bytes that a link may have in flight once its source has run out of credit again and again.
-pub const WINDOW_BYTES_MAX: usize = 32 * RC_MESSAGE_BYTES;
 /// Of a link that has grown, the receiver writes its credit back so many times per window.
 const CREDITS_PER_WINDOW: usize = 16;
 /// A receiver writes its credit back every so many receives.
@@ -29,19 +19,13 @@ pub const CREDIT_FREQUENCY: u32 = 2;
 pub struct ExchangeOptions {
     /// Which design.
     pub design: Design,
-    /// Threads per node: the endpoints of a multi-endpoint design.
-    pub threads: usize,
+    /// Endpoints per node and side: between 1 and one for each thread.
+    pub endpoints: usize,
     /// Bytes of a message, header included; clamped to what the device can carry.
     pub message_bytes: usize,
-    /// Messages that a source may always have in flight on a link, and buffers on each side; at
-    /// least 2.
-    pub buffers_per_link: usize,
-    /// What a link starts with, while the arena is at most half full.
-    pub buffers_per_link_start: usize,
-    /// What it may grow to, doubling whenever the source has used up its credit, while the arena
-    /// is at most half full; to half of it where lost messages are repaired. All three are the same for windows of one size.
-    pub buffers_per_link_max: usize,
-    /// The receiver writes its credit back every so many receives, at most `buffers_per_link`; a
+    /// How many messages a source may have in flight on a link, and buffers on each side.
+    pub window: Window,
+    /// The receiver writes its credit back every so many receives, at most as many as there are; a
     /// link that has grown, 16 times per window.
     pub credit_frequency: u32,
     /// Over datagrams: how long to wait for what the other side should have said, before saying
@@ -69,7 +53,7 @@ pub struct ExchangeOptions {
 }
 
 impl ExchangeOptions {
-    /// The defaults of a design on a device.
+    /// The defaults of a design on a device, in nodes of so many threads.
     pub fn new(design: Design, threads: usize, capabilities: &Capabilities) -> Self {
         let message_bytes = match design.transport() {
             Transport::ReliableConnection => {
@@ -79,11 +63,9 @@ impl ExchangeOptions {
         };
         Self {
             design,
-            threads: threads.max(1),
+            endpoints: design.endpoints(threads),
             message_bytes,
-            buffers_per_link: (WINDOW_BYTES / message_bytes).max(2),
-            buffers_per_link_start: (WINDOW_BYTES_START / message_bytes).max(2),
-            buffers_per_link_max: (WINDOW_BYTES_MAX / message_bytes).max(2),
+            window: Window::adaptive(message_bytes),
             credit_frequency: CREDIT_FREQUENCY,
             repeat_interval: Duration::from_millis(20),
             missing_deadline: Duration::from_secs(2),
@@ -125,16 +107,17 @@ impl ExchangeOptions {
     /// repaired it keeps as many, so that half of them fill the same memory, and the same caches.
     pub(crate) fn window_max(&self) -> usize {
         let most = match self.repairs() {
-            true => self.buffers_per_link_max / 2,
-            false => self.buffers_per_link_max,
+            true => self.window.most / 2,
+            false => self.window.most,
         };
-        self.buffers_per_link.max(most)
+        self.window.least.max(most)
     }
 
     /// Messages that a source may have in flight on a new link, where there is memory to spare.
     pub(crate) fn window_start(&self) -> usize {
-        self.buffers_per_link_start
-            .clamp(self.buffers_per_link, self.window_max())
+        self.window
+            .first
+            .clamp(self.window.least, self.window_max())
     }
 
     /// The credit frequency that can work on a link of so many buffers: a sender that has used
@@ -147,7 +130,7 @@ impl ExchangeOptions {
     /// Most credits that a receiver writes back before the sender has taken one: every one but
     /// the first, and those of a link that grows, is paid for by messages that used up a credit.
     pub(crate) fn credits_in_flight(&self) -> usize {
-        let mut buffers = self.buffers_per_link;
+        let mut buffers = self.window.least;
         let mut most = 0;
         let mut growths = 0;
         loop {

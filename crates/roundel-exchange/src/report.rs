@@ -4,6 +4,9 @@
 use roundel_verbs::CounterSnapshot;
 use std::time::Duration;
 
+/// Of so many credits one is timed.
+pub const CREDITS_PER_SAMPLE: u32 = 16;
+
 /// What the endpoints of one side of an exchange did.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EndpointReport {
@@ -15,6 +18,9 @@ pub struct EndpointReport {
     pub blocked_for_credit: Duration,
     /// Time that receivers waited for data, added up over tasks.
     pub waiting_for_data: Duration,
+    /// Time in which receivers wrote credit back, added up over tasks: of one in
+    /// [`CREDITS_PER_SAMPLE`] it is measured, and counted so many times.
+    pub crediting: Duration,
     /// Bytes of registered buffers held.
     pub registered_bytes: usize,
     /// Most bytes of rows that waited for their consumer.
@@ -51,6 +57,7 @@ impl EndpointReport {
         self.counters.merge(&other.counters);
         self.blocked_for_credit += other.blocked_for_credit;
         self.waiting_for_data += other.waiting_for_data;
+        self.crediting += other.crediting;
         self.registered_bytes += other.registered_bytes;
         self.buffered_bytes_max += other.buffered_bytes_max;
         self.spilled_bytes += other.spilled_bytes;

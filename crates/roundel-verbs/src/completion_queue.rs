@@ -1,4 +1,4 @@
-//! Completion queues and channels, and the one policy of waiting: poll, spin a little, arm, poll
+//! Completion queues and channels, and the one place that waits: poll, spin a little, arm, poll
 //! again, sleep.
 
 use crate::counters::Opcode;
@@ -16,6 +16,19 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
 
+/// How the tasks that wait for completions of a channel's queues wait (Liu, Yin, Blanas 2019, section
+/// 7.3.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WaitPolicy {
+    /// Asleep, until there is an event.
+    #[default]
+    Events,
+    /// Awake for so long after the last completion, then asleep.
+    SpinThenSleep(Duration),
+    /// Awake: other tasks of the runtime run in between, but it never sleeps.
+    Poll,
+}
+
 /// Where completions of queue pairs arrive. Clones share it.
 #[derive(Clone)]
 pub struct CompletionQueue(Arc<Inner>);
@@ -31,6 +44,8 @@ struct Inner {
 struct State {
     in_flight: HashMap<u32, Arc<InFlight>>,
     scratch: Vec<RawCompletion>,
+    /// When a task first found nothing since the last completion, where tasks spin.
+    idle_since: Option<Instant>,
 }
 
 impl CompletionQueue {
@@ -78,7 +93,11 @@ impl CompletionQueue {
         // None at all means that there are none: completions of a queue pair that is just being
         // dropped must not hide those behind them.
         while self.poll_some(&mut state, completions, limit) > 0 && completions.len() == before {}
-        completions.len() - before
+        let found = completions.len() - before;
+        if found > 0 {
+            state.idle_since = None;
+        }
+        found
     }
 
     /// Takes at most `limit` completions from the provider and appends those that somebody waits
@@ -114,18 +133,42 @@ impl CompletionQueue {
 
     /// Registers the task to be woken at the next completion and arms the queue. Poll once more
     /// afterwards, then return [`Poll::Pending`]. Needs a channel that a
-    /// [driver](CompletionChannel::drive) serves.
+    /// [driver](CompletionChannel::drive) serves. As the channel's [`WaitPolicy`] has it, the task may
+    /// instead be woken at once, after the others that can run.
     pub fn wake_at_next(&self, cx: &mut TaskContext<'_>) {
+        let spins = self.spins();
+        if spins {
+            // Polled once, it has the runtime wake the task when it has looked at the others.
+            let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
+        }
         {
             let mut wakers = self.0.wakers.lock();
             if !wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
                 wakers.push(cx.waker().clone());
             }
         }
-        if !self.0.provider.arm() {
+        // A task that stays awake needs no event, which would cost whoever completes a request a call.
+        if !spins && !self.0.provider.arm() {
             // It had fired, or was never armed. The driver may not have come to it yet and would
             // now find it armed: others that wait are told here.
             self.wake_all_but(cx.waker());
+        }
+    }
+
+    /// Whether a task that finds nothing stays awake.
+    fn spins(&self) -> bool {
+        let policy = match &self.0.channel {
+            Some(channel) => *channel.0.policy.lock(),
+            None => WaitPolicy::Events,
+        };
+        match policy {
+            WaitPolicy::Events => false,
+            WaitPolicy::Poll => true,
+            WaitPolicy::SpinThenSleep(spin) => {
+                let mut state = self.0.state.lock();
+                let since = *state.idle_since.get_or_insert_with(now);
+                now().saturating_duration_since(since) < spin
+            }
         }
     }
 
@@ -212,6 +255,7 @@ pub struct CompletionChannel(Arc<ChannelInner>);
 struct ChannelInner {
     provider: Arc<dyn ProviderChannel>,
     queues: Mutex<Vec<Weak<Inner>>>,
+    policy: Mutex<WaitPolicy>,
 }
 
 impl CompletionChannel {
@@ -219,11 +263,17 @@ impl CompletionChannel {
         Self(Arc::new(ChannelInner {
             provider,
             queues: Mutex::default(),
+            policy: Mutex::default(),
         }))
     }
 
     pub(crate) fn provider(&self) -> &Arc<dyn ProviderChannel> {
         &self.0.provider
+    }
+
+    /// How tasks wait for its queues from here on; asleep unless this says otherwise.
+    pub fn set_wait_policy(&self, policy: WaitPolicy) {
+        *self.0.policy.lock() = policy;
     }
 
     /// Takes the events that are there.

@@ -26,6 +26,8 @@
 
 pub mod address;
 pub mod capabilities;
+#[cfg(not(roundel_loom))]
+pub mod choice;
 pub mod completion_queue;
 pub mod conformance;
 pub mod context;
@@ -50,7 +52,9 @@ pub mod work;
 
 pub use address::{DeviceAddress, QueuePairAddress};
 pub use capabilities::Capabilities;
-pub use completion_queue::{CompletionChannel, CompletionQueue};
+#[cfg(not(roundel_loom))]
+pub use choice::{DeviceChoice, UnknownDevice};
+pub use completion_queue::{CompletionChannel, CompletionQueue, WaitPolicy};
 pub use context::{Context, TokioContext, Work};
 pub use counters::{CounterSnapshot, Opcode};
 pub use device::Device;

@@ -7,6 +7,7 @@
 
 mod bench;
 mod checks;
+pub mod pipe;
 
 use crate::device::Device;
 use bench::{Bench, Trouble};

@@ -2,6 +2,7 @@
 //! not start anything itself.
 
 mod doctor;
+mod experiment;
 mod perf;
 mod values;
 
@@ -10,9 +11,10 @@ use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use roundel_engine::{Design, Fabric, FabricChoice, OnLoss};
+use roundel_engine::{BuffersChoice, DesignChoice, Fabric, FabricChoice, OnLoss};
 
 pub use doctor::DoctorArgs;
+pub use experiment::{ExperimentAction, ExperimentArgs, RunArgs};
 pub use perf::{MeasureArg, PerfArgs, PollArg, TransportArg, VerbArg};
 pub use values::{QueryList, TableArg, Tables};
 
@@ -35,6 +37,7 @@ Examples:
   roundel sql --table t=events.parquet          a shell on a file
   roundel sql --table t=t.csv -c 'SELECT count(*) FROM t'
   roundel perf                                  bandwidth, message rate and latency of each verb
+  roundel experiment run all --quick --plot     every design beside its baselines, as a report
   roundel doctor                                what works here, and what to do about the rest
 
 Roundel runs on Linux.";
@@ -52,6 +55,8 @@ pub enum Command {
     Perf(PerfArgs),
     /// Say what works on this host, which RDMA devices it has, and what to do about each problem.
     Doctor(DoctorArgs),
+    /// Run the papers' experiments on this host and show each figure beside what the paper saw.
+    Experiment(ExperimentArgs),
 }
 
 const TPCH_EXAMPLES: &str = "\
@@ -132,9 +137,30 @@ pub struct ClusterArgs {
     /// File with the token of the cluster to join.
     #[arg(long, value_name = "FILE", requires = "cluster")]
     pub token_file: Option<PathBuf>,
+    /// How rows are exchanged.
+    #[command(flatten)]
+    pub exchange: ExchangeArgs,
     /// What every worker is started with.
     #[command(flatten)]
     pub node: NodeArgs,
+}
+
+/// Flags of the exchanges of a query. gRPC reads none of them.
+#[derive(Debug, Args)]
+pub struct ExchangeArgs {
+    /// Shuffle design: endpoints per thread (ME) or per operator (SE), RC (MQ) or UD (SQ) queue
+    /// pairs, and rows that are sent (SR), read (RD) or written (WR, with :cq, :mq or :buffers).
+    /// `auto` takes what suits each exchange; EXPLAIN says which and why.
+    #[arg(long, value_name = "auto|DESIGN", default_value_t)]
+    pub design: DesignChoice,
+    /// Endpoints of each side of an exchange in a worker, from 1 to --threads [default: those of the
+    /// design].
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub endpoints: Option<u16>,
+    /// Registered buffers at each end of a link: N of them, the bandwidth-delay product of the
+    /// device, or as many as producer and consumer need at the time.
+    #[arg(long, value_name = "fixed:N|bdp|adaptive", default_value_t)]
+    pub buffers: BuffersChoice,
 }
 
 /// Flags of one worker.
@@ -143,20 +169,17 @@ pub struct NodeArgs {
     /// Runtime threads per worker; a task has max(2, threads) partitions.
     #[arg(long, default_value = "2", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: u16,
-    /// Shuffle design: endpoints per thread (ME) or per operator (SE), RC (MQ) or UD (SQ) queue
-    /// pairs, and rows that are sent (SR), read (RD) or written (WR, with :cq, :mq or :buffers).
-    #[arg(long, default_value_t)]
-    pub design: Design,
     /// What to do about lost datagrams, in the designs over UD: send them again, run the query
     /// again, or fail.
     #[arg(long, value_name = "repair|restart|fail", default_value_t)]
     pub on_loss: OnLoss,
-    /// What carries the rows: Roundel's exchange over RDMA devices or over shared memory, or
-    /// datafusion-distributed's own transport. `auto` takes the first of rdma, shm and grpc that
-    /// joins all workers; `rdma:DEVICE[/PORT[/GID]]` names a device.
+    /// What carries the rows: Roundel's exchange over RDMA devices, shared memory or sockets, or
+    /// datafusion-distributed's own transport. `auto` takes the first of rdma, shm, tcp and grpc
+    /// that joins all workers; `rdma:DEVICE[/PORT[/GID]]` names a device, `tcp:ADDRESS` an address
+    /// of this host.
     #[arg(
         long,
-        value_name = "auto|rdma[:DEVICE]|shm|grpc",
+        value_name = "auto|rdma[:DEVICE]|shm|tcp[:ADDRESS]|grpc",
         default_value = "auto"
     )]
     pub fabric: FabricChoice,
@@ -222,7 +245,7 @@ Examples:
   roundel worker --listen 10.0.0.1:7070 --token-file token --fabric rdma:mlx5_0/1
 
 Rows travel over RDMA where every member has a device, else over shared memory within one host and
-over gRPC between hosts. --fabric insists on one of them.";
+over TCP between hosts. --fabric insists on one of them.";
 
 /// Flags of `roundel worker`.
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@
 mod cli;
 mod cluster;
 mod doctor;
+mod experiment;
 mod failure;
 mod perf;
 mod progress;
@@ -23,7 +24,7 @@ use clap::Parser;
 use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, ExperimentAction};
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
@@ -41,6 +42,11 @@ fn main() -> ExitCode {
     panic::set_hook(Box::new(|info| {
         tracing::debug!("{info}\n{}", Backtrace::force_capture());
     }));
+    if let Command::Experiment(args) = &cli.command
+        && matches!(args.action, ExperimentAction::Node)
+    {
+        return roundel_experiments::node_main();
+    }
     match run(&cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
@@ -52,7 +58,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Worker(args) => Some(usize::from(args.node.threads)),
         // What is measured has a thread of its own.
         Command::Perf(_) => Some(1),
-        Command::Doctor(_) => Some(1),
+        Command::Doctor(_) | Command::Experiment(_) => Some(1),
         Command::Tpch(_) | Command::Sql(_) => None,
     };
     let runtime = runtime(threads)?;
@@ -63,6 +69,7 @@ fn run(command: &Command) -> Result<(), Failure> {
             Command::Worker(args) => worker::run(args).await,
             Command::Perf(args) => perf::run(args).await,
             Command::Doctor(args) => doctor::run(args),
+            Command::Experiment(args) => experiment::run(args).await,
         }
     };
     // Libraries panic on some damaged files. Unwinding drops the cluster, which ends its workers.

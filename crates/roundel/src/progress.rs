@@ -50,6 +50,13 @@ pub fn run_bar(runs: u64) -> ProgressBar {
     ProgressBar::new(runs).with_style(style())
 }
 
+/// The bar of experiments, whose message says what runs and for how long.
+pub fn experiment_bar() -> ProgressBar {
+    let template = "{bar:20} {human_pos}/{human_len} {elapsed} {wide_msg}";
+    let style = ProgressStyle::with_template(template);
+    ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
 fn style() -> ProgressStyle {
     let template = "{msg:28} {bar:30} {human_pos:>11}/{human_len:11} {elapsed}";
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())

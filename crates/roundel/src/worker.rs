@@ -21,7 +21,6 @@ pub async fn run(args: &WorkerArgs) -> Result<(), Failure> {
         threads: usize::from(args.node.threads),
         token,
         fabric: args.node.fabric.clone(),
-        design: args.node.design,
         on_loss: args.node.on_loss,
         registered_memory_bytes: args.node.registered_memory,
         memory_limit_bytes: args.node.memory_limit,

@@ -7,18 +7,21 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use crate::channel::Channels;
-use crate::exchange::{FabricCounters, counters};
-use crate::fabric::{Devices, FabricChooser, Sizes};
+use crate::exchange::{Asked, Designs, FabricCounters, counters};
+use crate::fabric::{Devices, FabricChooser, Sizes, own_address};
 use crate::runtime::runtime_env;
 use crate::spill_dir::SpillDir;
 use crate::tables::catalog::ShardCatalog;
 use crate::tables::load::SharedTables;
-use crate::{ClusterOptions, EngineError, Fabric, FabricReason, Result, Session, Token};
+use crate::{
+    ClusterOptions, DesignChoice, EngineError, Fabric, FabricReason, Result, Session, Token,
+};
 use membership::Membership;
 use spawn::WorkerProcess;
 
@@ -70,7 +73,7 @@ impl Cluster {
             ));
         }
         // A fabric that is not there is noticed before workers start.
-        let devices = devices(&options)?;
+        let devices = devices(&options, &[])?;
         let token = Token::random()?;
         let starts = (0..options.workers).map(|i| WorkerProcess::start(i, &options, &token));
         let processes = futures::future::try_join_all(starts).await?;
@@ -103,7 +106,7 @@ impl Cluster {
                 "a cluster needs at least 1 worker".to_owned(),
             ));
         }
-        let devices = devices(&options)?;
+        let devices = devices(&options, &urls)?;
         Self::join(urls, Vec::new(), &token, options, devices).await
     }
 
@@ -192,22 +195,44 @@ impl Cluster {
     }
 }
 
+impl Core {
+    /// How the rows of each stage of a plan are exchanged; `None` where gRPC carries them.
+    pub(crate) fn designs(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        fabric: Fabric,
+    ) -> Result<Option<Designs>> {
+        let Some(node) = self.devices.get(fabric).map_err(EngineError::NoFabric)? else {
+            return Ok(None);
+        };
+        let asked = Asked {
+            design: self.options.design,
+            endpoints: self.options.endpoints,
+            buffers: self.options.buffers,
+            threads: self.options.threads,
+        };
+        asked.designs(plan, node).map(Some)
+    }
+}
+
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.workers()).finish()
     }
 }
 
-/// The coordinator's own ends of the fabrics.
-fn devices(options: &ClusterOptions) -> Result<Devices> {
+/// The coordinator's own ends of the fabrics; `workers` are those it is about to join.
+fn devices(options: &ClusterOptions, workers: &[Url]) -> Result<Devices> {
     let sizes = Sizes {
-        design: options.design,
+        design: match options.design {
+            DesignChoice::Of(design) => Some(design),
+            DesignChoice::Auto => None,
+        },
         on_loss: options.on_loss,
-        threads: options.threads,
         registered_memory_bytes: options.registered_memory_bytes,
     };
     let name = format!("the coordinator, process {}", std::process::id());
-    Devices::open(&options.fabric, sizes, &name)
+    Devices::open(&options.fabric, sizes, &name, own_address(workers))
 }
 
 fn check(options: &ClusterOptions) -> Result<()> {
@@ -215,6 +240,19 @@ fn check(options: &ClusterOptions) -> Result<()> {
         return Err(EngineError::Usage(
             "a worker needs at least 1 thread".to_owned(),
         ));
+    }
+    let Some(endpoints) = options.endpoints else {
+        return Ok(());
+    };
+    let most = match options.design {
+        DesignChoice::Of(design) => design.endpoints(options.threads),
+        DesignChoice::Auto => options.threads,
+    };
+    if !(1..=most).contains(&endpoints) {
+        return Err(EngineError::Usage(format!(
+            "{endpoints} endpoints: {} has from 1 to {most} in a worker of {} threads",
+            options.design, options.threads
+        )));
     }
     Ok(())
 }

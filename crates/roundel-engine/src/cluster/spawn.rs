@@ -35,7 +35,6 @@ fn arguments(options: &ClusterOptions) -> Vec<String> {
         "--listen=127.0.0.1:0".to_owned(),
         format!("--threads={}", options.threads),
         format!("--fabric={}", options.fabric),
-        format!("--design={}", options.design),
         format!("--on-loss={}", options.on_loss),
         format!("--registered-memory={}", options.registered_memory_bytes),
     ];

@@ -6,11 +6,13 @@
 //! rows, and told to begin when one of them reads.
 
 use super::budget::QueryBudget;
+use super::designs::setting_of;
 use super::node::{ExchangeNode, InputKey, InputSide};
 use super::protocol::{
     Accepted, Answer, AnswerKind, BEGIN_PATH, Begin, Begun, EXECUTE_PATH, Execute, Failed,
     FailureKind, Head, Sent,
 };
+use super::setting::Setting;
 use crate::channel::{Channels, GrpcChannels, status_error};
 use crate::{EngineError, Fabric, Result};
 use async_trait::async_trait;
@@ -191,6 +193,7 @@ impl Input {
             stage: request.task_key.stage_id,
             partition_start: request.target_partition_start,
         };
+        let setting = setting_of(context.session_config().options(), key.stage)?;
         let execute = Execute {
             query: request.task_key.query_id.into_bytes().to_vec(),
             stage: request.task_key.stage_id as u64,
@@ -199,7 +202,7 @@ impl Input {
             partition_end: request.target_partition_end as u64,
             head: Some(Head::encode(request.producer_head, context)?),
             offers: Vec::new(),
-            design: channel.node.design().name().to_owned(),
+            setting: setting.to_string(),
             consumer: channel.node.name().to_owned(),
             fabric: channel.fabric.name().to_owned(),
         };
@@ -218,7 +221,8 @@ impl Input {
         });
         let own_channel = (channel.channels.clone(), channel.url.clone());
         let start = async move {
-            start(node, channels, url, key, execute, metrics, context)
+            let side = (key, setting);
+            start(node, channels, url, side, execute, metrics, context)
                 .await
                 .map(Arc::new)
                 .map_err(Arc::new)
@@ -374,7 +378,7 @@ async fn start(
     node: Arc<ExchangeNode>,
     channels: Channels,
     url: Url,
-    key: InputKey,
+    (key, setting): (InputKey, Setting),
     mut execute: Execute,
     metrics: ExecutionPlanMetricsSet,
     context: Arc<TaskContext>,
@@ -383,9 +387,7 @@ async fn start(
     let failed = |error| exchange_error(&own, error);
     let budget = || Arc::new(QueryBudget::new(&context)) as Arc<dyn MemoryBudget>;
     let scattered = execute.head.as_ref().and_then(|head| head.hash_partitions);
-    let input = node
-        .receive(key, scattered.is_some(), budget)
-        .map_err(failed)?;
+    let input = node.receive(key, &setting, scattered.is_some(), budget)?;
     let receive = &input.receive;
     let partitions = execute.partition_start as u32..execute.partition_end as u32;
     let partitions_count = partitions.len();
@@ -462,18 +464,13 @@ async fn begin_to_scatter(
     url: &Url,
     begin: Begin,
 ) -> Result<(), DataFusionError> {
-    let lost = |status: tonic::Status| match status.code() {
-        tonic::Code::Aborted => EngineError::Query(status.message().to_owned()).into(),
-        _ => DataFusionError::from(status_error(url, &status)),
-    };
-    let mut grpc = tonic::client::Grpc::new(channels.get(url)?);
-    grpc.ready()
-        .await
-        .map_err(|error| lost(tonic::Status::from_error(Box::new(error))))?;
-    let codec = tonic_prost::ProstCodec::<Begin, Begun>::default();
-    let path = PathAndQuery::from_static(BEGIN_PATH);
-    let begun = grpc.unary(begin.into_request(), path, codec);
-    begun.await.map(drop).map_err(lost)
+    match channels.call(url, BEGIN_PATH, begin).await? {
+        Ok(Begun {}) => Ok(()),
+        Err(status) if status.code() == tonic::Code::Aborted => {
+            Err(EngineError::Query(status.message().to_owned()).into())
+        }
+        Err(status) => Err(status_error(url, &status).into()),
+    }
 }
 
 /// Follows a producer until it ends.

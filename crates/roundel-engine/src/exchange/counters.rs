@@ -4,9 +4,7 @@ use super::node::ExchangeNode;
 use super::protocol::{COUNTERS_PATH, CountersAnswer, CountersRequest};
 use crate::channel::{Channels, status_error};
 use crate::{Fabric, Result};
-use http::uri::PathAndQuery;
 use std::collections::BTreeMap;
-use tonic::IntoRequest as _;
 use url::Url;
 
 /// Counters of the verbs layer, over all processes of a cluster since they started.
@@ -53,16 +51,9 @@ pub(crate) async fn collect(
 }
 
 async fn ask(fabric: Fabric, channels: &Channels, url: &Url) -> Result<CountersAnswer> {
-    let mut grpc = tonic::client::Grpc::new(channels.get(url)?);
-    let lost = |status: tonic::Status| status_error(url, &status);
-    grpc.ready()
-        .await
-        .map_err(|error| lost(tonic::Status::from_error(Box::new(error))))?;
-    let codec = tonic_prost::ProstCodec::<CountersRequest, CountersAnswer>::default();
-    let path = PathAndQuery::from_static(COUNTERS_PATH);
     let request = CountersRequest {
         fabric: fabric.name().to_owned(),
     };
-    let answer = grpc.unary(request.into_request(), path, codec);
-    Ok(answer.await.map_err(lost)?.into_inner())
+    let answer = channels.call(url, COUNTERS_PATH, request).await?;
+    answer.map_err(|status| status_error(url, &status))
 }

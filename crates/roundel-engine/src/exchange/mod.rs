@@ -15,13 +15,16 @@
 mod budget;
 mod client;
 pub(crate) mod counters;
+mod designs;
 mod node;
 mod protocol;
 mod scatter;
 mod server;
+mod setting;
 
 pub(crate) use client::{OwnWorker, RoundelChannels};
 pub use counters::FabricCounters;
+pub(crate) use designs::{Asked, Designs};
 pub(crate) use node::ExchangeNode;
 pub(crate) use scatter::scatter_in;
 pub(crate) use server::ExchangeServer;

@@ -1,30 +1,38 @@
 //! The exchange of one process: its device and registered memory, and the endpoints that the
 //! links of one task share.
 
+use super::client::exchange_error;
 use super::protocol::{CountersAnswer, OpcodeCount};
+use super::setting::Setting;
 use crate::fabric::{Sizes, bytes};
 use crate::{EngineError, Result};
 use datafusion_distributed::TaskKey;
 use parking_lot::Mutex;
+use roundel_exchange::operator::LocalLinks;
 use roundel_exchange::{
-    Design, EndpointReport, ExchangeOptions, Fabric, MemoryBudget, Receive, Shuffle,
+    Buffers, BuffersChoice, Design, EndpointReport, ExchangeOptions, Fabric, MemoryBudget, OnLoss,
+    Receive, Shuffle,
 };
+use roundel_verbs::loopback::pipe;
 use roundel_verbs::{
-    Arena, ArenaOptions, CompletionChannel, Device, DeviceAddress, Opcode, QueuePairAddress,
-    TokioContext, VerbsError,
+    Arena, ArenaOptions, Capabilities, CompletionChannel, Device, DeviceAddress, Opcode,
+    QueuePairAddress, TokioContext, VerbsError,
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tokio_util::task::AbortOnDropHandle;
 
 /// The exchange of one process.
 pub(crate) struct ExchangeNode {
     fabric: Fabric,
-    options: ExchangeOptions,
+    on_loss: OnLoss,
+    local: Arc<LocalLinks>,
+    /// In bytes, once it was measured.
+    bandwidth_delay: OnceLock<usize>,
     /// Sending sides, one for each task that is asked for rows.
-    shuffles: Mutex<HashMap<TaskKey, Weak<Shuffle>>>,
+    shuffles: Mutex<HashMap<(TaskKey, Setting), Weak<Shuffle>>>,
     /// Receiving sides, one for each task's view of an input stage.
     receives: Mutex<HashMap<InputKey, Weak<InputSide>>>,
     queue_pairs_max: AtomicUsize,
@@ -78,6 +86,17 @@ async fn shrink_when_idle(arena: Arena) {
     }
 }
 
+/// Whether a design can run on a device.
+fn check(design: Design, capabilities: &Capabilities) -> Result<()> {
+    match design.lacks(capabilities) {
+        None => Ok(()),
+        Some(lack) => Err(EngineError::NoFabric(format!(
+            "{design} cannot run on device {}: {lack}",
+            capabilities.device
+        ))),
+    }
+}
+
 /// The consumer of an input stage: who asks for which partitions of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct InputKey {
@@ -91,19 +110,11 @@ impl ExchangeNode {
     pub(crate) fn open(device: Device, sizes: Sizes, name: &str) -> Result<Arc<Self>> {
         let registered_bytes_max = bytes(sizes.registered_memory_bytes)?;
         let failed = |error| EngineError::io("open the exchange's device", error);
-        if let Some(lack) = sizes.design.lacks(device.capabilities()) {
-            let device = &device.capabilities().device;
-            let why = format!("{} cannot run on device {device}: {lack}", sizes.design);
-            return Err(EngineError::NoFabric(why));
+        if let Some(design) = sizes.design {
+            check(design, device.capabilities())?;
         }
         let channel = device.create_channel().map_err(failed)?;
         spawn_driver(&channel)?;
-        let mut options = ExchangeOptions::new(sizes.design, sizes.threads, device.capabilities());
-        // Whether a stage's rows have an order is not known here; keeping it costs nothing while
-        // nothing is overtaken.
-        options.ordered = true;
-        options.on_loss = sizes.on_loss;
-        options.local = Some(Arc::default());
         let device_name = device.capabilities().device.clone();
         let arena = device.arena(ArenaOptions {
             registered_bytes_max,
@@ -119,7 +130,9 @@ impl ExchangeNode {
                 channel,
                 context: Arc::new(TokioContext::current()),
             },
-            options,
+            on_loss: sizes.on_loss,
+            local: Arc::default(),
+            bandwidth_delay: OnceLock::new(),
             shuffles: Mutex::default(),
             receives: Mutex::default(),
             queue_pairs_max: AtomicUsize::new(0),
@@ -150,29 +163,61 @@ impl ExchangeNode {
         self.fabric.device.create_address_handle(&anyone).map(drop)
     }
 
-    pub(super) fn design(&self) -> Design {
-        self.options.design
+    /// What the device can do.
+    pub(crate) fn capabilities(&self) -> &Capabilities {
+        self.fabric.device.capabilities()
+    }
+
+    /// Most bytes that may be registered at a time.
+    pub(crate) fn registered_bytes_max(&self) -> usize {
+        self.fabric.arena.quota()
+    }
+
+    /// The buffers that are asked for, for the messages of a design. The bandwidth-delay product is
+    /// measured when it is first asked for, which blocks for some milliseconds.
+    pub(crate) fn buffers(
+        &self,
+        asked: BuffersChoice,
+        design: Design,
+    ) -> Result<Buffers, roundel_exchange::ExchangeError> {
+        let options = ExchangeOptions::new(design, 1, self.capabilities());
+        asked.resolve(options.message_bytes, || {
+            if let Some(bytes) = self.bandwidth_delay.get() {
+                return Ok(*bytes);
+            }
+            let bytes = pipe::measure(&self.fabric.device)?.bytes_in_flight();
+            Ok(*self.bandwidth_delay.get_or_init(|| bytes))
+        })
+    }
+
+    fn options(&self, setting: &Setting) -> Result<ExchangeOptions> {
+        check(setting.design, self.capabilities())?;
+        let mut options =
+            ExchangeOptions::new(setting.design, setting.endpoints, self.capabilities());
+        options.window = setting.buffers.window(options.message_bytes);
+        // Whether a stage's rows have an order is not known here; keeping it costs nothing while
+        // nothing is overtaken.
+        options.ordered = true;
+        options.on_loss = self.on_loss;
+        options.local = Some(self.local.clone());
+        Ok(options)
     }
 
     /// The sending side of a task: all its consumers share it.
-    pub(super) fn shuffle(
-        &self,
-        task: TaskKey,
-    ) -> Result<Arc<Shuffle>, roundel_exchange::ExchangeError> {
+    pub(super) fn shuffle(&self, task: TaskKey, setting: &Setting) -> Result<Arc<Shuffle>> {
+        let options = self.options(setting)?;
+        let key = (task, *setting);
         let mut shuffles = self.shuffles.lock();
-        if let Some(shuffle) = shuffles.get(&task).and_then(Weak::upgrade) {
+        if let Some(shuffle) = shuffles.get(&key).and_then(Weak::upgrade) {
             return Ok(shuffle);
         }
         shuffles.retain(|_, shuffle| shuffle.strong_count() > 0);
         let exchange = self.fabric.context.random();
-        let source = task.task_number as u32;
-        let shuffle = Arc::new(Shuffle::open(
-            &self.fabric,
-            &self.options,
-            exchange,
-            source,
-        )?);
-        shuffles.insert(task, Arc::downgrade(&shuffle));
+        let source = key.0.task_number as u32;
+        let shuffle = Shuffle::open(&self.fabric, &options, exchange, source)
+            .map_err(|error| exchange_error(self, error))?;
+        let shuffle = Arc::new(shuffle);
+        shuffles.insert(key, Arc::downgrade(&shuffle));
         Ok(shuffle)
     }
 
@@ -181,21 +226,22 @@ impl ExchangeNode {
     pub(super) fn receive(
         &self,
         key: InputKey,
+        setting: &Setting,
         coupled: bool,
         budget: impl FnOnce() -> Arc<dyn MemoryBudget>,
-    ) -> Result<Arc<InputSide>, roundel_exchange::ExchangeError> {
+    ) -> Result<Arc<InputSide>> {
+        let mut options = self.options(setting)?;
+        options.coupled = coupled;
         let mut receives = self.receives.lock();
         if let Some(receive) = receives.get(&key).and_then(Weak::upgrade) {
             return Ok(receive);
         }
         receives.retain(|_, receive| receive.strong_count() > 0);
-        let options = ExchangeOptions {
-            coupled,
-            ..self.options.clone()
-        };
+        let receive = Receive::open(&self.fabric, &options, &budget())
+            .map_err(|error| exchange_error(self, error))?;
         let receive = Arc::new(InputSide {
-            receive: Receive::open(&self.fabric, &options, &budget())?,
-            design: self.options.design,
+            receive,
+            design: setting.design,
             noted: Mutex::default(),
         });
         receives.insert(key, Arc::downgrade(&receive));

@@ -33,9 +33,9 @@ pub(super) struct Execute {
     /// The consumer's ends of the links, one per endpoint.
     #[prost(bytes = "vec", repeated, tag = "7")]
     pub offers: Vec<Vec<u8>>,
-    /// The design's name: both sides must run the same.
+    /// How rows are exchanged, as text: both sides must do the same.
     #[prost(string, tag = "8")]
-    pub design: String,
+    pub setting: String,
     /// Who asks, for messages to people.
     #[prost(string, tag = "9")]
     pub consumer: String,

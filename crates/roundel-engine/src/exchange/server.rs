@@ -7,6 +7,7 @@ use super::protocol::{
     CountersRequest, EXECUTE_PATH, Execute, Failed, FailureKind, SERVICE_NAME, Sent,
 };
 use super::scatter::{self, ScatterState};
+use super::setting::Setting;
 use crate::fabric::Devices;
 use crate::{EngineError, Fabric};
 use datafusion::arrow::datatypes::SchemaRef;
@@ -82,13 +83,7 @@ impl ExchangeServer {
     async fn start(&self, request: &Execute) -> Result<Producer, Failed> {
         let node = self.node(&request.fabric).map_err(failed_with)?;
         let exchange_failed = |error| failed(exchange_error(node, error));
-        let ours = node.design().name();
-        if request.design != ours {
-            return Err(failed_with(format!(
-                "the consumer runs {}, this worker {ours}; start all with the same --design",
-                request.design
-            )));
-        }
+        let setting: Setting = request.setting.parse().map_err(engine_failed)?;
         let task = request.request().map_err(failed)?;
         let key = task.task_key;
         let rows = self.rows(request, task).await?;
@@ -98,7 +93,7 @@ impl ExchangeServer {
             .map(|offer| LinkAddress::from_bytes(offer, &request.consumer))
             .collect::<Result<Vec<_>, _>>()
             .map_err(exchange_failed)?;
-        let shuffle = node.shuffle(key).map_err(exchange_failed)?;
+        let shuffle = node.shuffle(key, &setting).map_err(engine_failed)?;
         let (destination, answers) = shuffle
             .accept(&offers, &request.consumer)
             .map_err(exchange_failed)?;
@@ -358,6 +353,10 @@ pub(super) fn failed(error: DataFusionError) -> Failed {
 
 fn nothing_asked_for() -> Failed {
     failed_with("no partition was asked for".to_owned())
+}
+
+fn engine_failed(error: EngineError) -> Failed {
+    failed(error.into())
 }
 
 pub(super) fn failed_with(message: String) -> Failed {

@@ -116,8 +116,8 @@ fn joins(fabric: Fabric, own: &Devices, workers: &[(Url, Beat)]) -> Result<Strin
         if fabric == Fabric::Shm && beat.host != host_id() {
             return Err(format!("worker {url} runs on another host"));
         }
-        if fabric == Fabric::Rdma {
-            own.reaches(offer)
+        if matches!(fabric, Fabric::Rdma | Fabric::Tcp) {
+            own.reaches(fabric, offer)
                 .map_err(|why| format!("worker {url} is out of reach: {why}"))?;
         }
     }

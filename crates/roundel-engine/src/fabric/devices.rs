@@ -1,10 +1,11 @@
 //! The devices of one process: which fabrics it has, and why not the others.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use roundel_exchange::{Design, OnLoss};
 use roundel_verbs::rdma::{self, LockedMemory, RdmaOptions};
-use roundel_verbs::{DeviceAddress, shm};
+use roundel_verbs::{DeviceAddress, shm, tcp};
 
 use super::{Fabric, FabricChoice};
 use crate::exchange::ExchangeNode;
@@ -29,6 +30,7 @@ pub(crate) struct Offer {
 pub(crate) struct Devices {
     rdma: Opened,
     shm: Opened,
+    tcp: Opened,
 }
 
 type Opened = Result<Arc<ExchangeNode>, String>;
@@ -36,19 +38,24 @@ type Opened = Result<Arc<ExchangeNode>, String>;
 /// The sizes of an exchange.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
-    pub design: Design,
+    /// The one design that it must be able to run, if there is one.
+    pub design: Option<Design>,
     pub on_loss: OnLoss,
-    pub threads: usize,
     pub registered_memory_bytes: u64,
 }
 
 impl Devices {
-    /// Opens what the choice may take; `name` is what errors call this process. Needs a tokio
-    /// runtime.
+    /// Opens what the choice may take; `name` is what errors call this process, and `address` where
+    /// the others reach it. Needs a tokio runtime.
     ///
     /// # Errors
     /// When a device that was asked for by name cannot be opened.
-    pub(crate) fn open(choice: &FabricChoice, sizes: Sizes, name: &str) -> Result<Self> {
+    pub(crate) fn open(
+        choice: &FabricChoice,
+        sizes: Sizes,
+        name: &str,
+        address: IpAddr,
+    ) -> Result<Self> {
         let unasked = || Err(format!("it was started with --fabric {choice}"));
         let rdma = |options: &RdmaOptions| {
             let device = rdma::open(options).map_err(|error| error.to_string())?;
@@ -66,23 +73,37 @@ impl Devices {
             .map_err(|error| EngineError::io("open the exchange's device", error))?;
             ExchangeNode::open(device, sizes, name)
         };
+        let tcp = |address: IpAddr| {
+            let opened = tcp::open(tcp::TcpOptions { address });
+            let device = opened.map_err(|error| error.to_string())?;
+            ExchangeNode::open(device, sizes, name).map_err(|error| error.to_string())
+        };
         Ok(match choice {
             FabricChoice::Auto => Self {
                 rdma: rdma(&RdmaOptions::default())
                     .inspect_err(|why| tracing::debug!(%why, "no RDMA here")),
                 shm: Ok(shm()?),
+                tcp: tcp(address),
             },
             FabricChoice::Rdma(options) => Self {
                 rdma: Ok(rdma(options).map_err(EngineError::NoFabric)?),
                 shm: unasked(),
+                tcp: unasked(),
             },
             FabricChoice::Shm => Self {
                 rdma: unasked(),
                 shm: Ok(shm()?),
+                tcp: unasked(),
+            },
+            FabricChoice::Tcp(asked) => Self {
+                rdma: unasked(),
+                shm: unasked(),
+                tcp: Ok(tcp(asked.unwrap_or(address)).map_err(EngineError::NoFabric)?),
             },
             FabricChoice::Grpc => Self {
                 rdma: unasked(),
                 shm: unasked(),
+                tcp: unasked(),
             },
         })
     }
@@ -91,6 +112,7 @@ impl Devices {
         match fabric {
             Fabric::Rdma => Some(&self.rdma),
             Fabric::Shm => Some(&self.shm),
+            Fabric::Tcp => Some(&self.tcp),
             Fabric::Grpc => None,
         }
     }
@@ -112,7 +134,9 @@ impl Devices {
                 fabric: fabric.name().to_owned(),
                 // The address of a shared-memory device is a secret; the host's id says enough.
                 address: match (fabric, opened) {
-                    (Fabric::Rdma, Ok(node)) => Some(node.address().as_bytes().to_vec()),
+                    (Fabric::Rdma | Fabric::Tcp, Ok(node)) => {
+                        Some(node.address().as_bytes().to_vec())
+                    }
                     _ => None,
                 },
                 lacks: opened.as_ref().err().cloned().unwrap_or_default(),
@@ -121,11 +145,11 @@ impl Devices {
         Fabric::ALL.into_iter().filter_map(offer).collect()
     }
 
-    /// Whether a worker's offer of RDMA is within reach of this process.
-    pub(super) fn reaches(&self, offer: &Offer) -> Result<(), String> {
+    /// Whether a worker's offer of a fabric is within reach of this process.
+    pub(super) fn reaches(&self, fabric: Fabric, offer: &Offer) -> Result<(), String> {
         let address = offer.address.as_deref().unwrap_or_default();
         let address = DeviceAddress::new(address).map_err(|error| error.to_string())?;
-        match self.get(Fabric::Rdma)? {
+        match self.get(fabric)? {
             Some(node) => node.reaches(&address).map_err(|error| error.to_string()),
             None => Ok(()),
         }

@@ -5,11 +5,14 @@
 
 mod choice;
 mod devices;
+mod own_address;
 
 pub(crate) use choice::FabricChooser;
 pub(crate) use devices::{Devices, Offer, Sizes, bytes};
+pub(crate) use own_address::{own_address, reachable_at};
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use roundel_verbs::rdma::RdmaOptions;
@@ -23,19 +26,22 @@ pub enum Fabric {
     Rdma,
     /// Roundel's exchange over shared memory, for the processes of one host.
     Shm,
+    /// Roundel's exchange over sockets, between any hosts.
+    Tcp,
     /// datafusion-distributed's own transport, Arrow Flight over gRPC, without compression.
     Grpc,
 }
 
 impl Fabric {
     /// In the order in which they are preferred.
-    pub const ALL: [Self; 3] = [Self::Rdma, Self::Shm, Self::Grpc];
+    pub const ALL: [Self; 4] = [Self::Rdma, Self::Shm, Self::Tcp, Self::Grpc];
 
     /// The name that plans, reports and the command line use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Rdma => "rdma",
             Self::Shm => "shm",
+            Self::Tcp => "tcp",
             Self::Grpc => "grpc",
         }
     }
@@ -68,6 +74,8 @@ pub enum FabricChoice {
     Rdma(RdmaOptions),
     /// Shared memory.
     Shm,
+    /// Sockets, on this address of the host or on the one that the other processes reach it by.
+    Tcp(Option<IpAddr>),
     /// gRPC.
     Grpc,
 }
@@ -79,6 +87,7 @@ impl FabricChoice {
             Self::Auto => None,
             Self::Rdma(_) => Some(Fabric::Rdma),
             Self::Shm => Some(Fabric::Shm),
+            Self::Tcp(_) => Some(Fabric::Tcp),
             Self::Grpc => Some(Fabric::Grpc),
         }
     }
@@ -90,6 +99,7 @@ impl fmt::Display for FabricChoice {
             (Self::Rdma(options), _) if *options != RdmaOptions::default() => {
                 write!(f, "rdma:{options}")
             }
+            (Self::Tcp(Some(address)), _) => write!(f, "tcp:{address}"),
             (_, Some(fabric)) => fabric.fmt(f),
             (_, None) => f.write_str("auto"),
         }
@@ -102,7 +112,8 @@ impl FromStr for FabricChoice {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let unknown = || {
             EngineError::Usage(format!(
-                "unknown fabric {text:?}: use auto, rdma, rdma:DEVICE[/PORT[/GID]], shm or grpc"
+                "unknown fabric {text:?}: use auto, rdma, rdma:DEVICE[/PORT[/GID]], shm, tcp, \
+                 tcp:ADDRESS or grpc"
             ))
         };
         if text == "auto" {
@@ -112,9 +123,14 @@ impl FromStr for FabricChoice {
             let options = device.parse().map_err(|_| unknown())?;
             return Ok(Self::Rdma(options));
         }
+        if let Some(address) = text.strip_prefix("tcp:") {
+            let address = address.parse().map_err(|_| unknown())?;
+            return Ok(Self::Tcp(Some(address)));
+        }
         match text.parse().map_err(|_| unknown())? {
             Fabric::Rdma => Ok(Self::Rdma(RdmaOptions::default())),
             Fabric::Shm => Ok(Self::Shm),
+            Fabric::Tcp => Ok(Self::Tcp(None)),
             Fabric::Grpc => Ok(Self::Grpc),
         }
     }
@@ -147,12 +163,15 @@ mod tests {
             "rdma:mlx5_0",
             "rdma:mlx5_0/1/3",
             "shm",
+            "tcp",
+            "tcp:10.0.0.1",
+            "tcp:::1",
             "grpc",
         ] {
             let choice: FabricChoice = text.parse().unwrap();
             assert_eq!(choice.to_string(), text);
         }
-        for wrong in ["", "pigeon", "rdma:", "rdma:a/b", "Shm"] {
+        for wrong in ["", "pigeon", "rdma:", "rdma:a/b", "Shm", "tcp:", "tcp:host"] {
             assert!(wrong.parse::<FabricChoice>().is_err(), "{wrong}");
         }
     }

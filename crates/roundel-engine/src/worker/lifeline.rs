@@ -2,7 +2,8 @@
 
 use std::future::Future;
 use std::io::Read as _;
-use std::sync::{Arc, Weak};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -13,6 +14,9 @@ use crate::{EngineError, Result};
 
 /// A worker whose runtime does not notice its end within this time is ended regardless.
 const GRACE: Duration = Duration::from_millis(500);
+/// How often such a worker tries to remove its spill directory, and how long between two tries.
+const REMOVALS_MAX: usize = 20;
+const REMOVAL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Completes when the worker is to end.
 pub(super) fn stopped(
@@ -23,7 +27,7 @@ pub(super) fn stopped(
     let mut interrupt = watch(SignalKind::interrupt())?;
     let mut terminate = watch(SignalKind::terminate())?;
     let cut = match lifeline {
-        true => Some(lifeline_cut(Arc::downgrade(spill_dir))?),
+        true => Some(lifeline_cut(spill_dir.path().to_owned())?),
         false => None,
     };
     Ok(async move {
@@ -44,7 +48,7 @@ pub(super) fn stopped(
 
 /// Fires when standard input closes. A thread of its own watches it, so that even a runtime
 /// whose threads are all busy cannot keep the process.
-fn lifeline_cut(spill_dir: Weak<SpillDir>) -> Result<oneshot::Receiver<()>> {
+fn lifeline_cut(spill_dir: PathBuf) -> Result<oneshot::Receiver<()>> {
     let (cut, is_cut) = oneshot::channel();
     let watch = move || {
         let mut ignored = [0; 256];
@@ -52,8 +56,12 @@ fn lifeline_cut(spill_dir: Weak<SpillDir>) -> Result<oneshot::Receiver<()>> {
         while !matches!(stdin.read(&mut ignored), Ok(0) | Err(_)) {}
         let _ = cut.send(());
         std::thread::sleep(GRACE);
-        if let Some(spill_dir) = spill_dir.upgrade() {
-            let _ = std::fs::remove_dir_all(spill_dir.path());
+        // Whoever else removes it may be in the middle of that, and would not come to its end.
+        for _ in 0..REMOVALS_MAX {
+            if std::fs::remove_dir_all(&spill_dir).is_ok() || !spill_dir.exists() {
+                break;
+            }
+            std::thread::sleep(REMOVAL_INTERVAL);
         }
         std::process::exit(0);
     };

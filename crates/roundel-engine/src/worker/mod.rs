@@ -24,7 +24,7 @@ use crate::channel::{Channels, ExchangeConfig, authorization, fabric_of};
 use crate::control::VERSION;
 use crate::control::server::ControlServer;
 use crate::exchange::{ExchangeServer, OwnWorker, scatter_in};
-use crate::fabric::{Devices, Sizes};
+use crate::fabric::{Devices, Sizes, reachable_at};
 use crate::runtime::runtime_env;
 use crate::spill_dir::SpillDir;
 use crate::tables::catalog::ShardCatalog;
@@ -48,12 +48,12 @@ pub async fn run_worker(options: WorkerOptions) -> Result<()> {
 
     let catalog = Arc::new(ShardCatalog::default());
     let sizes = Sizes {
-        design: options.design,
+        design: None,
         on_loss: options.on_loss,
-        threads: options.threads,
         registered_memory_bytes: options.registered_memory_bytes,
     };
-    let devices = Devices::open(&options.fabric, sizes, &format!("worker http://{address}/"))?;
+    let name = format!("worker http://{address}/");
+    let devices = Devices::open(&options.fabric, sizes, &name, reachable_at(address.ip()))?;
     let offers = devices.offers();
     let worker = worker(&options, &catalog, &spill_dir, &devices, address)?;
     let exchange = ExchangeServer::new(devices, worker.clone());

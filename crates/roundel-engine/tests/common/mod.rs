@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::TryStreamExt as _;
-use roundel_engine::{ClusterOptions, Design, FabricChoice, OnLoss, Result, Session};
+use roundel_engine::{
+    BuffersChoice, ClusterOptions, DesignChoice, FabricChoice, OnLoss, Result, Session,
+};
 
 /// The worker program that cargo builds next to the tests.
 pub fn worker_program() -> PathBuf {
@@ -20,7 +22,9 @@ pub fn options(workers: usize) -> ClusterOptions {
         threads: 1,
         fabric: FabricChoice::Shm,
         on_loss: OnLoss::default(),
-        design: Design::default(),
+        design: DesignChoice::default(),
+        endpoints: None,
+        buffers: BuffersChoice::default(),
         registered_memory_bytes: 256 << 20,
         memory_limit_bytes: None,
         worker_program: worker_program(),

@@ -1,6 +1,6 @@
 //! What the two ends of a link tell each other out of band.
 
-use super::ring::RingAddress;
+use super::ring::{NOWHERE, RingAddress};
 use crate::error::{ExchangeError, Result};
 use roundel_verbs::{QueuePairAddress, RemoteAddress};
 
@@ -83,8 +83,3 @@ impl LinkAddress {
         })
     }
 }
-
-const NOWHERE: RemoteAddress = RemoteAddress {
-    address: 0,
-    remote_key: 0,
-};

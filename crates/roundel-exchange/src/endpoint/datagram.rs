@@ -72,10 +72,9 @@ pub(super) fn post_again(queue_pair: &QueuePair, buffer: Buffer) {
 }
 
 pub(super) fn too_many_links() -> ExchangeError {
-    ExchangeError::Protocol {
-        peer: "this process".into(),
-        reason: format!("more links than a datagram queue pair of {DEPTH} receives can serve"),
-    }
+    ExchangeError::own(format!(
+        "more links than a datagram queue pair of {DEPTH} receives can serve"
+    ))
 }
 
 /// The header of a datagram; `None` for what is none.

@@ -173,17 +173,19 @@ impl RemoteRing {
     }
 }
 
+/// The address of nothing.
+pub(super) const NOWHERE: RemoteAddress = RemoteAddress {
+    address: 0,
+    remote_key: 0,
+};
+
 /// A WRITE without bytes: a bell or a credit with immediate data, a sign of life without.
 pub(super) fn empty_write(id: u64, immediate: Option<u32>) -> SendRequest {
-    let nowhere = RemoteAddress {
-        address: 0,
-        remote_key: 0,
-    };
     SendRequest {
         id,
         operation: match immediate {
-            Some(immediate) => SendOperation::WriteWithImmediate(nowhere, immediate),
-            None => SendOperation::Write(nowhere),
+            Some(immediate) => SendOperation::WriteWithImmediate(NOWHERE, immediate),
+            None => SendOperation::Write(NOWHERE),
         },
         payload: Payload::Empty,
         destination: None,

@@ -150,14 +150,27 @@ impl<'a> RowSource<'a> {
         frame.into()
     }
 
+    /// The same as [`encode`](Self::encode), into memory that something was written to before.
+    ///
+    /// # Panics
+    /// As [`encode`](Self::encode).
+    pub fn encode_over(&self, rows: &[u32], target: &mut [u8]) -> usize {
+        // SAFETY: of the same layout, and `encode` writes nothing that is not initialised.
+        let target = unsafe { &mut *(std::ptr::from_mut(target) as *mut Target) };
+        self.encode(rows, target)
+    }
+
     /// Writes the frame of these rows, in this order, and returns its length. They [fit](Self::fitting).
     ///
     /// # Panics
     /// When they do not fit, or the batch does not have one of them.
     pub fn encode(&self, rows: &[u32], target: &mut Target) -> usize {
+        // Without a branch for each of them.
+        let highest = rows.iter().fold(0, |highest, row| highest.max(*row));
         assert!(
-            rows.iter().all(|row| (*row as usize) < self.rows),
-            "a row that the batch does not have"
+            rows.is_empty() || (highest as usize) < self.rows,
+            "row {highest} of {}",
+            self.rows
         );
         let start = preamble_length(self.columns.len(), self.sections);
         let (preamble, sections) = target.split_at_mut(start);
@@ -167,7 +180,7 @@ impl<'a> RowSource<'a> {
             lengths: Vec::with_capacity(self.sections),
         };
         for column in &self.columns {
-            column.encode(rows, &mut writer);
+            column.encode(rows, self.rows, &mut writer);
         }
         let (length, lengths) = (start + writer.at, writer.lengths);
         let mut head = Vec::with_capacity(start);
@@ -296,14 +309,19 @@ impl<'a> Column<'a> {
         }
     }
 
-    fn encode(&self, rows: &[u32], writer: &mut Writer<'_>) {
+    /// Writes the values of `rows`, each of which is below `count`.
+    fn encode(&self, rows: &[u32], count: usize, writer: &mut Writer<'_>) {
         if let Some(nulls) = self.validity {
             writer.bits(nulls.inner(), rows);
         }
         match self.values {
             Values::Null => {}
             Values::Fixed { bytes, width } => {
-                gather(bytes, width, rows, writer.section(width * rows.len()));
+                assert!(bytes.len() >= width * count, "a value for each row");
+                let target = writer.section(width * rows.len());
+                // SAFETY: `RowSource::encode` has checked that the batch has these rows, all of whose
+                // values are there.
+                unsafe { gather(bytes, width, rows, target) };
             }
             Values::Boolean(bits) => writer.bits(bits, rows),
             Values::Bytes { offsets, bytes } => encode_bytes(offsets, bytes, rows, writer),

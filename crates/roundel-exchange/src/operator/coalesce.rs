@@ -39,8 +39,7 @@ impl Coalesce {
         // What is long enough by itself is not copied; what came before it stays before it.
         if batch.num_rows() >= self.rows / 2 {
             joined.finish_buffered_batch()?;
-            self.ready
-                .extend(std::iter::from_fn(|| joined.next_completed_batch()));
+            drain(joined, &mut self.ready);
             while batch.num_rows() > self.rows {
                 self.ready.push_back(batch.slice(0, self.rows));
                 batch = batch.slice(self.rows, batch.num_rows() - self.rows);
@@ -51,8 +50,7 @@ impl Coalesce {
             }
         }
         joined.push_batch(batch)?;
-        self.ready
-            .extend(std::iter::from_fn(|| joined.next_completed_batch()));
+        drain(joined, &mut self.ready);
         Ok(())
     }
 
@@ -65,9 +63,13 @@ impl Coalesce {
     pub(super) fn flush(&mut self) -> Result<(), ArrowError> {
         if let Some(joined) = &mut self.joined {
             joined.finish_buffered_batch()?;
-            self.ready
-                .extend(std::iter::from_fn(|| joined.next_completed_batch()));
+            drain(joined, &mut self.ready);
         }
         Ok(())
     }
+}
+
+/// Takes out what is complete.
+fn drain(joined: &mut BatchCoalescer, ready: &mut VecDeque<RecordBatch>) {
+    ready.extend(std::iter::from_fn(|| joined.next_completed_batch()));
 }

@@ -5,6 +5,8 @@
 //! endpoint per thread no two threads share one.
 
 mod coalesce;
+#[cfg(target_arch = "x86_64")]
+mod compress;
 mod inbox;
 mod local;
 mod receive;
@@ -14,5 +16,6 @@ mod shuffle;
 
 pub use local::LocalLinks;
 pub use receive::{PartitionStream, Receive, ReceiveLink};
+pub use rows_by_partition::RowsByPartition;
 pub use scatter::{Partitioner, Scatter};
 pub use shuffle::{Destination, Group, Shuffle};

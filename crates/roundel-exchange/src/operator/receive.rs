@@ -81,7 +81,7 @@ impl Receive {
         options: &ExchangeOptions,
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<Self> {
-        let count = options.design.endpoints(options.threads);
+        let count = options.endpoints.max(1);
         let mut lanes = Vec::with_capacity(count);
         for _ in 0..count {
             let endpoint = ReceiveEndpoint::open(fabric, options)?;
@@ -224,8 +224,7 @@ async fn attend(lane: Weak<Lane>, fabric: Fabric, interval: Duration, coupled: b
             return;
         };
         let mut state = lane.state.lock();
-        state.endpoint.repeat_acknowledgements();
-        state.endpoint.ring_bells();
+        state.endpoint.attend();
         let pumped = std::mem::take(&mut state.pumped);
         state.waiting.relieve(coupled && !pumped);
         let unread = state.has_unread_link() || coupled && !pumped;

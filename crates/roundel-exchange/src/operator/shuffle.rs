@@ -62,8 +62,8 @@ fn whole_frame(group: &Group, batch: &RecordBatch) -> Result<FrameSource> {
 
 /// A frame in memory of its own.
 fn copied(source: &FrameSource) -> Buffer {
-    let mut frame = MutableBuffer::from_len_zeroed(source.len());
-    source.clone().into_reader().copy_to(&mut frame);
+    let mut frame = MutableBuffer::with_capacity(source.len());
+    source.read(0..source.len(), |_, bytes| frame.extend_from_slice(bytes));
     frame.into()
 }
 
@@ -122,7 +122,7 @@ impl Shuffle {
         exchange: u64,
         source: u32,
     ) -> Result<Self> {
-        let count = options.design.endpoints(options.threads);
+        let count = options.endpoints.max(1);
         let endpoints = (0..count)
             .map(|_| SendEndpoint::open(fabric, options, exchange, source))
             .collect::<Result<Vec<_>>>()?;
@@ -196,10 +196,9 @@ impl Shuffle {
             .collect::<Vec<_>>()
             .join(", ");
         let Some(first) = members.first() else {
-            return Err(ExchangeError::Protocol {
-                peer: "this process".into(),
-                reason: "a transmission group has at least one member".into(),
-            });
+            return Err(ExchangeError::own(
+                "a transmission group has at least one member".to_owned(),
+            ));
         };
         if members
             .iter()

@@ -23,9 +23,9 @@ enum Ending {
 async fn run(design: Design, threads: usize, mut random: Random) {
     let mut options = options(design, threads);
     options.message_bytes = 1024;
-    options.buffers_per_link = 4;
-    options.buffers_per_link_start = 4;
-    options.buffers_per_link_max = 8;
+    options.window.least = 4;
+    options.window.first = 4;
+    options.window.most = 8;
     options.ordered = true;
     let cluster: Vec<Node> = (0..NODES).map(|_| Node::open(&options)).collect();
     let mut links = connect(&cluster, |node| own(node, 2));

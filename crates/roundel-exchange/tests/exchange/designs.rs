@@ -69,7 +69,7 @@ async fn repartition(options: &ExchangeOptions, nodes: usize, batches: i64, rows
     }
     for node in &cluster {
         let report = node.shuffle.report();
-        let queue_pairs = options.design.queue_pairs(nodes, options.threads);
+        let queue_pairs = options.design.queue_pairs(nodes, options.endpoints);
         assert_eq!(report.queue_pairs, queue_pairs, "Table 1");
         check_verb(
             options.design,
@@ -132,6 +132,19 @@ async fn repartition_on_every_design() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_number_of_endpoints_between_one_and_one_per_thread() {
+    for design in designs() {
+        if design.endpoints(2) == 1 {
+            continue;
+        }
+        let mut options = options(design, 4);
+        options.endpoints = 2;
+        options.ordered = true;
+        repartition(&options, 2, 10, 300).await;
+    }
+}
+
 /// Soft-RoCE loses its place in a SEND of several packets now and then when it sends some of them
 /// again, and breaks the connection: with loss on the wire only short ones are fit for a test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -150,8 +163,8 @@ async fn tiny_buffers_and_credit_frequencies() {
         for (buffers, frequency) in [(2, 1), (2, 2), (3, 2), (8, 16)] {
             let mut options = options(design, 2);
             options.message_bytes = 512;
-            options.buffers_per_link = buffers;
-            options.buffers_per_link_max = buffers;
+            options.window.least = buffers;
+            options.window.most = buffers;
             options.credit_frequency = frequency;
             options.ordered = true;
             repartition(&options, 2, 3, 50).await;

@@ -21,8 +21,8 @@ pub const HANG: Duration = Duration::from_secs(10);
 pub fn small(design: Design) -> ExchangeOptions {
     let mut options = options(design, 2);
     options.message_bytes = 512;
-    options.buffers_per_link = WINDOW;
-    options.buffers_per_link_max = WINDOW;
+    options.window.least = WINDOW;
+    options.window.most = WINDOW;
     options.repeat_interval = Duration::from_millis(3);
     options.missing_deadline = HANG / 2;
     options

@@ -2,6 +2,7 @@
 
 #[path = "../../src/frame/tests/arrays.rs"]
 mod arrays;
+mod buffers;
 mod cancel;
 mod cluster;
 mod designs;
@@ -11,6 +12,7 @@ mod machine;
 mod memory;
 mod multicast;
 mod order;
+mod patterns;
 mod random;
 mod repair;
 mod restart;

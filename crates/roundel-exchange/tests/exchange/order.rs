@@ -164,9 +164,9 @@ proptest! {
     ) {
         let mut options = options(design, threads);
         options.message_bytes = 512;
-        options.buffers_per_link = window;
-        options.buffers_per_link_start = window;
-        options.buffers_per_link_max = window * growth;
+        options.window.least = window;
+        options.window.first = window;
+        options.window.most = window * growth;
         options.repeat_interval = Duration::from_millis(3);
         options.ordered = true;
         let case = Case { options, nodes, partitions, one_source_task };

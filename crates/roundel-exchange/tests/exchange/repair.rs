@@ -177,9 +177,9 @@ proptest! {
         disturbed: bool,
     ) {
         let mut options = small(design);
-        options.buffers_per_link = window;
-        options.buffers_per_link_start = window;
-        options.buffers_per_link_max = 2 * window;
+        options.window.least = window;
+        options.window.first = window;
+        options.window.most = 2 * window;
         options.ordered = ordered;
         let exchange = Exchange { options, nodes, batches: 20, slow };
         let mut random = Random(seed);
@@ -343,8 +343,8 @@ async fn exactly_what_was_lost_is_sent_again() {
             }
             lost
         };
-        options.buffers_per_link_start = 400;
-        options.buffers_per_link_max = 400;
+        options.window.first = 400;
+        options.window.most = 400;
         lose_exactly(&options, 200, &MANY).await;
     }
 }
@@ -495,9 +495,9 @@ async fn tasks_that_hold_all_buffers_hold_up_no_repair() {
     const TASKS: i64 = 6;
     for design in DATAGRAMS {
         let mut options = small(design);
-        options.buffers_per_link = 2;
-        options.buffers_per_link_start = 2;
-        options.buffers_per_link_max = 2;
+        options.window.least = 2;
+        options.window.first = 2;
+        options.window.most = 2;
         let link = OneLink::open(&options, || lose_once(|sequence| sequence % 5 == 0));
         let (shuffle, destination, group) = link.sender();
         let sends = (0..TASKS).map(|task| {

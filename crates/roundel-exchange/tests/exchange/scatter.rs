@@ -200,8 +200,8 @@ async fn coupled_exchanges_are_read_in_any_order() {
         let mut options = options(design, 1);
         options.coupled = true;
         options.local = local.then(Arc::default);
-        options.buffers_per_link_start = 2;
-        options.buffers_per_link_max = 2;
+        options.window.first = 2;
+        options.window.most = 2;
         let exchanges = [0, 1].map(|_| {
             let cluster: Vec<Node> = (0..NODES).map(|_| Node::open(&options)).collect();
             let links = connect(&cluster, |node| own(node, PER_NODE));

@@ -53,7 +53,7 @@ pub(super) fn ensure(holds: bool, reason: &str) -> Result<()> {
 }
 
 #[allow(clippy::disallowed_methods)] // It runs on real devices, in real time.
-fn now() -> Instant {
+pub(super) fn now() -> Instant {
     Instant::now()
 }
 

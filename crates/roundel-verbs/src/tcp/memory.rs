@@ -116,15 +116,19 @@ impl Registry {
             .range(local.address, local.length)
     }
 
-    /// The address of exposed memory, if the key covers it, with what keeps it mapped.
+    /// The address of exposed memory, if the key covers it, with what keeps it mapped. No bytes need no
+    /// key.
     pub(super) fn exposed(
         &self,
         at: RemoteAddress,
         length: usize,
-    ) -> Option<(*mut u8, Arc<Pages>)> {
+    ) -> Option<(*mut u8, Option<Arc<Pages>>)> {
+        if length == 0 {
+            return Some((std::ptr::null_mut(), None));
+        }
         let keys = self.0.read();
         let pages = keys.remote.get(&at.remote_key)?;
-        Some((pages.range(at.address, length)?, pages.clone()))
+        Some((pages.range(at.address, length)?, Some(pages.clone())))
     }
 }
 

@@ -22,7 +22,7 @@ pub struct DoctorArgs {
     /// one must work.
     #[arg(
         long,
-        value_name = "auto|rdma[:DEVICE]|shm|grpc",
+        value_name = "auto|rdma[:DEVICE]|shm|tcp[:ADDRESS]|grpc",
         default_value = "auto"
     )]
     pub fabric: FabricChoice,

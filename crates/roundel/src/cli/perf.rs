@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::values;
-use crate::perf::Fabric;
+use roundel_verbs::DeviceChoice;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,8 +24,8 @@ Whoever reaches the address of --listen can take part: use a trusted network.";
 #[command(after_help = EXAMPLES)]
 pub struct PerfArgs {
     /// What carries the messages.
-    #[arg(long, value_name = "shm", default_value_t)]
-    pub fabric: Fabric,
+    #[arg(long, value_name = "shm|rdma[:DEVICE]|tcp[:ADDRESS]", default_value_t)]
+    pub fabric: DeviceChoice,
     /// Be one end, for one measurement, of which the other end says what it is: `HOST:PORT`, or a
     /// port on loopback; port 0 takes any free one.
     #[arg(

@@ -2,13 +2,13 @@
 //! designs can run on it.
 
 use std::io;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 
 use roundel_engine::{Design, Fabric, FabricChoice, Verb};
 use roundel_verbs::loopback::{self, Check, Outcome, Verdict};
 use roundel_verbs::rdma::inventory::DeviceReport;
 use roundel_verbs::rdma::{self, RdmaOptions};
-use roundel_verbs::{Capabilities, Device, Transport, VerbsError, shm};
+use roundel_verbs::{Capabilities, Device, Transport, VerbsError, shm, tcp};
 use serde::Serialize;
 
 /// A fabric, and what it can do.
@@ -47,6 +47,7 @@ pub fn check(asked: &FabricChoice, devices: Devices<'_>) -> Vec<FabricReport> {
     let shm = || check_device("shm".to_owned(), shm::open(shm::ShmOptions::default()));
     match asked {
         FabricChoice::Shm => vec![shm()],
+        FabricChoice::Tcp(address) => vec![check_tcp(*address)],
         FabricChoice::Grpc => vec![check_grpc()],
         FabricChoice::Rdma(options) if options.device.is_some() => {
             vec![check_rdma(options, devices)]
@@ -55,6 +56,7 @@ pub fn check(asked: &FabricChoice, devices: Devices<'_>) -> Vec<FabricReport> {
         FabricChoice::Auto => {
             let mut all = vec![shm()];
             all.extend(check_every_port(devices));
+            all.push(check_tcp(None));
             all.push(check_grpc());
             all
         }
@@ -213,6 +215,13 @@ impl DesignReport {
     }
 }
 
+/// Verbs over sockets, on an address of this host or on loopback.
+fn check_tcp(address: Option<IpAddr>) -> FabricReport {
+    let name = FabricChoice::Tcp(address).to_string();
+    let address = address.unwrap_or(Ipv4Addr::LOCALHOST.into());
+    check_device(name, tcp::open(tcp::TcpOptions { address }))
+}
+
 /// gRPC needs TCP, tried on loopback.
 fn check_grpc() -> FabricReport {
     let connect = || -> io::Result<()> {
@@ -268,7 +277,7 @@ mod tests {
     fn a_host_without_devices_says_so() {
         let fabrics = check(&FabricChoice::Auto, Ok(&[]));
         let names: Vec<&str> = fabrics.iter().map(|fabric| fabric.name.as_str()).collect();
-        assert_eq!(names, ["shm", "rdma", "grpc"]);
+        assert_eq!(names, ["shm", "rdma", "tcp", "grpc"]);
         let missing = VerbsError::NoLibrary {
             library: "x",
             reason: "y".to_owned(),

@@ -111,13 +111,14 @@ pub fn names_in(directory: &Path) -> Vec<String> {
     names
 }
 
-/// The value of a line `key: value`.
-fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    let of_key = |line: &'a str| line.strip_prefix(key)?.strip_prefix(':');
+/// The value of a line `key: value`; there may be white space before the colon.
+pub fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    let of_key = |line: &'a str| line.strip_prefix(key)?.trim_start().strip_prefix(':');
     text.lines().find_map(of_key).map(str::trim)
 }
 
-fn kilobytes_of(text: &str, key: &str) -> Option<u64> {
+/// The bytes in a line `key: 12 kB`.
+pub fn kilobytes_of(text: &str, key: &str) -> Option<u64> {
     let kilobytes = value_of(text, key)?.strip_suffix("kB")?;
     kilobytes.trim().parse::<u64>().ok()?.checked_mul(1024)
 }

@@ -3,7 +3,7 @@
 
 mod fabrics;
 mod findings;
-mod host;
+pub mod host;
 mod kernel;
 mod print;
 mod report;

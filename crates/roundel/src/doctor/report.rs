@@ -16,7 +16,7 @@ use super::fabrics::{self, FabricReport};
 use super::findings::{self, Finding, listed};
 use super::host::{Host, names_in, read};
 use super::kernel::{Kernel, ModuleState};
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, ClusterArgs, Command};
 use crate::failure::{Failure, one_line};
 
 /// Everything that was found.
@@ -88,11 +88,11 @@ impl DefaultRun {
             let told = "`roundel tpch` does not run without flags";
             return Err(Failure::Run(told.to_owned()));
         };
-        let node = args.cluster.node;
+        let ClusterArgs { exchange, node, .. } = args.cluster;
         Ok(Self {
             fabric: node.fabric.to_string(),
             takes: None,
-            design: node.design.to_string(),
+            design: exchange.design.to_string(),
             workers: args.cluster.workers,
             threads: node.threads,
             registered_memory_bytes: node.registered_memory,

@@ -1,6 +1,5 @@
 //! `roundel perf`: bandwidth, message rate and latency of single verbs between two processes.
 
-mod fabric;
 mod other_end;
 mod report;
 
@@ -21,8 +20,6 @@ use crate::failure::Failure;
 use crate::progress::run_bar;
 use crate::report::write_json;
 use crate::signals::Signals;
-pub use fabric::Fabric;
-use fabric::open_device;
 use other_end::{LISTENING, OtherEnd};
 use report::{Report, Settings, Table};
 
@@ -55,7 +52,7 @@ pub async fn run(args: &PerfArgs) -> Result<(), Failure> {
 /// Measures with a process that is started for it.
 async fn measure_here(args: &PerfArgs) -> Result<(), Failure> {
     // What is wrong with the flags shows before anything starts.
-    let device = open_device(&args.fabric)?;
+    let device = args.fabric.open()?;
     tests(args, device.capabilities())?;
     let other = OtherEnd::start(&args.fabric).await?;
     let done = initiate_on(args, device, other.address, &other.token).await;
@@ -63,7 +60,7 @@ async fn measure_here(args: &PerfArgs) -> Result<(), Failure> {
 }
 
 async fn initiate(args: &PerfArgs, address: SocketAddr, token: &str) -> Result<(), Failure> {
-    let device = open_device(&args.fabric)?;
+    let device = args.fabric.open()?;
     initiate_on(args, device, address, token).await
 }
 
@@ -140,7 +137,7 @@ async fn respond(args: &PerfArgs, address: SocketAddr) -> Result<(), Failure> {
         exchange_deadline: EXCHANGE_MAX,
     };
     let serve = async {
-        let device = open_device(&args.fabric)?;
+        let device = args.fabric.open()?;
         let listener = SocketListener::bind(address)
             .await
             .map_err(|e| Failure::Run(format!("cannot listen on {address}: {e}")))?;

@@ -14,8 +14,8 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::fabric::Fabric;
 use crate::failure::Failure;
+use roundel_verbs::DeviceChoice;
 
 /// What an end that listens says first on standard output.
 pub const LISTENING: &str = "roundel perf listening on ";
@@ -43,7 +43,7 @@ pub struct OtherEnd {
 
 impl OtherEnd {
     /// Starts it and waits until it listens.
-    pub async fn start(fabric: &Fabric) -> Result<Self, Failure> {
+    pub async fn start(fabric: &DeviceChoice) -> Result<Self, Failure> {
         let failed = |reason: String| Failure::Run(format!("cannot start the other end: {reason}"));
         let program = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
         let token = token().map_err(|e| failed(e.to_string()))?;

@@ -66,8 +66,12 @@ pub struct Settings {
     pub threads: u16,
     /// Partitions per task.
     pub partitions_per_task: usize,
-    /// Shuffle design.
+    /// Shuffle design, or `auto`.
     pub design: String,
+    /// Endpoints of each side of an exchange; those of the design when `null`.
+    pub endpoints: Option<u16>,
+    /// Registered buffers of links.
+    pub buffers: String,
     /// What carried the rows.
     pub fabric: String,
     /// Why that.

@@ -14,13 +14,14 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What carries the rows in the tests that do not look at one transport alone.
-pub const TRANSPORTS: [&[&str]; 7] = [
+pub const TRANSPORTS: [&[&str]; 8] = [
     &["--design", "MESQ/SR"],
     &["--design", "SESQ/SR"],
     &["--design", "MEMQ/SR"],
     &["--design", "SEMQ/SR"],
     &["--design", "MEMQ/RD"],
     &["--design", "SEMQ/WR"],
+    &["--fabric", "tcp"],
     &["--fabric", "grpc"],
 ];
 

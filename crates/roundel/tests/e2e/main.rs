@@ -3,6 +3,7 @@
 mod bad_input;
 mod common;
 mod doctor;
+mod experiment;
 mod fabrics;
 mod faults;
 mod perf;

@@ -148,6 +148,38 @@ fn a_cluster_that_was_started_by_hand_serves_several_clients() {
 }
 
 #[test]
+fn explain_tells_why_each_exchange_runs_as_it_does() {
+    let roundel = Roundel::new();
+    let table = table(&roundel, 50_000);
+    for explain in ["EXPLAIN", "EXPLAIN ANALYZE"] {
+        let statement = format!("{explain} {SHUFFLES}");
+        let flags = ["--design", "auto", "--buffers", "fixed:4", "--threads", "2"];
+        let plan = sql(
+            &roundel,
+            &[&flags[..], &["--table", &table, "-c", &statement]].concat(),
+        );
+        assert!(plan.contains("Exchanges"), "{plan}");
+        let stages: Vec<&str> = plan
+            .lines()
+            .filter(|line| line.contains("buffers fixed:4: "))
+            .collect();
+        assert!(stages.len() >= 2, "{plan}");
+        assert!(
+            stages.iter().all(|stage| stage.contains("per node")),
+            "{plan}"
+        );
+    }
+    let plan = sql(
+        &roundel,
+        &["--table", &table, "-c", &format!("EXPLAIN {SHUFFLES}")],
+    );
+    assert!(
+        plan.contains("MESQ/SR, endpoints 2, buffers adaptive: asked for"),
+        "{plan}"
+    );
+}
+
+#[test]
 fn explain_analyze_tells_of_each_exchange() {
     let roundel = Roundel::new();
     let table = table(&roundel, 50_000);

@@ -85,6 +85,28 @@ fn every_design_uses_the_queue_pairs_and_the_verb_of_its_name() {
 }
 
 #[test]
+fn every_setting_of_an_exchange_runs() {
+    let roundel = Roundel::new();
+    let common = ["--workers", "3", "--threads", "2", "--json"];
+    for (setting, queue_pairs) in [
+        (&["--endpoints", "1"][..], Some(1)),
+        (&["--design", "MEMQ/SR", "--endpoints", "1"], Some(3)),
+        (&["--buffers", "fixed:2"], Some(2)),
+        (&["--design", "MEMQ/WR", "--buffers", "bdp"], Some(6)),
+        (&["--design", "auto"], None),
+        (&["--design", "auto", "--buffers", "bdp"], None),
+    ] {
+        let report = tpch(&roundel, &[setting, &common].concat());
+        assert_all_verified(&report, 22);
+        let used = &report["fabric"]["queue_pairs"];
+        assert!(
+            queue_pairs.is_none_or(|count| used == count),
+            "{setting:?}: {used}"
+        );
+    }
+}
+
+#[test]
 fn every_query_is_right_on_files_that_are_made_once() {
     let roundel = Roundel::new();
     let directory = roundel.temp().join("tables");

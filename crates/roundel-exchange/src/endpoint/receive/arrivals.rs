@@ -14,6 +14,7 @@ impl ReceiveEndpoint {
     /// repetitions are dealt with here. Returns whether there was anything.
     pub fn poll(&mut self, messages: &mut Vec<Message>, limit: usize) -> bool {
         let mut any = false;
+        let before = messages.len();
         if std::mem::take(&mut self.recheck_early) {
             for completion in std::mem::take(&mut self.early) {
                 any = true;
@@ -37,6 +38,9 @@ impl ReceiveEndpoint {
         self.completions = completions;
         self.ask_for_missing(found < limit);
         any |= found > 0 || self.poll_rings(messages, limit);
+        if messages.len() > before || !any {
+            self.note_look(&messages[before..]);
+        }
         if !any {
             self.lose_broken();
             self.ask_for_bells();
@@ -234,24 +238,34 @@ impl ReceiveEndpoint {
     /// that had arrived before.
     pub fn release(&mut self, message: Message, fresh: bool) {
         let index = message.link.0;
+        let retired = fresh && self.retires_buffer(index);
         let link = &mut self.links[index];
+        let mut posted = u32::from(!retired);
         match link.connection() {
             Some(Connection {
                 queue_pair, way, ..
             }) => match way {
+                Way::Send if retired => {}
                 Way::Send => post_receive(queue_pair, index, Some(message.buffer)),
                 Way::Write(written) => {
-                    written.give(message.buffer, message.slot);
+                    match retired {
+                        true => written.retire(message.slot),
+                        false => written.give(message.buffer, message.slot),
+                    }
                     if written.counts_on_receives() {
                         post_receive(queue_pair, index, None);
+                        posted = 1;
                     }
                     self.pump_rings(index);
                 }
                 Way::Read(reads) => {
-                    reads.give(message.buffer);
+                    if !retired {
+                        reads.give(message.buffer);
+                    }
                     self.pump_rings(index);
                 }
             },
+            None if retired => {}
             None => self.post_datagram(message.buffer),
         }
         if !fresh {
@@ -269,10 +283,12 @@ impl ReceiveEndpoint {
             }) => reads.is_starved(),
             _ => message.credit_seen == link.heard,
         };
-        if link.starved {
+        self.note_unused(index, message.credit_seen);
+        let link = &mut self.links[index];
+        if link.starved && link.idle {
             self.grow(index);
         }
-        self.count_receive(index);
+        self.count_receives(index, posted);
         self.check_end(index);
     }
 

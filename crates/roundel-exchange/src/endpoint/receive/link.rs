@@ -3,10 +3,11 @@
 use super::read::Reads;
 use super::sequence::Sequences;
 use super::written::Written;
+use crate::buffers::Circulation;
 use crate::error::ExchangeError;
 use crate::loss::OnLoss;
 use crate::wire::SequenceDigest;
-use roundel_verbs::{AddressHandle, CompletionStatus, QueuePair};
+use roundel_verbs::{AddressHandle, CompletionStatus, QueuePair, SendRequest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -26,6 +27,14 @@ pub(super) struct Link {
     pub(super) heard: u32,
     /// A source used up its credit since the link last grew.
     pub(super) starved: bool,
+    /// The receiver had nothing to do since then.
+    pub(super) idle: bool,
+    /// Messages that it finds at its looks, buffers that its source finds free when it sends, and those
+    /// that are to be given back.
+    pub(super) arriving: Circulation,
+    pub(super) unused: Circulation,
+    pub(super) found: usize,
+    pub(super) retiring: usize,
     /// Receives posted since credit was last written back.
     pub(super) unsaid: u32,
     /// The data messages that have arrived.
@@ -69,6 +78,8 @@ pub(super) struct Connection {
     /// Requests about buffers that are posted and have not completed, and how many may be.
     pub(super) in_flight: usize,
     pub(super) in_flight_max: usize,
+    /// Those that found the queue full, in order.
+    pub(super) unposted: Vec<SendRequest>,
 }
 
 /// How messages get over a connection.
@@ -102,6 +113,11 @@ impl Link {
             credit: buffers as u32,
             heard: 0,
             starved: false,
+            idle: false,
+            arriving: Circulation::new(),
+            unused: Circulation::new(),
+            found: 0,
+            retiring: 0,
             unsaid: 0,
             arrived: SequenceDigest::default(),
             groups: BTreeMap::new(),

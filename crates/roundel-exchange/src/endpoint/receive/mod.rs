@@ -17,6 +17,7 @@ mod written;
 use super::{Fabric, LinkAddress, datagram};
 use crate::design::Verb;
 use crate::error::{ExchangeError, Result};
+use crate::frame::SECTION_ALIGNMENT;
 use crate::options::ExchangeOptions;
 use crate::report::EndpointReport;
 use crate::wire::Data;
@@ -30,7 +31,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use written::Written;
 
-/// Receives per link beyond its credit: for what comes unpaid, which is answers to questions, and
+/// Over datagrams, receives per link beyond its credit: for what comes unpaid, which is answers to questions, and
 /// repetitions.
 const UD_SPARE_RECEIVES: usize = 4;
 /// Sends of a connected link beyond its credits.
@@ -65,6 +66,24 @@ impl Message {
     /// Copies the payload, which has `target`'s length.
     pub fn copy_payload(&self, target: &mut [u8]) {
         self.buffer.read(self.payload_at, target);
+    }
+
+    /// A copy of the payload in memory of its own, aligned as [frames](crate::frame) are.
+    pub fn payload(&self) -> arrow::buffer::Buffer {
+        let length = self.data.payload_length as usize;
+        let mut copy = Vec::with_capacity(length);
+        // Into memory that was not cleared before: that would take half as long as the copy.
+        self.buffer.read_append(self.payload_at, length, &mut copy);
+        let copy = arrow::buffer::Buffer::from_vec(copy);
+        match copy.as_ptr().align_offset(SECTION_ALIGNMENT) {
+            0 => copy,
+            // No allocator is known that does this.
+            _ => {
+                let mut aligned = arrow::buffer::MutableBuffer::with_capacity(length);
+                aligned.extend_from_slice(&copy);
+                aligned.into()
+            }
+        }
     }
 }
 
@@ -127,7 +146,7 @@ impl ReceiveEndpoint {
     /// Offers a link to the sender `peer`: the address for it. Its receives are posted already.
     pub fn offer(&mut self, peer: &str) -> Result<(LinkId, LinkAddress)> {
         let index = self.links.len();
-        let buffers = self.options.buffers_per_link;
+        let buffers = self.options.window.least;
         let (connection, address) = match &self.datagrams {
             Some(datagrams) => {
                 let receives = buffers + UD_SPARE_RECEIVES;
@@ -199,7 +218,7 @@ impl ReceiveEndpoint {
             &self.queue,
             &self.queue,
         )?;
-        let (count, bytes) = (options.buffers_per_link, options.message_bytes);
+        let (count, bytes) = (options.window.least, options.message_bytes);
         let mut receives = Vec::new();
         let way = match verb {
             Verb::Send => {
@@ -231,6 +250,7 @@ impl ReceiveEndpoint {
             way,
             in_flight: 0,
             in_flight_max,
+            unposted: Vec::new(),
         };
         self.report.registered_bytes += count * bytes + connection.ring_bytes();
         Ok(connection)
@@ -286,6 +306,11 @@ impl ReceiveEndpoint {
             LinkState::Complete => Some(Ok(())),
             LinkState::Failed(error) => Some(Err(error.clone())),
         }
+    }
+
+    /// Buffers of a link: the messages that its source may have in flight.
+    pub fn window(&self, link: LinkId) -> usize {
+        self.links[link.0].buffers
     }
 
     /// The links on which more may come.

@@ -30,8 +30,8 @@ pub(super) struct Reads {
 impl Reads {
     pub(super) fn open(fabric: &Fabric, options: &ExchangeOptions) -> Result<Self> {
         let outstanding = fabric.device.capabilities().outstanding_reads_max;
-        let mut local = Vec::with_capacity(options.buffers_per_link);
-        for _ in 0..options.buffers_per_link {
+        let mut local = Vec::with_capacity(options.window.least);
+        for _ in 0..options.window.least {
             local.push(fabric.arena.allocate(options.message_bytes)?);
         }
         Ok(Self {
@@ -54,6 +54,11 @@ impl Reads {
             std::iter::from_fn(|| fabric.spare_buffer(self.buffer_bytes, false)).take(wanted),
         );
         self.local.len() - before
+    }
+
+    /// Local buffers that nothing is read into.
+    pub(super) fn free(&self) -> usize {
+        self.local.len()
     }
 
     /// Takes a buffer back.

@@ -142,9 +142,10 @@ impl ReceiveEndpoint {
             return false;
         };
         let id = index as u64 | ABOUT_BUFFERS;
-        let room = connection.in_flight_max - connection.in_flight;
         let mut refused = None;
-        let mut requests = Vec::new();
+        let mut requests = std::mem::take(&mut connection.unposted);
+        let room = (connection.in_flight_max - connection.in_flight).saturating_sub(requests.len());
+        let most = requests.len() + room;
         match &mut connection.way {
             Way::Send => return false,
             Way::Write(written) => {
@@ -152,7 +153,7 @@ impl ReceiveEndpoint {
             }
             Way::Read(reads) => {
                 requests.extend(std::iter::from_fn(|| reads.tell(id)).take(room));
-                while open && requests.len() < room {
+                while open && requests.len() < most {
                     match reads.next_read(id) {
                         Some(Ok(request)) => requests.push(request),
                         Some(Err(reason)) => {
@@ -169,6 +170,8 @@ impl ReceiveEndpoint {
             // A queue pair that refuses is broken, which its completions say.
             false => connection.queue_pair.post_send(&mut requests).unwrap_or(0),
         };
+        // A full queue takes them when some of those before them have completed.
+        connection.unposted = requests;
         connection.in_flight += posted;
         connection.ring_bell(index as u64);
         if let Some(reason) = refused {
@@ -226,7 +229,7 @@ impl ReceiveEndpoint {
     }
 
     /// Rings the bells that sources have asked for since this end last told them something.
-    pub fn ring_bells(&mut self) {
+    pub(super) fn ring_bells(&mut self) {
         if self.options.design.verb() != Verb::Send {
             for index in 0..self.links.len() {
                 self.pump_rings(index);

@@ -92,9 +92,16 @@ impl ReceiveEndpoint {
         })
     }
 
+    /// Does what no reader does, and has to be done now and then: acknowledges ends again, and wakes
+    /// sources that went to sleep as they were told something.
+    pub fn attend(&mut self) {
+        self.repeat_acknowledgements();
+        self.ring_bells();
+    }
+
     /// Acknowledges the ends of complete links again, more and more rarely at first: an
     /// acknowledgement may be lost, and a sender without credit cannot ask for another.
-    pub fn repeat_acknowledgements(&mut self) {
+    fn repeat_acknowledgements(&mut self) {
         let now = self.fabric.context.now();
         for index in 0..self.links.len() {
             let link = &mut self.links[index];

@@ -1,8 +1,9 @@
 //! What two endpoints alone can show: how windows grow, and what peers that break the rules do.
 
+use super::super::ring::{self, empty_write};
 use super::super::send::{DestinationId, GroupId, Origin, SendEndpoint};
 use super::*;
-use crate::design::Design;
+use crate::design::{Design, Notification};
 use crate::loss::OnLoss;
 use crate::wire::{Body, Credit, HEADER_LENGTH, Header, Missing, Sent};
 use futures::FutureExt;
@@ -70,7 +71,7 @@ impl Pair {
         Self::open_with(
             design,
             registered_bytes_max,
-            |options| options.buffers_per_link_start = start,
+            |options| options.window.first = start,
             between,
         )
     }
@@ -84,12 +85,13 @@ impl Pair {
         let (ours, theirs) = (fabric(1 << 30), fabric(registered_bytes_max));
         let mut options = ExchangeOptions::new(design, 1, ours.device.capabilities());
         options.message_bytes = 512;
-        options.buffers_per_link = 4;
-        options.buffers_per_link_start = 4;
-        options.buffers_per_link_max = match options.repairs() {
+        options.window.least = 4;
+        options.window.first = 4;
+        options.window.most = match options.repairs() {
             true => 2 * 16,
             false => 16,
         };
+        options.window.retires = false;
         options.repeat_interval = Duration::ZERO;
         options.missing_deadline = Duration::ZERO;
         set(&mut options);
@@ -155,7 +157,7 @@ impl Pair {
     }
 
     fn window(&self) -> usize {
-        self.receiver.links[self.link.0].buffers
+        self.receiver.window(self.link)
     }
 }
 
@@ -232,6 +234,47 @@ async fn a_window_stays_while_its_source_has_credit() {
     }
 }
 
+/// What a reader takes that has more to do than to look for messages.
+fn receive_busily(pair: &mut Pair) -> usize {
+    let mut messages = Vec::new();
+    pair.receiver.poll(&mut messages, 64);
+    let count = messages.len();
+    for message in messages {
+        pair.receiver.release(message, true);
+    }
+    count
+}
+
+#[tokio::test]
+async fn a_window_falls_while_its_reader_is_slow_and_rises_again() {
+    for design in Design::every().filter(|design| design.endpoints(2) == 1) {
+        let adapt = |options: &mut ExchangeOptions| options.window.retires = true;
+        let mut pair = Pair::open_with(design, 1 << 30, adapt, |_| ());
+        let mut received = 0;
+        for expected in [16, 4, 16] {
+            let registered = pair.receiver.report().registered_bytes;
+            let before = pair.window();
+            for _ in 0..40 {
+                pair.send_all();
+                received += match expected {
+                    4 => receive_busily(&mut pair),
+                    _ => pair.receive(),
+                };
+            }
+            assert_eq!(pair.window(), expected, "{design}");
+            let now = pair.receiver.report().registered_bytes;
+            let bytes = pair.receiver.options.message_bytes as isize;
+            assert_eq!(
+                now as isize - registered as isize,
+                (expected as isize - before as isize) * bytes,
+                "{design}"
+            );
+        }
+        received += pair.receive();
+        assert_eq!(received, pair.sent as usize, "{design}");
+    }
+}
+
 #[tokio::test]
 async fn a_window_stays_when_memory_is_short() {
     // Half of it is in use at once.
@@ -242,6 +285,24 @@ async fn a_window_stays_when_memory_is_short() {
             assert_eq!(pair.receive(), 4, "{design}");
         }
         assert_eq!(pair.window(), 4, "{design}");
+    }
+}
+
+#[tokio::test]
+async fn what_finds_the_send_queue_full_is_posted_later() {
+    for design in [Design::SemqRd, Design::SemqWr(Notification::MessageQueue)] {
+        let mut pair = Pair::open(design, 1 << 30);
+        let mut received = 0;
+        for _ in 0..3 {
+            pair.send_all();
+            let connection = pair.receiver.links[0].connection().unwrap();
+            // Nobody looks at what completes.
+            while ring::post(&connection.queue_pair, empty_write(0, None)) {}
+            pair.receiver.pump_rings(0);
+            received += pair.receive();
+        }
+        assert_eq!(received, pair.sent as usize, "{design}");
+        assert!(received >= 12, "{design}: {received}");
     }
 }
 
@@ -275,7 +336,7 @@ async fn a_peer_that_grants_too_much_is_sent_what_fits() {
     for design in BOTH {
         let restart = |options: &mut ExchangeOptions| {
             options.on_loss = OnLoss::Restart;
-            options.buffers_per_link_max = 16;
+            options.window.most = 16;
         };
         let mut pair = Pair::open_with(design, 1 << 30, restart, |_| ());
         pair.receiver.links[0].credit = 200;

@@ -1,18 +1,87 @@
 //! The window of a link: how many receives it has, and the credit that its source hears of.
 
 use super::super::ring::empty_write;
-use super::link::{Carrier, Connection, Way};
-use super::{ReceiveEndpoint, datagram};
+use super::link::{Carrier, Connection, Link, Way};
+use super::{Message, ReceiveEndpoint, datagram};
+use crate::buffers::Circulation;
 use crate::error::Result;
+use crate::report::CREDITS_PER_SAMPLE;
 use crate::wire::{Body, Credit};
 use roundel_verbs::ReceiveRequest;
 use roundel_verbs::capabilities::GRH_BYTES;
 
+impl Link {
+    /// Gives back what is never wanted, as a circulation has it; all but `least`.
+    fn retire(&mut self, least: usize, circulation: impl Fn(&mut Self) -> &mut Circulation) {
+        let buffers = self.buffers - self.retiring;
+        self.retiring += circulation(self).surplus(buffers, least);
+    }
+}
+
 impl ReceiveEndpoint {
-    /// Doubles the window of a link whose source ran out of credit.
+    /// Takes note of what the reader found: for each link that had any, how many of `found`, or that
+    /// there was nothing at all.
+    pub(super) fn note_look(&mut self, found: &[Message]) {
+        for message in found {
+            self.links[message.link.0].found += 1;
+        }
+        for message in found {
+            let link = &mut self.links[message.link.0];
+            let ready = std::mem::take(&mut link.found);
+            if ready > 0 && self.options.window.retires {
+                link.arriving.look(ready, ready);
+                link.retire(self.options.window.least, |link| &mut link.arriving);
+            }
+        }
+        if found.is_empty() {
+            for link in self.links.iter_mut().filter(|link| link.is_open()) {
+                link.idle = true;
+                link.arriving.look(0, 0);
+            }
+        }
+    }
+
+    /// Takes note of how many buffers the source of a message had left when it sent it: of those that it
+    /// may write to or that it had credit for, or, where messages are read, of those here.
+    pub(super) fn note_unused(&mut self, index: usize, credit_seen: u32) {
+        let link = &mut self.links[index];
+        let unused = match link.connection() {
+            Some(Connection {
+                way: Way::Read(reads),
+                ..
+            }) => reads.free(),
+            _ => credit_seen.wrapping_sub(link.heard) as usize,
+        };
+        if self.options.window.retires {
+            // A message to several tells no credit.
+            let known = unused <= link.buffers;
+            link.unused.look(if known { unused } else { 0 }, 1);
+            link.retire(self.options.window.least, |link| &mut link.unused);
+        }
+    }
+
+    /// Whether a buffer in hand is to be given back; it is then none of the link's any more.
+    pub(super) fn retires_buffer(&mut self, index: usize) -> bool {
+        let link = &mut self.links[index];
+        if link.retiring == 0 || link.buffers <= self.options.window.least {
+            return false;
+        }
+        link.retiring -= 1;
+        link.buffers -= 1;
+        if self.datagrams.is_some() {
+            self.datagram_receives -= 1;
+        }
+        self.report.registered_bytes -= self.options.message_bytes;
+        true
+    }
+
+    /// Doubles the window of a link whose source ran out of credit while there was nothing to do
+    /// here.
     pub(super) fn grow(&mut self, index: usize) {
         let link = &mut self.links[index];
         link.starved = false;
+        link.idle = false;
+        link.retiring = 0;
         if link.end.is_none() {
             let window = (2 * link.buffers).min(self.options.window_max());
             self.widen(index, window);
@@ -78,17 +147,23 @@ impl ReceiveEndpoint {
         self.report.registered_bytes += posted * self.options.message_bytes;
     }
 
-    /// Counts a receive posted again for a link, and writes credit back when enough have been.
-    pub(super) fn count_receive(&mut self, index: usize) {
+    /// Counts the receives posted again for a link, and writes credit back when enough have been.
+    pub(super) fn count_receives(&mut self, index: usize, posted: u32) {
         let frequency = self.options.credit_every(self.links[index].buffers);
         let link = &mut self.links[index];
-        link.credit = link.credit.wrapping_add(1);
-        link.unsaid += 1;
+        link.credit = link.credit.wrapping_add(posted);
+        link.unsaid += posted;
         // After the end nobody needs credit.
         if link.unsaid >= frequency && link.end.is_none() {
             let group = link.least_acknowledged();
+            let sampled = (link.credit / frequency).is_multiple_of(CREDITS_PER_SAMPLE);
+            let since = sampled.then(|| self.fabric.context.now());
             if let Err(error) = self.say_credit(index, group, 0) {
                 self.links[index].fail(error);
+            }
+            if let Some(since) = since {
+                let now = self.fabric.context.now();
+                self.report.crediting += CREDITS_PER_SAMPLE * now.saturating_sub(since);
             }
         }
     }

@@ -17,8 +17,10 @@ use std::collections::VecDeque;
 pub(super) struct Written {
     notification: Notification,
     buffer_bytes: usize,
-    /// By number; those that hold a message in hand are not there.
+    /// By number; those that hold a message in hand are not there, nor those without a buffer.
     slots: Vec<Option<ExposedBuffer>>,
+    /// Numbers without a buffer.
+    vacant: Vec<u32>,
     /// Numbers of free buffers that the source has not been told of.
     untold: VecDeque<u32>,
     /// Those that it has, in order, where buffers are polled.
@@ -53,13 +55,14 @@ impl Written {
                 _ => options.message_bytes,
             },
             slots: Vec::new(),
+            vacant: Vec::new(),
             untold: VecDeque::new(),
             given: VecDeque::new(),
             valid: valid.transpose()?,
             free: None,
             taken: 0,
         };
-        for _ in 0..options.buffers_per_link {
+        for _ in 0..options.window.least {
             let buffer = fabric.arena.allocate_exposed(written.buffer_bytes)?;
             written.add(buffer);
         }
@@ -68,20 +71,33 @@ impl Written {
 
     /// Adds up to so many buffers, as far as there is memory to spare; returns how many.
     pub(super) fn widen(&mut self, fabric: &Fabric, wanted: usize) -> usize {
-        let before = self.slots.len();
-        for _ in 0..wanted {
+        for added in 0..wanted {
             let buffer = fabric.spare_buffer(self.buffer_bytes, true);
             let Some(Ok(buffer)) = buffer.map(Buffer::expose) else {
-                break;
+                return added;
             };
             self.add(buffer);
         }
-        self.slots.len() - before
+        wanted
     }
 
     fn add(&mut self, buffer: ExposedBuffer) {
-        self.untold.push_back(self.slots.len() as u32);
-        self.slots.push(Some(buffer));
+        let slot = match self.vacant.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = Some(buffer);
+                slot
+            }
+            None => {
+                self.slots.push(Some(buffer));
+                self.slots.len() as u32 - 1
+            }
+        };
+        self.untold.push_back(slot);
+    }
+
+    /// The buffer of a number, which was read, does not come back.
+    pub(super) fn retire(&mut self, slot: u32) {
+        self.vacant.push(slot);
     }
 
     /// Whether a message uses up a receive.

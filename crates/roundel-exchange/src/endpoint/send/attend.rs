@@ -11,8 +11,9 @@ use std::time::Duration;
 impl SendEndpoint {
     /// Over datagrams, looks every `repeat_interval` whether a receiver misses something; where
     /// messages are written or read, whether a receiver has gone to sleep as they were sent; over
-    /// connections, probes every second whether those live that owe credit.
-    pub(crate) fn attend(&self) -> impl Future<Output = ()> + Send + use<> {
+    /// connections, probes every second whether those live that owe credit. Whoever opens an endpoint
+    /// runs it; it ends with the endpoint.
+    pub fn attend(&self) -> impl Future<Output = ()> + Send + use<> {
         let context = self.0.fabric.context.clone();
         let options = &self.0.options;
         let interval = match options.repairs() || options.design.verb() != Verb::Send {

@@ -19,6 +19,7 @@ pub use repair::Origin;
 
 use super::seal::sealed_length;
 use super::{Fabric, LinkAddress, datagram};
+use crate::buffers::Circulation;
 use crate::design::{Notification, Verb};
 use crate::error::ExchangeError;
 use crate::error::Result;
@@ -238,7 +239,7 @@ impl SendEndpoint {
     /// multicast, all for broadcast. A destination may be in any number of groups.
     pub fn group(&self, members: &[DestinationId]) -> Result<GroupId> {
         let inner = &*self.0;
-        let count = inner.options.buffers_per_link.min(BUFFERS_FIRST);
+        let count = inner.options.window.least.min(BUFFERS_FIRST);
         let mut free = Vec::with_capacity(count);
         for _ in 0..count {
             let bytes = inner.buffer_bytes();
@@ -247,16 +248,17 @@ impl SendEndpoint {
         let (repairs, kept) = (inner.options.repairs(), inner.options.unarrived_max());
         let mut state = inner.state.lock();
         if state.groups.len() > usize::from(u16::MAX) {
-            return Err(ExchangeError::Protocol {
-                peer: "this process".into(),
-                reason: format!("more groups than messages can name: {}", state.groups.len()),
-            });
+            return Err(ExchangeError::own(format!(
+                "more groups than messages can name: {}",
+                state.groups.len()
+            )));
         }
         state.report.registered_bytes += count * inner.options.message_bytes;
         state.groups.push(Group {
             members: members.iter().map(|member| member.0).collect(),
             buffers: free.len(),
             free,
+            circulation: Circulation::new(),
             closed: false,
             sent: 0,
             retained: repairs.then(|| Retained::new(members.len(), kept)),
@@ -276,6 +278,7 @@ impl SendEndpoint {
         let mut state = self.0.state.lock();
         if state.groups[group.0].free.is_empty() {
             self.progress(&mut state);
+            self.retire(&mut state, group);
         }
         if let Some(error) = state.failure_of(group) {
             return Poll::Ready(Err(error));
@@ -287,6 +290,23 @@ impl SendEndpoint {
                 state.about_to_sleep(group);
                 Poll::Pending
             }
+        }
+    }
+
+    /// Gives back the buffers of a group that are never wanted.
+    fn retire(&self, state: &mut State, group: GroupId) {
+        let window = &self.0.options.window;
+        let group = &mut state.groups[group.0];
+        if window.retires {
+            let ready = group.free.len();
+            group.circulation.look(ready, ready);
+            let surplus = group
+                .circulation
+                .surplus(group.buffers, window.least.min(BUFFERS_FIRST));
+            group.free.truncate(ready - surplus.min(ready));
+            let retired = ready - group.free.len();
+            group.buffers -= retired;
+            state.report.registered_bytes -= retired * self.0.options.message_bytes;
         }
     }
 

@@ -9,6 +9,7 @@ use super::read::{Reading, Unread};
 use super::repair::{Kept, Origin, Repair};
 use super::retained::Retained;
 use super::write::Writing;
+use crate::buffers::Circulation;
 use crate::design::{Notification, Verb};
 use crate::error::{ExchangeError, Result};
 use crate::report::{DestinationReport, EndpointReport};
@@ -104,6 +105,7 @@ pub(super) struct Group {
     pub(super) free: Vec<Buffer>,
     /// All its buffers, those in use included.
     pub(super) buffers: usize,
+    pub(super) circulation: Circulation,
     /// A member is gone: nothing new is sent any more.
     pub(super) closed: bool,
     /// Messages sent so far: the sequence number of the next one.
@@ -565,10 +567,9 @@ impl State {
                 let in_flight = &mut self.datagrams_in_flight;
                 post_one(datagrams, in_flight, id, payload, Some(to))
             }
-            None => Err(ExchangeError::Protocol {
-                peer: "this process".into(),
-                reason: "a datagram on an endpoint without any".into(),
-            }),
+            None => Err(ExchangeError::own(
+                "a datagram on an endpoint without any".to_owned(),
+            )),
         }
     }
 
@@ -641,8 +642,7 @@ fn full(in_flight: usize) -> ExchangeError {
 
 /// A buffer for the receivers to read.
 fn expose(memory: Buffer) -> Result<ExposedBuffer> {
-    memory.expose().map_err(|_| ExchangeError::Protocol {
-        peer: "this process".into(),
-        reason: "a message for receivers to read, in memory that they cannot".into(),
+    memory.expose().map_err(|_| {
+        ExchangeError::own("a message for receivers to read, in memory that they cannot".to_owned())
     })
 }

@@ -227,14 +227,7 @@ impl StreamPair {
         length: usize,
         immediate: Option<u32>,
     ) -> Result<(), Garbage> {
-        let target = match length {
-            0 => Some((std::ptr::null_mut(), None)),
-            _ => self
-                .device
-                .memory
-                .exposed(at, length)
-                .map(|(address, pages)| (address, Some(pages))),
-        };
+        let target = self.device.memory.exposed(at, length);
         let Some((address, pages)) = target else {
             return self.refuse_access(receiving, length);
         };
@@ -273,14 +266,7 @@ impl StreamPair {
         if length > self.device.capabilities.rc_message_bytes_max {
             return Err(Garbage);
         }
-        let source = match length {
-            0 => Some((std::ptr::null_mut(), None)),
-            _ => self
-                .device
-                .memory
-                .exposed(at, length)
-                .map(|(address, pages)| (address, Some(pages))),
-        };
+        let source = self.device.memory.exposed(at, length);
         let Some((address, pages)) = source else {
             return self.refuse_access(receiving, 0);
         };

@@ -1,0 +1,55 @@
+//! Buffers are as many as the consumer needs at the time.
+
+use crate::cluster::{Node, connect, designs, options, own};
+use crate::designs::batch;
+use arrow::array::RecordBatch;
+use futures::StreamExt;
+use roundel_exchange::{ExchangeOptions, Window};
+use std::time::Duration;
+
+const BATCHES: i64 = 300;
+const ROWS: usize = 4000;
+
+/// Two nodes, one of which sends; the other reads at leisure. Returns the bytes of registered
+/// buffers that it had before it read, and the fewest while it did.
+async fn slow_reader(options: &ExchangeOptions) -> (usize, usize) {
+    let cluster = [Node::open(options), Node::open(options)];
+    let links = connect(&cluster, |node| own(node, 1));
+    let schema = batch(0, 1, 0, 1).schema();
+    let (destination, group) = links.destinations[0][1].clone();
+    let shuffle = cluster[0].shuffle.clone();
+    let sender = tokio::spawn(async move {
+        for number in 0..BATCHES {
+            let batch = batch(0, 1, number, ROWS);
+            shuffle.send(&group, 1, &batch).await.unwrap();
+        }
+        shuffle.finish(&destination).await.unwrap();
+    });
+    let receive = &cluster[1].receive;
+    let mut rows = receive.stream(&links.links[1][0], 1, &schema).unwrap();
+    let first = receive.report().registered_bytes;
+    let (mut least, mut number) = (first, 0);
+    while let Some(got) = rows.next().await {
+        let got: RecordBatch = got.unwrap();
+        assert_eq!(got, batch(0, 1, number, ROWS));
+        number += 1;
+        least = least.min(receive.report().registered_bytes);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(number, BATCHES);
+    sender.await.unwrap();
+    (first, least)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_reader_gives_buffers_back() {
+    for design in designs() {
+        let mut options = options(design, 1);
+        options.window = Window::adaptive(options.message_bytes);
+        let (first, least) = slow_reader(&options).await;
+        assert!(least < first, "{design}: {first} and never fewer");
+        options.window = Window::fixed(8);
+        let (first, least) = slow_reader(&options).await;
+        assert_eq!(least, first, "{design}: fixed");
+    }
+}

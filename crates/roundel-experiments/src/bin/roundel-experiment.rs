@@ -1,0 +1,63 @@
+//! Runs single settings of experiments, without the rest of Roundel.
+//!
+//! ```text
+//! roundel-experiment run '{"transport": "MESQ/SR", …}' [RUNS]   one setting, as JSON, any part of it
+//! roundel-experiment node                                       a node, as this program starts it
+//! ```
+
+use roundel_experiments::{NodeCommand, Setting, node_main, run, setting::Transport};
+use roundel_verbs::DeviceChoice;
+use std::process::ExitCode;
+
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["node"] => return node_main(),
+        ["run", setting] => run_setting(setting, 1),
+        ["run", setting, runs] => runs
+            .parse()
+            .map_err(Failure::from)
+            .and_then(|runs| run_setting(setting, runs)),
+        _ => Err("use: roundel-experiment run JSON [RUNS]".into()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn command() -> Result<NodeCommand, Failure> {
+    Ok(NodeCommand {
+        program: std::env::current_exe()?,
+        arguments: vec!["node".into()],
+    })
+}
+
+/// Runs a setting of which only what differs from the base case is given.
+fn run_setting(given: &str, runs: usize) -> Result<(), Failure> {
+    let base = Setting::new(Transport::Sockets, DeviceChoice::default());
+    let mut json = serde_json::to_value(base)?;
+    let given: serde_json::Map<String, serde_json::Value> = serde_json::from_str(given)?;
+    for (name, value) in given {
+        json[name] = value;
+    }
+    let setting: Setting = serde_json::from_value(json)?;
+    for _ in 0..runs {
+        let measured = run::run(&setting, &command()?)?;
+        println!("{}", serde_json::to_string(&measured)?);
+        eprintln!(
+            "{}: {:.2} GB/s per node, {:.2} s, {:.2} CPU s",
+            setting.transport.name(),
+            measured.bytes_per_second / 1e9,
+            measured.seconds,
+            measured.cpu_seconds
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,337 @@
+//! The catalogue: which experiments there are, and how they are run.
+//!
+//! An experiment plans cases, each of which is run several times, all in turn; then it tells from what was
+//! measured what the figures show. Nothing it says is known before.
+
+mod buffers;
+mod compute;
+mod credit;
+mod designs;
+mod message_size;
+mod notification;
+mod queue_pairs;
+mod setup;
+mod tell;
+mod tpch;
+mod waiting;
+mod zero_copy;
+
+use crate::error::{Error, Result};
+use crate::figure::{Figure, X};
+use crate::measured::Measured;
+use crate::outcome::Outcome;
+use crate::run::{NodeCommand, run as run_setting};
+use crate::setting::{Setting, Transport};
+use roundel_exchange::Design;
+use roundel_verbs::DeviceChoice;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+pub use tpch::{TpchQuery, TpchRun};
+
+/// An experiment of the papers.
+pub struct Experiment {
+    /// Its name on the command line: `designs`.
+    pub name: &'static str,
+    /// What it is about, in a line.
+    pub title: &'static str,
+    /// The figures of the paper that it makes again: `13`, `19a`.
+    pub figures: &'static [&'static str],
+    plan: fn(&Options) -> Vec<Case>,
+    tell: fn(&Results) -> Vec<Figure>,
+}
+
+/// All experiments, in the order of the paper.
+pub fn catalogue() -> &'static [Experiment] {
+    &[
+        zero_copy::EXPERIMENT,
+        credit::EXPERIMENT,
+        notification::EXPERIMENT,
+        message_size::EXPERIMENT,
+        designs::EXPERIMENT,
+        queue_pairs::EXPERIMENT,
+        setup::EXPERIMENT,
+        compute::EXPERIMENT,
+        buffers::EXPERIMENT,
+        tpch::EXPERIMENT,
+        waiting::EXPERIMENT,
+    ]
+}
+
+/// How experiments are run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The device of the designs.
+    pub fabric: DeviceChoice,
+    /// Little data and few points, so that all experiments end within 20 minutes on 2 cores.
+    pub quick: bool,
+    /// Runs of each case.
+    pub runs: usize,
+    /// How a node is started.
+    pub node: NodeCommand,
+    /// The program `roundel`, which runs queries.
+    pub roundel: PathBuf,
+    /// Whether MPI is among what is compared: it needs to be built in, and `mpirun`.
+    pub mpi: bool,
+}
+
+/// How far experiments have come.
+#[derive(Clone, Debug)]
+pub struct Progress<'a> {
+    /// Runs that are done.
+    pub done: usize,
+    /// Runs in all.
+    pub total: usize,
+    /// How long the others will take, by those that are done.
+    pub estimate_left: Option<Duration>,
+    /// The experiment.
+    pub experiment: &'static str,
+    /// What runs next.
+    pub case: &'a str,
+}
+
+/// An experiment that could not be run to its end.
+#[derive(Debug)]
+pub struct Failed {
+    /// Its name.
+    pub experiment: &'static str,
+    /// Why.
+    pub error: Error,
+}
+
+/// A point of a figure: what is run for it.
+pub(crate) struct Case {
+    /// What it is a point of.
+    pub(crate) series: String,
+    /// Where on the axis.
+    pub(crate) x: X,
+    pub(crate) work: Work,
+}
+
+pub(crate) enum Work {
+    Setting(Box<Setting>),
+    Tpch(TpchRun),
+}
+
+/// What a run gave.
+pub(crate) enum Got {
+    Measured(Measured),
+    Queries(Vec<TpchQuery>),
+}
+
+/// What was measured in an experiment.
+pub(crate) struct Results<'a> {
+    pub(crate) options: &'a Options,
+    /// Cases with their runs, in the order they were planned.
+    pub(crate) cases: Vec<(Case, Vec<Got>)>,
+}
+
+/// Runs experiments by their names, all when there are none, and says before each run how far it is.
+/// When one of them fails the others go on.
+///
+/// # Errors
+/// An unknown name.
+pub fn run(
+    names: &[String],
+    options: &Options,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Vec<Result<Outcome, Failed>>> {
+    let chosen = choose(names)?;
+    let plans: Vec<_> = chosen
+        .iter()
+        .map(|experiment| (experiment.plan)(options))
+        .collect();
+    let runs = options.runs.max(1);
+    let total = runs * plans.iter().map(Vec::len).sum::<usize>();
+    let (mut done, began) = (0, Instant::now());
+    let mut outcomes = Vec::new();
+    for (experiment, plan) in chosen.into_iter().zip(plans) {
+        let (before, beginning) = (done, Instant::now());
+        let count = runs * plan.len();
+        let told = run_plan(plan, options, &mut |case| {
+            let left = (total - done) as u32;
+            progress(Progress {
+                done,
+                total,
+                estimate_left: (done > 0).then(|| began.elapsed() / done as u32 * left),
+                experiment: experiment.name,
+                case,
+            });
+            done += 1;
+        });
+        done = before + count;
+        outcomes.push(match told {
+            Ok(results) => Ok(Outcome {
+                experiment: experiment.name.to_owned(),
+                title: experiment.title.to_owned(),
+                seconds: beginning.elapsed().as_secs_f64(),
+                figures: (experiment.tell)(&results),
+            }),
+            Err(error) => Err(Failed {
+                experiment: experiment.name,
+                error,
+            }),
+        });
+    }
+    Ok(outcomes)
+}
+
+fn choose(names: &[String]) -> Result<Vec<&'static Experiment>> {
+    if names.is_empty() {
+        return Ok(catalogue().iter().collect());
+    }
+    let find = |name: &String| {
+        let found = catalogue().iter().find(|one| one.name == name);
+        found.ok_or_else(|| {
+            let known: Vec<_> = catalogue().iter().map(|one| one.name).collect();
+            Error::Setting(format!(
+                "there is no experiment {name}: there are {}",
+                known.join(", ")
+            ))
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+/// Runs all cases in turn, again and again, so that what else the machine does meets all alike.
+fn run_plan<'a>(
+    plan: Vec<Case>,
+    options: &'a Options,
+    before: &mut dyn FnMut(&str),
+) -> Result<Results<'a>> {
+    let mut cases: Vec<_> = plan.into_iter().map(|case| (case, Vec::new())).collect();
+    for _ in 0..options.runs.max(1) {
+        for (case, runs) in &mut cases {
+            before(&case.name());
+            runs.push(match &case.work {
+                Work::Setting(setting) => Got::Measured(run_setting(setting, &options.node)?),
+                Work::Tpch(tpch) => Got::Queries(tpch.run(&options.roundel)?),
+            });
+        }
+    }
+    Ok(Results { options, cases })
+}
+
+impl Case {
+    fn new(series: impl Into<String>, x: X, setting: Setting) -> Self {
+        Self {
+            series: series.into(),
+            x,
+            work: Work::Setting(Box::new(setting)),
+        }
+    }
+
+    fn name(&self) -> String {
+        match &self.x {
+            X::Number(x) => format!("{} at {x}", self.series),
+            X::Name(x) => format!("{}, {x}", self.series),
+        }
+    }
+}
+
+impl Options {
+    /// A setting that experiments begin with.
+    fn base(&self, transport: Transport) -> Setting {
+        Setting {
+            rows: if self.quick { 1 << 18 } else { 1 << 20 },
+            seconds: if self.quick { 0.4 } else { 2.0 },
+            ..Setting::new(transport, self.fabric.clone())
+        }
+    }
+
+    /// Of a list, what the quick or the full form of an experiment takes: all, or every second from the
+    /// first.
+    fn some<T: Copy>(&self, all: &[T]) -> Vec<T> {
+        let step = if self.quick { 2 } else { 1 };
+        all.iter().copied().step_by(step).collect()
+    }
+
+    /// What the designs are compared with.
+    fn baselines(&self) -> Vec<Transport> {
+        let mut baselines = vec![Transport::Sockets, Transport::Grpc];
+        if self.mpi {
+            baselines.push(Transport::Mpi);
+        }
+        baselines
+    }
+
+    /// The designs of the paper that the device has what is needed for, by what they are called.
+    fn designs(&self) -> Vec<Transport> {
+        Design::ALL.into_iter().map(Transport::Design).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn options(quick: bool) -> Options {
+        Options {
+            fabric: DeviceChoice::default(),
+            quick,
+            runs: 3,
+            node: NodeCommand {
+                program: "false".into(),
+                arguments: Vec::new(),
+            },
+            roundel: "false".into(),
+            mpi: false,
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_every_experiment_has_cases() {
+        let names: HashSet<_> = catalogue().iter().map(|one| one.name).collect();
+        assert_eq!(names.len(), catalogue().len());
+        for experiment in catalogue() {
+            assert!(
+                !(experiment.plan)(&options(true)).is_empty(),
+                "{}",
+                experiment.name
+            );
+        }
+    }
+
+    #[test]
+    fn every_setting_can_be_run() {
+        for quick in [true, false] {
+            for experiment in catalogue() {
+                for case in (experiment.plan)(&options(quick)) {
+                    if let Work::Setting(setting) = case.work {
+                        setting
+                            .check()
+                            .unwrap_or_else(|error| panic!("{}: {error}", experiment.name));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn quick_experiments_end_within_20_minutes() {
+        // Start and end of the processes of a run, and what the relation takes.
+        let overhead = |nodes: usize| 0.15 + 0.1 * nodes as f64;
+        let mut seconds = 0.0;
+        for experiment in catalogue() {
+            for case in (experiment.plan)(&options(true)) {
+                if let Work::Setting(setting) = case.work {
+                    seconds += 3.0 * (setting.seconds + overhead(setting.nodes));
+                }
+            }
+        }
+        assert!(seconds < 17.0 * 60.0, "{seconds} s, without queries");
+    }
+
+    #[test]
+    fn an_unknown_name_is_an_error_that_lists_the_known() {
+        let error = choose(&["designs".into(), "pigeons".into()])
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(
+            error.contains("pigeons") && error.contains("designs"),
+            "{error}"
+        );
+    }
+}

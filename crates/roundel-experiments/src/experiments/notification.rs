@@ -1,0 +1,185 @@
+//! How receivers learn of a WRITE (section 7.1.2).
+
+use super::tell::{About, axis, reaches, throughput, verdict};
+use super::{Case, Experiment, Options, Results};
+use crate::figure::{Figure, Point, Scale, Unit, X};
+use crate::setting::{Setting, Transport};
+use roundel_exchange::{Buffers, Design, Notification};
+
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "notification",
+    title: "How receivers learn of a WRITE",
+    figures: &["15", "16", "17"],
+    plan,
+    tell,
+};
+
+const VARIANTS: [(Notification, &str); 3] = [
+    (Notification::CompletionQueue, "poll completion queue"),
+    (Notification::MessageQueue, "poll message queue"),
+    (Notification::Buffers, "poll buffers"),
+];
+/// The consumer alone.
+const LOCAL: &str = "consuming alone";
+/// Rounds of work for each tuple.
+pub const ROUNDS: [u32; 6] = [0, 1, 3, 6, 12, 25];
+/// Bytes that the axis counts the time of.
+const BATCH_BYTES: f64 = 32.0 * 1024.0;
+/// Buffers of each link.
+const BUFFERS: usize = 8;
+
+fn plan(options: &Options) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for rounds in ROUNDS {
+        let x = X::Number(rounds.into());
+        for (notification, name) in VARIANTS {
+            let setting = Setting {
+                buffers: Buffers::Fixed(BUFFERS),
+                work: vec![rounds],
+                ..options.base(Transport::Design(Design::MemqWr(notification)))
+            };
+            cases.push(Case::new(name, x.clone(), setting));
+        }
+        let local = Setting {
+            work: vec![rounds],
+            ..options.base(Transport::Consume)
+        };
+        cases.push(Case::new(LOCAL, x, local));
+    }
+    cases
+}
+
+/// Replaces rounds of work by the time that the consumer alone takes for 32 KiB.
+pub fn by_time(figure: &mut Figure, results: &Results, local: &str) {
+    for series in &mut figure.series {
+        for point in &mut series.points {
+            if let Some(rate) =
+                results.median(local, &point.x, |measured| measured.bytes_per_second)
+            {
+                point.x = X::Number(BATCH_BYTES / rate);
+            }
+        }
+    }
+}
+
+fn tell(results: &Results) -> Vec<Figure> {
+    let all = |series: &str| Some(series.to_owned());
+    let mut throughputs = results.figure(
+        About {
+            id: "fig15",
+            title: "Throughput of the notifications as the consumer works more",
+            place: "Figure 15, section 7.1.2",
+            paper_saw: "Polling the completion queue overlaps communication and computation fully from 3.5 µs \
+                        for each 32 KiB on, and is up to 1.5 times as fast as the other two.",
+            x: axis("time of the consumer for 32 KiB", Unit::Seconds, Scale::Linear),
+            y: throughput(),
+        },
+        all,
+        |measured| measured.bytes_per_second,
+    );
+    let [queue, messages, buffers] = VARIANTS.map(|(_, name)| name);
+    let others = [messages, buffers].map(|other| throughputs.ratio(queue, other));
+    let found = others
+        .into_iter()
+        .flatten()
+        .max_by(f64::total_cmp)
+        .map(|ratio| {
+            let measured =
+                format!("the completion queue is up to {ratio:.2} times as fast as another");
+            (measured, reaches(ratio, 1.5))
+        });
+    throughputs.find(
+        "SH07",
+        "Polling the completion queue is up to 1.5 times as fast as the other two",
+        found,
+    );
+    let overlap = throughputs.ratio(queue, LOCAL).map(|share| {
+        let measured = format!(
+            "at the most work it reaches {:.0} % of what the consumer does alone; a thread here also sends",
+            100.0 * share
+        );
+        (measured, reaches(share, 0.9))
+    });
+    throughputs.find(
+        "SH06",
+        "Polling the completion queue overlaps communication and computation fully",
+        overlap,
+    );
+    by_time(&mut throughputs, results, LOCAL);
+
+    let network_bound = X::Number(0.0);
+    let mut returned = About {
+        id: "fig16",
+        title: "Mean time until a buffer can be used again",
+        place: "Figure 16, section 7.1.2",
+        paper_saw: "Polling buffers takes about 0.5 ms longer; the other two cannot be told apart.",
+        x: axis("notification", Unit::None, Scale::Names),
+        y: axis(
+            "buffers in flight over messages per second",
+            Unit::Seconds,
+            Scale::Linear,
+        ),
+    }
+    .figure();
+    let mut posted = About {
+        id: "fig17",
+        title: "WRITEs that are posted for a message",
+        place: "Figure 17, section 7.1.2",
+        paper_saw: "2 where buffers are polled, 3 with a message queue, 2.5 with a completion queue and a credit \
+                    for every 2 receives.",
+        x: axis("notification", Unit::None, Scale::Names),
+        y: axis("WRITEs for each message", Unit::None, Scale::Linear),
+    }
+    .figure();
+    for (_, name) in VARIANTS {
+        let bar = |value| Point::of_runs(X::Name(name.into()), vec![value]);
+        let round = results.median(name, &network_bound, |measured| {
+            let links = (measured.nodes.len() * measured.nodes.len()) as f64;
+            let messages = measured.endpoints().messages as f64 / measured.seconds / links;
+            BUFFERS as f64 / messages
+        });
+        let writes = results.median(name, &network_bound, |measured| {
+            measured.endpoints().writes as f64 / measured.endpoints().messages as f64
+        });
+        if let Some((round, writes)) = round.zip(writes) {
+            returned.add("network-bound", bar(round));
+            posted.add("network-bound", bar(writes));
+        }
+    }
+    let bar = |figure: &Figure, name: &str| figure.at("network-bound", &X::Name(name.into()));
+    let times = VARIANTS.map(|(_, name)| bar(&returned, name));
+    let found = match times {
+        [Some(queue), Some(messages), Some(buffers)] => {
+            let measured = format!(
+                "{:.0} µs with the completion queue, {:.0} µs with the message queue, {:.0} µs with buffers",
+                queue * 1e6,
+                messages * 1e6,
+                buffers * 1e6
+            );
+            let later = buffers > 1.1 * queue.max(messages);
+            Some((measured, verdict(later)))
+        }
+        _ => None,
+    };
+    returned.find(
+        "SH08",
+        "A polled buffer is returned later than with the other two",
+        found,
+    );
+    let counts = VARIANTS.map(|(_, name)| bar(&posted, name));
+    let found = match counts {
+        [Some(queue), Some(messages), Some(buffers)] => {
+            let measured = format!(
+                "{queue:.2} completion queue, {messages:.2} message queue, {buffers:.2} buffers"
+            );
+            let near = |value: f64, claimed: f64| (value - claimed).abs() < 0.2;
+            Some((
+                measured,
+                verdict(near(queue, 2.5) && near(messages, 3.0) && near(buffers, 2.0)),
+            ))
+        }
+        _ => None,
+    };
+    posted.find("SH09", "A message takes 2.5, 3 and 2 WRITEs", found);
+    vec![throughputs, returned, posted]
+}

@@ -1,0 +1,112 @@
+//! What more queue pairs are worth (section 7.1.5).
+
+use super::tell::{About, axis, rate, throughput, verdict};
+use super::{Case, Experiment, Options, Results};
+use crate::figure::{Figure, Point, Scale, Unit, X};
+use crate::setting::{Setting, Transport};
+use roundel_exchange::{Design, Notification};
+
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "queue-pairs",
+    title: "What more queue pairs are worth",
+    figures: &["20", "table 1"],
+    plan,
+    tell,
+};
+
+/// The designs with one endpoint and with one for each thread, by what they have in common.
+const FAMILIES: [(&str, [Design; 2]); 4] = [
+    ("SQ/SR", [Design::SesqSr, Design::MesqSr]),
+    ("MQ/SR", [Design::SemqSr, Design::MemqSr]),
+    ("MQ/RD", [Design::SemqRd, Design::MemqRd]),
+    (
+        "MQ/WR",
+        [
+            Design::SemqWr(Notification::CompletionQueue),
+            Design::MemqWr(Notification::CompletionQueue),
+        ],
+    ),
+];
+const THREADS: usize = 2;
+
+fn nodes(options: &Options) -> usize {
+    if options.quick { 4 } else { 8 }
+}
+
+fn plan(options: &Options) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (family, designs) in FAMILIES {
+        for design in designs {
+            let setting = Setting {
+                nodes: nodes(options),
+                threads: THREADS,
+                ..options.base(Transport::Design(design))
+            };
+            let queue_pairs = design.queue_pairs(setting.nodes, THREADS);
+            cases.push(Case::new(family, X::Number(queue_pairs as f64), setting));
+        }
+    }
+    cases
+}
+
+fn tell(results: &Results) -> Vec<Figure> {
+    let mut figure = results.figure(
+        About {
+            id: "fig20",
+            title: "Throughput by queue pairs of a node",
+            place: "Figure 20 and Table 1, section 7.1.5",
+            paper_saw: "Over datagrams throughput is higher with fewer queue pairs than over connections.",
+            x: axis("queue pairs that send", Unit::None, Scale::Log2),
+            y: throughput(),
+        },
+        |series| Some(series.into()),
+        |measured| measured.bytes_per_second,
+    );
+    let datagrams = figure.best("SQ/SR").cloned();
+    let connected = FAMILIES[1..]
+        .iter()
+        .filter_map(|(family, _)| figure.best(family));
+    let connected = connected
+        .max_by(|one, other| one.median.total_cmp(&other.median))
+        .cloned();
+    let found = datagrams.zip(connected).map(|(datagrams, connected)| {
+        let pairs = |point: &Point| match &point.x {
+            X::Number(pairs) => *pairs,
+            X::Name(_) => 0.0,
+        };
+        let measured = format!(
+            "{} with {} queue pairs over datagrams, at best {} with {} over connections",
+            rate(datagrams.median),
+            pairs(&datagrams),
+            rate(connected.median),
+            pairs(&connected)
+        );
+        (measured, verdict(datagrams.median >= connected.median))
+    });
+    figure.find(
+        "SH27",
+        "Datagrams give more throughput with fewer queue pairs",
+        found,
+    );
+    let nodes = nodes(results.options);
+    let mut as_in_table = true;
+    let mut seen = Vec::new();
+    for (family, designs) in FAMILIES {
+        for design in designs {
+            let expected = design.queue_pairs(nodes, THREADS);
+            let x = X::Number(expected as f64);
+            let used = results.median(family, &x, |measured| {
+                measured.endpoints().queue_pairs as f64 / measured.nodes.len() as f64
+            });
+            as_in_table &= used == Some(expected as f64);
+            seen.push(format!("{design} {}", used.unwrap_or_default()));
+        }
+    }
+    let measured = format!("{} at {nodes} nodes of {THREADS} threads", seen.join(", "));
+    figure.find(
+        "SH27",
+        "A node sends with n·t, n, t or 1 queue pairs, as in Table 1",
+        Some((measured, verdict(as_in_table))),
+    );
+    vec![figure]
+}

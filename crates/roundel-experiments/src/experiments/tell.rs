@@ -1,0 +1,226 @@
+//! From measurements to figures and findings.
+
+use super::{Got, Results};
+use crate::figure::{Axis, Figure, Finding, Point, Scale, Series, Unit, Verdict, X};
+use crate::measured::Measured;
+
+/// Short of a claimed ratio by less than this share, a measurement does not tell.
+const NEAR: f64 = 0.85;
+
+/// What a figure is about; its series come from the results.
+pub struct About<'a> {
+    pub id: &'a str,
+    pub title: &'a str,
+    /// Where in the paper: `Figure 19a, section 7.1.4`.
+    pub place: &'a str,
+    pub paper_saw: &'a str,
+    pub x: Axis,
+    pub y: Axis,
+}
+
+/// An axis.
+pub fn axis(label: &str, unit: Unit, scale: Scale) -> Axis {
+    Axis {
+        label: label.into(),
+        unit,
+        scale,
+    }
+}
+
+/// Throughput, by far the most frequent axis.
+pub fn throughput() -> Axis {
+    axis("throughput per node", Unit::BytesPerSecond, Scale::Linear)
+}
+
+impl Results<'_> {
+    /// A figure of those cases for which `series` has a name, with a value of each run.
+    pub fn figure(
+        &self,
+        about: About<'_>,
+        series: impl Fn(&str) -> Option<String>,
+        value: impl Fn(&Measured) -> f64,
+    ) -> Figure {
+        let mut figure = about.figure();
+        for (case, runs) in &self.cases {
+            let Some(name) = series(&case.series) else {
+                continue;
+            };
+            figure.add(&name, Point::of_runs(case.x.clone(), values(runs, &value)));
+        }
+        figure
+    }
+
+    /// The median of a value over the runs of a case.
+    pub fn median(&self, series: &str, x: &X, value: impl Fn(&Measured) -> f64) -> Option<f64> {
+        let found = self
+            .cases
+            .iter()
+            .find(|(case, _)| case.series == series && case.x == *x);
+        let (_, runs) = found?;
+        Some(Point::of_runs(x.clone(), values(runs, value)).median)
+    }
+}
+
+/// A value of each run that measured rows.
+fn values(runs: &[Got], value: impl Fn(&Measured) -> f64) -> Vec<f64> {
+    let measured = runs.iter().filter_map(|run| match run {
+        Got::Measured(measured) => Some(value(measured)),
+        Got::Queries(_) => None,
+    });
+    measured.collect()
+}
+
+impl About<'_> {
+    /// The figure without series.
+    pub fn figure(self) -> Figure {
+        Figure {
+            id: self.id.into(),
+            title: self.title.into(),
+            paper: format!("Liu et al. 2019, {}", self.place),
+            paper_saw: self.paper_saw.into(),
+            x: self.x,
+            y: self.y,
+            series: Vec::new(),
+            findings: Vec::new(),
+        }
+    }
+}
+
+impl Figure {
+    /// Adds a point to a series, which begins with its first.
+    pub(super) fn add(&mut self, name: &str, point: Point) {
+        match self.series.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.points.push(point),
+            None => self.series.push(Series {
+                name: name.into(),
+                points: vec![point],
+            }),
+        }
+    }
+
+    /// The median of a series at a place.
+    pub(super) fn at(&self, series: &str, x: &X) -> Option<f64> {
+        self.points(series)
+            .iter()
+            .find(|point| point.x == *x)
+            .map(|point| point.median)
+    }
+
+    /// The points of a series; none of one that is not there.
+    pub(super) fn points(&self, series: &str) -> &[Point] {
+        let found = self.series.iter().find(|one| one.name == series);
+        found.map_or(&[], |series| &series.points)
+    }
+
+    /// The highest median of a series, with its place.
+    pub(super) fn best(&self, series: &str) -> Option<&Point> {
+        let points = self.points(series).iter();
+        points.max_by(|one, other| one.median.total_cmp(&other.median))
+    }
+
+    /// The highest ratio of one series to another, over the places where both have points.
+    pub(super) fn ratio(&self, series: &str, to: &str) -> Option<f64> {
+        let ratios = self.points(series).iter().filter_map(|point| {
+            let other = self.at(to, &point.x).filter(|other| *other > 0.0)?;
+            Some(point.median / other)
+        });
+        ratios.max_by(f64::total_cmp)
+    }
+
+    /// Adds what this run says of a claim. Without a verdict it cannot tell.
+    pub(super) fn find(&mut self, claim: &str, statement: &str, found: Option<(String, Verdict)>) {
+        let (measured, verdict) = found.unwrap_or_else(|| {
+            (
+                "what it compares was not among what was run".into(),
+                Verdict::CannotTell,
+            )
+        });
+        self.findings.push(Finding {
+            claim: claim.into(),
+            statement: statement.into(),
+            measured,
+            verdict,
+        });
+    }
+}
+
+/// Whether what was seen agrees.
+pub fn verdict(agrees: bool) -> Verdict {
+    match agrees {
+        true => Verdict::Agrees,
+        false => Verdict::Differs,
+    }
+}
+
+/// Whether a value reaches a claimed one.
+pub fn reaches(value: f64, claimed: f64) -> Verdict {
+    if value >= claimed {
+        Verdict::Agrees
+    } else if value >= NEAR * claimed {
+        Verdict::CannotTell
+    } else {
+        Verdict::Differs
+    }
+}
+
+/// The share of the highest by which the medians of points lie apart.
+pub fn spread(points: &[Point]) -> f64 {
+    let medians = || points.iter().map(|point| point.median);
+    let highest = medians().fold(0.0, f64::max);
+    let lowest = medians().fold(f64::MAX, f64::min);
+    if highest > 0.0 {
+        (highest - lowest) / highest
+    } else {
+        0.0
+    }
+}
+
+/// Bytes per second, for people.
+pub fn rate(bytes_per_second: f64) -> String {
+    format!("{:.2} GB/s", bytes_per_second / 1e9)
+}
+
+/// A share of 1, for people.
+pub fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(x: f64, median: f64) -> Point {
+        Point::of_runs(X::Number(x), vec![median])
+    }
+
+    #[test]
+    fn ratios_are_of_the_same_places() {
+        let about = About {
+            id: "a",
+            title: "",
+            place: "",
+            paper_saw: "",
+            x: axis("", Unit::None, Scale::Linear),
+            y: throughput(),
+        };
+        let mut figure = about.figure();
+        figure.add("one", point(1.0, 4.0));
+        figure.add("one", point(2.0, 9.0));
+        figure.add("one", point(3.0, 100.0));
+        figure.add("other", point(1.0, 2.0));
+        figure.add("other", point(2.0, 3.0));
+        assert_eq!(figure.ratio("one", "other"), Some(3.0));
+        assert_eq!(figure.ratio("one", "none"), None);
+        assert_eq!(figure.best("other").map(|point| point.median), Some(3.0));
+        figure.find("SH00", "it is so", None);
+        assert_eq!(figure.findings[0].verdict, Verdict::CannotTell);
+    }
+
+    #[test]
+    fn what_is_near_a_claim_does_not_tell() {
+        assert_eq!(reaches(2.0, 2.0), Verdict::Agrees);
+        assert_eq!(reaches(1.8, 2.0), Verdict::CannotTell);
+        assert_eq!(reaches(1.0, 2.0), Verdict::Differs);
+        assert_eq!(spread(&[point(1.0, 4.0), point(2.0, 3.0)]), 0.25);
+    }
+}

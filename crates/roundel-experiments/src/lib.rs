@@ -1,0 +1,38 @@
+//! The papers' experiments, to be run on one's own machines.
+//!
+//! ```text
+//!   experiments ──settings──► run ──starts──► nodes (processes): workload over a transport
+//!        ▲                     │                │
+//!        └──────measured───────┘◄───reports─────┘
+//!        └──► figures, each beside what the paper saw
+//! ```
+//!
+//! * [`setting`]: what is run, and [`measured`] what came of it.
+//! * [`transport`]: what moves messages: the designs over verbs, and what they are compared with.
+//! * [`workload`]: the relation, and the operators over a transport.
+//! * [`node`] and [`run`]: the processes.
+//! * [`experiments`]: the catalogue.
+//! * [`figure`]: what an experiment tells, and [`report`] how it is shown.
+//!
+//! This crate knows nothing of queries: what it measures of them it has the program `roundel` measure.
+
+pub mod clock;
+pub mod error;
+pub mod experiments;
+pub mod figure;
+pub mod measured;
+mod meeting;
+pub mod node;
+pub mod outcome;
+pub mod report;
+pub mod run;
+pub mod setting;
+pub mod transport;
+pub mod workload;
+
+pub use error::Error;
+pub use experiments::{Experiment, Failed, Options, Progress, catalogue, run as run_experiments};
+pub use measured::Measured;
+pub use node::node_main;
+pub use run::NodeCommand;
+pub use setting::Setting;

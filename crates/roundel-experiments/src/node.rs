@@ -1,0 +1,299 @@
+//! A node of a run: a process that opens its endpoints, scans and sends, takes what comes, and reports.
+
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::measured::{Endpoints, NodeMeasured};
+use crate::meeting::Meeting;
+use crate::setting::{Setting, Transport};
+#[cfg(feature = "mpi")]
+use crate::transport::mpi;
+use crate::transport::runtime::ThreadRuntime;
+use crate::transport::{Opened, Receiver, Sender, grpc, qperf, sockets, verbs};
+use crate::workload::{
+    Outcome, Partitioning, Relation, RowsFromMessages, RowsFromTuples, RowsIn, RowsOut,
+    RowsToMessages, RowsToTuples, Threads, check_partitioning, consume_alone, partition_alone,
+};
+use roundel_verbs::rendezvous::LostPeer;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The variable in which a node finds its task.
+pub(crate) const TASK: &str = "ROUNDEL_EXPERIMENT_NODE";
+/// Where a process that `mpirun` started finds its number.
+const MPI_RANK: &str = "OMPI_COMM_WORLD_RANK";
+
+/// Longest wait for the news that another node is gone, once something has failed.
+const LOSS_HEARD_MAX: Duration = Duration::from_secs(1);
+
+/// What a node is told when it is started.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Task {
+    pub(crate) setting: Setting,
+    /// Its number, unless `mpirun` numbers it.
+    pub(crate) node: Option<usize>,
+    /// Where the run meets.
+    pub(crate) meet: SocketAddr,
+    /// The secret of the run.
+    pub(crate) token: String,
+}
+
+/// A node, as the process that runs an experiment starts it. On failure it says why, in a line of standard
+/// error that begins with `error: `, and fails. It ends when another process of the run does.
+pub fn node_main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    let task = std::env::var(TASK).map_err(|_| {
+        Error::Setting("this is for `roundel experiment` to start, which says what to do".into())
+    })?;
+    let task: Task = serde_json::from_str(&task).map_err(|error| {
+        Error::Setting(format!("what this node is to do cannot be read: {error}"))
+    })?;
+    task.setting.check()?;
+    let numbered = || std::env::var(MPI_RANK).ok()?.parse().ok();
+    let node = task.node.or_else(numbered);
+    let node = node.ok_or_else(|| Error::Setting("this node has no number".into()))?;
+    // Of the nodes that `mpirun` starts, node 0 has its standard input, and takes the others along.
+    if task.node.is_some() || node == 0 {
+        end_with_run()?;
+    }
+    let runtime = ThreadRuntime::new()?;
+    // Threads that are busy with a peer that is gone end with the process.
+    runtime.block_on(work(task, node))
+}
+
+/// Ends this process when the one that started it is gone, even if that was before they met: standard
+/// input closes.
+fn end_with_run() -> Result<()> {
+    let wait = || {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        std::process::exit(1);
+    };
+    let started = std::thread::Builder::new()
+        .name("lifeline".into())
+        .spawn(wait);
+    started.map(drop).map_err(Error::io("start a thread"))
+}
+
+async fn work(task: Task, node: usize) -> Result<()> {
+    let setting = Arc::new(task.setting);
+    let mut meeting = Meeting::join(task.meet, node, setting.nodes, &task.token).await?;
+    let lost = meeting.lost();
+    let measure = async {
+        let measured = measure(&setting, &mut meeting).await?;
+        meeting.report(&measured).await
+    };
+    let mut lost = std::pin::pin!(lost);
+    let error = tokio::select! {
+        biased;
+        done = measure => match done {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        },
+        lost = &mut lost => return Err(of_loss(lost)),
+    };
+    // What failed here may be that another node is gone: then that is what is to be said.
+    match tokio::time::timeout(LOSS_HEARD_MAX, lost).await {
+        Ok(lost) => Err(of_loss(lost)),
+        Err(_) => Err(error),
+    }
+}
+
+fn of_loss(lost: LostPeer) -> Error {
+    match lost.rank {
+        0 => Error::Wrong("the process that started this one is gone".into()),
+        rank => Error::Node {
+            node: rank - 1,
+            reason: lost.reason,
+        },
+    }
+}
+
+/// The threads of a node, and what is asked of its endpoints when they have ended.
+struct Prepared {
+    threads: Threads,
+    endpoints: Box<dyn FnOnce() -> Endpoints + Send>,
+    /// Ends after the threads.
+    #[cfg(feature = "mpi")]
+    mpi: Option<mpi::Process>,
+    /// Bytes of what a row is here.
+    row_bytes: usize,
+    setup_seconds: f64,
+}
+
+async fn measure(setting: &Arc<Setting>, meeting: &mut Meeting) -> Result<NodeMeasured> {
+    let relations: Vec<_> = (0..setting.threads)
+        .map(|thread| Arc::new(Relation::generate(setting, meeting.node(), thread)))
+        .collect();
+    if setting.transport == Transport::Partition {
+        check_partitioning(setting, &relations[0]).await?;
+    }
+    meeting.barrier().await?;
+    let mut prepared = prepare(setting, relations, meeting).await?;
+    meeting.barrier().await?;
+    let Outcome {
+        started,
+        ended,
+        cpu_seconds,
+        received,
+        sent,
+    } = prepared.threads.run().await?;
+    // Who is done before others still answers them.
+    meeting.barrier().await?;
+    let endpoints = (prepared.endpoints)();
+    let stopping = clock::monotonic();
+    prepared.threads.stop().await;
+    Ok(NodeMeasured {
+        started,
+        ended,
+        cpu_seconds,
+        setup_seconds: prepared.setup_seconds,
+        teardown_seconds: clock::monotonic() - stopping,
+        received,
+        sent,
+        received_bytes: received.count * prepared.row_bytes as u64,
+        endpoints,
+    })
+}
+
+async fn prepare(
+    setting: &Arc<Setting>,
+    relations: Vec<Arc<Relation>>,
+    meeting: &mut Meeting,
+) -> Result<Prepared> {
+    let mut prepared = Prepared {
+        threads: Threads::new(setting, meeting.node()),
+        endpoints: Box::new(Endpoints::default),
+        #[cfg(feature = "mpi")]
+        mpi: None,
+        row_bytes: setting.tuple_bytes,
+        setup_seconds: 0.0,
+    };
+    let beginning = clock::monotonic();
+    match setting.transport {
+        Transport::Design(design) => {
+            let opened = verbs::open(setting, design, meeting).await?;
+            prepared.over_messages(setting, relations, opened)?;
+        }
+        Transport::ZeroCopy(design) => {
+            let opened = verbs::open(setting, design, meeting).await?;
+            let bytes = setting.tuple_bytes;
+            prepared.over(relations, opened, |sender, receiver| {
+                let rows = RowsFromTuples::new(receiver, bytes);
+                Ok((RowsToTuples::new(sender, bytes), rows))
+            })?;
+        }
+        Transport::Sockets => {
+            let opened = sockets::open(setting, meeting).await?;
+            prepared.over_messages(setting, relations, opened)?;
+        }
+        #[cfg(feature = "mpi")]
+        Transport::Mpi => {
+            let (process, opened) = mpi::open(setting, meeting).await?;
+            prepared.mpi = Some(process);
+            for (relation, thread) in relations.into_iter().zip(opened) {
+                prepared.threads.add(relation, None, thread, mpi::run)?;
+            }
+        }
+        #[cfg(not(feature = "mpi"))]
+        Transport::Mpi => return setting.check().map(|()| prepared),
+        Transport::Grpc => {
+            let opened = grpc::open(setting, meeting).await?;
+            prepared.add_all(relations, opened)?;
+        }
+        Transport::Qperf => {
+            let opened = qperf::open(setting, meeting).await?;
+            for (relation, (pairs, runtime)) in relations.into_iter().zip(opened) {
+                prepared.row_bytes = pairs.message_bytes();
+                prepared
+                    .threads
+                    .add(relation, Some(runtime), pairs, qperf::run)?;
+            }
+        }
+        Transport::PingPong => {
+            let opened = qperf::open(setting, meeting).await?;
+            let of = |(pairs, _): &(qperf::Pairs, _)| pairs.round_trips.clone();
+            let round_trips: Vec<_> = opened.iter().map(of).collect();
+            prepared.endpoints = Box::new(move || Endpoints {
+                round_trip: round_trips
+                    .iter()
+                    .map(|all| median(&mut all.lock()))
+                    .fold(0.0, f64::max),
+                ..Endpoints::default()
+            });
+            for (relation, (pairs, runtime)) in relations.into_iter().zip(opened) {
+                prepared
+                    .threads
+                    .add(relation, Some(runtime), pairs, qperf::ping_pong)?;
+            }
+        }
+        Transport::Partition => {
+            for relation in relations {
+                prepared.threads.add(relation, None, (), partition_alone)?;
+            }
+        }
+        Transport::Consume => {
+            for relation in relations {
+                prepared.threads.add(relation, None, (), consume_alone)?;
+            }
+        }
+    }
+    prepared.setup_seconds = clock::monotonic() - beginning;
+    Ok(prepared)
+}
+
+/// 0 of none.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+impl Prepared {
+    fn over_messages<S: Sender<Buffer: Send> + Send + 'static, R: Receiver + Send + 'static>(
+        &mut self,
+        setting: &Setting,
+        relations: Vec<Arc<Relation>>,
+        opened: Opened<S, R>,
+    ) -> Result<()> {
+        let groups = Partitioning::new(setting).groups;
+        self.over(relations, opened, |sender, receiver| {
+            let rows = RowsFromMessages::new(receiver, Relation::schema(setting))?;
+            Ok((RowsToMessages::new(sender, groups), rows))
+        })
+    }
+
+    fn over<S, R, O: RowsOut + Send + 'static, I: RowsIn + Send + 'static>(
+        &mut self,
+        relations: Vec<Arc<Relation>>,
+        opened: Opened<S, R>,
+        mut rows: impl FnMut(S, R) -> Result<(O, I)>,
+    ) -> Result<()> {
+        let threads = opened.threads.into_iter().map(|ends| {
+            let (out, input) = rows(ends.sender, ends.receiver)?;
+            Ok((out, input, ends.runtime))
+        });
+        self.endpoints = opened.endpoints;
+        self.add_all(relations, threads.collect::<Result<_>>()?)
+    }
+
+    fn add_all<O: RowsOut + Send + 'static, I: RowsIn + Send + 'static>(
+        &mut self,
+        relations: Vec<Arc<Relation>>,
+        threads: Vec<(O, I, Option<ThreadRuntime>)>,
+    ) -> Result<()> {
+        for (relation, ends) in relations.into_iter().zip(threads) {
+            self.threads.add_sides(relation, ends)?;
+        }
+        Ok(())
+    }
+}

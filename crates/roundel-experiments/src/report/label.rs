@@ -1,0 +1,128 @@
+//! Words as they are drawn: without what would break a file, a figure or a terminal, and short
+//! enough for their place.
+//!
+//! The fonts of the reader are not known here. Widths are estimates for the widest of the common
+//! sans-serif fonts, so that what fits by them fits.
+
+use std::iter;
+
+use unicode_width::UnicodeWidthChar;
+
+/// Stands for what was left out.
+const ELLIPSIS: char = '…';
+
+/// `text` in one line, without control characters: XML forbids most of them, terminals obey them,
+/// and those for the direction of text disarrange what is beside them.
+pub(super) fn clean(text: &str) -> String {
+    let clean_char = |c: char| match c {
+        c if c.is_whitespace() => ' ',
+        c if c.is_control() => char::REPLACEMENT_CHARACTER,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            char::REPLACEMENT_CHARACTER
+        }
+        '\u{fffe}' | '\u{ffff}' => char::REPLACEMENT_CHARACTER,
+        c => c,
+    };
+    text.chars().map(clean_char).collect()
+}
+
+/// How wide `text` is in a font of `size` pixels, at most.
+pub(super) fn width(text: &str, size: f64) -> f64 {
+    text.chars().map(em).sum::<f64>() * size
+}
+
+/// How wide `c` is, as a part of the font's size.
+fn em(c: char) -> f64 {
+    match c {
+        'i' | 'j' | 'l' | 'I' | '\'' => 0.3,
+        ' ' | '.' | ',' | ':' | ';' | '/' | '\\' | '|' => 0.35,
+        'f' | 't' | 'r' | '(' | ')' | '[' | ']' | '-' | '!' => 0.42,
+        'D' | 'G' | 'H' | 'N' | 'O' | 'Q' | 'U' => 0.8,
+        'w' | '&' | '<' | '>' | '=' | '+' | '~' | '#' | '^' | '"' => 0.84,
+        'm' | 'M' | 'W' | '%' | '@' | ELLIPSIS => 1.0,
+        'A'..='Z' => 0.72,
+        ' '..='~' => 0.65,
+        c => match c.width().unwrap_or(0) {
+            0 => 0.0,
+            1 => 0.8,
+            _ => 1.1,
+        },
+    }
+}
+
+/// `text`, clean, in at most `room` pixels. What is too much is left out of the second half, because
+/// names differ at their ends, and more often at the first.
+pub(super) fn fit(text: &str, size: f64, room: f64) -> String {
+    shorten(text, |text| width(text, size) <= room)
+}
+
+/// `text`, clean, in at most `columns` columns of a terminal, as [`fit`] does it.
+pub(super) fn fit_columns(text: &str, columns: usize) -> String {
+    shorten(text, |text| self::columns(text) <= columns)
+}
+
+/// How many columns of a terminal `text` takes.
+pub(super) fn columns(text: &str) -> usize {
+    text.chars().map(|c| c.width().unwrap_or(0)).sum()
+}
+
+fn shorten(text: &str, fits: impl Fn(&str) -> bool) -> String {
+    let text = clean(text);
+    if fits(&text) {
+        return text;
+    }
+    let chars: Vec<char> = text.chars().collect();
+    let keeping = |kept: usize| {
+        let tail = kept / 3;
+        let head = chars[..kept - tail].iter().copied();
+        let tail = chars[chars.len() - tail..].iter().copied();
+        head.chain(iter::once(ELLIPSIS))
+            .chain(tail)
+            .collect::<String>()
+    };
+    // What is kept grows with its length, so the longest that fits can be searched for.
+    let (mut fitting, mut too_long) = (0, chars.len());
+    while fitting + 1 < too_long {
+        let middle = fitting.midpoint(too_long);
+        if fits(&keeping(middle)) {
+            fitting = middle;
+        } else {
+            too_long = middle;
+        }
+    }
+    keeping(fitting)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_replaced() {
+        assert_eq!(
+            clean("a\0b\u{1b}[31m\nc\u{202e}d"),
+            "a\u{fffd}b\u{fffd}[31m c\u{fffd}d"
+        );
+        assert_eq!(clean("µs – 中文 \u{ffff}"), "µs – 中文 \u{fffd}");
+    }
+
+    #[test]
+    fn long_names_keep_both_ends() {
+        let name = "MESQ/SR with a very long name, 16 queue pairs";
+        let short = fit(name, 13.0, 160.0);
+        assert!(
+            short.starts_with("MESQ") && short.ends_with("pairs"),
+            "{short}"
+        );
+        assert!(width(&short, 13.0) <= 160.0);
+        assert_eq!(fit(name, 13.0, 1e6), name);
+        assert_eq!(fit(name, 13.0, 0.0), "…");
+    }
+
+    #[test]
+    fn columns_count_wide_characters_twice() {
+        assert_eq!(columns("中文"), 4);
+        assert_eq!(fit_columns("中文中文中文", 7), "中文…文");
+        assert_eq!(fit_columns("short", 7), "short");
+    }
+}

@@ -1,0 +1,251 @@
+//! Runs a setting: starts its nodes, goes along with them, and adds up what they measured.
+
+use crate::error::{Error, Result};
+use crate::measured::{Measured, Rows};
+use crate::meeting::attend;
+use crate::node::{TASK, Task};
+use crate::setting::{Setting, Transport};
+use roundel_verbs::{SocketListener, SocketOptions, VerbsError};
+use std::io::{Read, Seek};
+use std::net::Ipv4Addr;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::{Child, ChildStdin, Command};
+
+/// Longest wait for nodes to end by themselves once the run is over.
+const END_MAX: Duration = Duration::from_secs(5);
+const TOKEN_BYTES: usize = 32;
+
+/// How a node is started.
+#[derive(Clone, Debug)]
+pub struct NodeCommand {
+    /// The program.
+    pub program: PathBuf,
+    /// What makes it call [`node_main`](crate::node_main).
+    pub arguments: Vec<String>,
+}
+
+/// A process of a run, which is killed when this is dropped.
+struct Process {
+    child: Child,
+    /// Its standard input: it ends when this closes.
+    _lifeline: Option<ChildStdin>,
+    /// What it says.
+    errors: std::fs::File,
+    /// The node that it is; `mpirun` is all of them.
+    node: Option<usize>,
+}
+
+/// Runs a setting once.
+///
+/// # Errors
+/// When the setting makes no sense, a node failed, which it names, or other rows arrived than were sent.
+pub fn run(setting: &Setting, command: &NodeCommand) -> Result<Measured> {
+    setting.check()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime
+        .map_err(Error::io("start a runtime"))?
+        .block_on(run_async(setting, command))
+}
+
+async fn run_async(setting: &Setting, command: &NodeCommand) -> Result<Measured> {
+    let token = token()?;
+    let listener = SocketListener::bind((Ipv4Addr::LOCALHOST, 0).into()).await?;
+    let task = |node| Task {
+        setting: setting.clone(),
+        node,
+        meet: listener.address(),
+        token: token.clone(),
+    };
+    let mut processes = Vec::new();
+    if setting.transport == Transport::Mpi {
+        processes.push(Process::start_mpi(setting, command, &task(None))?);
+    } else {
+        for node in 0..setting.nodes {
+            processes.push(Process::start(command, &task(Some(node)))?);
+        }
+    }
+    let options = SocketOptions {
+        exchange_deadline: Duration::from_secs_f64(setting.seconds + 60.0),
+        ..SocketOptions::new(token)
+    };
+    let measure = async {
+        let mut rendezvous = listener.gather(setting.nodes + 1, &options).await?;
+        attend(&mut rendezvous).await
+    };
+    // A node that never came is not waited for.
+    let measured = tokio::select! {
+        measured = measure => measured,
+        failed = first_failure(&mut processes) => Err(failed),
+    };
+    let measured = match measured {
+        Ok(nodes) => Measured::of(nodes),
+        Err(error) => return Err(explain(error, &mut processes).await),
+    };
+    for process in &mut processes {
+        let _ = tokio::time::timeout(END_MAX, process.child.wait()).await;
+    }
+    verify(setting, &measured)?;
+    Ok(measured)
+}
+
+/// Ready when a process has failed.
+async fn first_failure(processes: &mut [Process]) -> Error {
+    let ends = processes.iter_mut().map(|process| {
+        Box::pin(async {
+            match process.child.wait().await {
+                Ok(status) if status.success() => std::future::pending().await,
+                Ok(status) => status.to_string(),
+                Err(error) => error.to_string(),
+            }
+        })
+    });
+    let (reason, index, _) = futures::future::select_all(ends).await;
+    match processes[index].node {
+        Some(node) => Error::Node { node, reason },
+        None => {
+            // It ends with the first of its nodes, which the rendezvous can name.
+            tokio::time::sleep(END_MAX).await;
+            Error::Command {
+                command: "mpirun".into(),
+                reason: processes[index].said().unwrap_or(reason),
+            }
+        }
+    }
+}
+
+/// What the node that failed first said itself, if it did. One that was killed comes before those that failed
+/// without it.
+async fn explain(error: Error, processes: &mut [Process]) -> Error {
+    let (mut node, mut reason) = match error {
+        Error::Node { node, reason } => (node, reason),
+        Error::Verbs(VerbsError::PeerDied { peer, reason }) => match peer.parse::<usize>() {
+            Ok(rank) if rank > 0 => (rank - 1, reason),
+            _ => return Error::Verbs(VerbsError::PeerDied { peer, reason }),
+        },
+        other => return other,
+    };
+    for process in processes.iter_mut() {
+        if let (Some(killed), Ok(Some(status))) = (process.node, process.child.try_wait())
+            && status.signal().is_some()
+        {
+            (node, reason) = (killed, status.to_string());
+        }
+    }
+    let of_node = |process: &&mut Process| process.node.is_none_or(|other| other == node);
+    if let Some(process) = processes.iter_mut().find(of_node) {
+        let _ = tokio::time::timeout(END_MAX, process.child.wait()).await;
+        if let Some(said) = process.said() {
+            reason = said;
+        }
+    }
+    Error::Node { node, reason }
+}
+
+impl Process {
+    fn start(command: &NodeCommand, task: &Task) -> Result<Self> {
+        let mut node = Command::new(&command.program);
+        node.args(&command.arguments);
+        Self::spawn(node, task)
+    }
+
+    /// All nodes, which `mpirun` starts.
+    fn start_mpi(setting: &Setting, command: &NodeCommand, task: &Task) -> Result<Self> {
+        let mut mpirun = Command::new("mpirun");
+        mpirun.args([
+            "-np",
+            &setting.nodes.to_string(),
+            "--oversubscribe",
+            "--bind-to",
+            "none",
+        ]);
+        if rustix::process::geteuid().is_root() {
+            mpirun.arg("--allow-run-as-root");
+        }
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let threads = 2 * setting.nodes * setting.threads;
+        let yields = if threads > cores { "1" } else { "0" };
+        mpirun.args(["--mca", "mpi_yield_when_idle", yields]);
+        mpirun.args(["-x", TASK]);
+        mpirun.arg(&command.program).args(&command.arguments);
+        Self::spawn(mpirun, task)
+    }
+
+    fn spawn(mut command: Command, task: &Task) -> Result<Self> {
+        let errors = tempfile::tempfile().map_err(Error::io("make a temporary file"))?;
+        let to_file = errors
+            .try_clone()
+            .map_err(Error::io("make a temporary file"))?;
+        let json = serde_json::to_string(task).expect("plain data is JSON");
+        let mut child = command
+            .env(TASK, json)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(to_file)
+            // Its own group: Ctrl-C in the terminal is for this process to act on.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| Error::Command {
+                command: format!("{:?}", command.as_std().get_program()),
+                reason: error.to_string(),
+            })?;
+        Ok(Self {
+            // Else waiting for the process would close it.
+            _lifeline: child.stdin.take(),
+            child,
+            errors,
+            node: task.node,
+        })
+    }
+
+    /// The error that it ended with.
+    fn said(&mut self) -> Option<String> {
+        let mut text = String::new();
+        self.errors.rewind().ok()?;
+        self.errors.read_to_string(&mut text).ok()?;
+        let mut lines = text.lines();
+        while let Some(line) = lines.next() {
+            if let Some((_, error)) = line.split_once("error: ") {
+                return Some(error.to_owned());
+            }
+            if line.contains("panicked at") {
+                return Some(format!("{line} {}", lines.next().unwrap_or_default()));
+            }
+        }
+        None
+    }
+}
+
+/// Whether each node got exactly what was sent to it.
+fn verify(setting: &Setting, measured: &Measured) -> Result<()> {
+    if matches!(setting.transport, Transport::Partition | Transport::Consume) {
+        return Ok(());
+    }
+    for (number, node) in measured.nodes.iter().enumerate() {
+        let mut sent = Rows::default();
+        for from in &measured.nodes {
+            sent.add(from.sent.get(number).copied().unwrap_or_default());
+        }
+        if sent != node.received || sent.count == 0 {
+            return Err(Error::Wrong(format!(
+                "node {number} received {:?} of {sent:?} that were sent to it",
+                node.received
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn token() -> Result<String> {
+    let mut bytes = [0; TOKEN_BYTES];
+    getrandom::fill(&mut bytes).map_err(|error| Error::Io {
+        action: "draw a secret",
+        source: error.into(),
+    })?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

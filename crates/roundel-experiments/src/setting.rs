@@ -1,0 +1,324 @@
+//! What is run: one point of a figure. Nodes get it as JSON.
+
+use crate::error::{Error, Result};
+use roundel_exchange::{Buffers, Design};
+use roundel_verbs::DeviceChoice;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Bytes of a key.
+pub const KEY_BYTES: usize = 8;
+/// Rows of a batch.
+pub const BATCH_ROWS: usize = 8192;
+/// Bytes of a message of sockets (section 7.1).
+pub const SOCKET_MESSAGE_BYTES: usize = 128 << 10;
+/// Bytes of a message of MPI and of those that are sent over and over (section 7.1).
+pub const MESSAGE_BYTES: usize = 64 << 10;
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Setting {
+    /// What moves the rows.
+    pub transport: Transport,
+    /// The device of the verbs transports.
+    pub fabric: DeviceChoice,
+    /// Who gets which rows.
+    pub pattern: Pattern,
+    /// Processes.
+    pub nodes: usize,
+    /// Threads of each.
+    pub threads: usize,
+    /// Rows of each thread's part of the relation.
+    pub rows: usize,
+    /// Bytes of a tuple: a key of 8 bytes, and a value of the others.
+    pub tuple_bytes: usize,
+    /// Seconds after which no scan of the relation begins.
+    pub seconds: f64,
+    /// Bytes of a message, header included; the transport's own when there is none.
+    pub message_bytes: Option<usize>,
+    /// How many messages may be in flight.
+    #[serde(with = "buffers_as_text")]
+    pub buffers: Buffers,
+    /// Receives for which credit is written back once; the exchange's own when there is none.
+    pub credit_frequency: Option<u32>,
+    /// Rounds of work that the consumer does for each tuple, by node; the last for all further nodes.
+    pub work: Vec<u32>,
+    /// How completions are waited for.
+    pub wait: Wait,
+}
+
+/// What moves the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// A design of the shuffle, over verbs.
+    Design(Design),
+    /// The same, where a tuple is a message that lies in registered memory already.
+    ZeroCopy(Design),
+    /// Sockets, of which one receiver in a node polls all: the paper's IPoIB.
+    Sockets,
+    /// Arrow Flight: streams of gRPC.
+    Grpc,
+    /// MPI.
+    Mpi,
+    /// One registered buffer, sent over and over: what the network can do.
+    Qperf,
+    /// A few bytes, back and forth between nodes 0 and 1, 2 and 3, …: how long that takes.
+    PingPong,
+    /// Partitioning into memory, and nothing else.
+    Partition,
+    /// Consuming batches in memory, and nothing else.
+    Consume,
+}
+
+/// Who gets which rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pattern {
+    /// Each row goes to one node, by a hash of its key.
+    Repartition,
+    /// Each row goes to all nodes.
+    Broadcast,
+}
+
+/// How completions are waited for (section 7.3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wait {
+    /// Asleep, until there is an event.
+    Events,
+    /// Awake for so many microseconds, then asleep.
+    Spin(u64),
+    /// Awake.
+    Poll,
+}
+
+impl Setting {
+    /// The nodes of each transmission group: each node by itself, or all.
+    pub fn groups(&self) -> Vec<Vec<usize>> {
+        match self.pattern {
+            Pattern::Repartition => (0..self.nodes).map(|node| vec![node]).collect(),
+            Pattern::Broadcast => vec![(0..self.nodes).collect()],
+        }
+    }
+
+    /// The base case: two nodes of one thread repartition tuples of 16 bytes.
+    pub fn new(transport: Transport, fabric: DeviceChoice) -> Self {
+        Self {
+            transport,
+            fabric,
+            pattern: Pattern::Repartition,
+            nodes: 2,
+            threads: 1,
+            rows: 1 << 20,
+            tuple_bytes: 2 * KEY_BYTES,
+            seconds: 1.0,
+            message_bytes: None,
+            buffers: Buffers::Adaptive,
+            credit_frequency: None,
+            work: vec![0],
+            wait: Wait::Events,
+        }
+    }
+
+    /// Rounds of work of a node.
+    pub fn work_of(&self, node: usize) -> u32 {
+        let own = self.work.get(node).or(self.work.last());
+        own.copied().unwrap_or_default()
+    }
+
+    /// Whether it makes sense.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<()> {
+        let wrong = if self.nodes == 0 || self.nodes > 256 {
+            format!("{} nodes; there can be 1 to 256", self.nodes)
+        } else if self.threads == 0 || self.threads > 256 {
+            format!("{} threads; there can be 1 to 256", self.threads)
+        } else if self.rows == 0 || self.rows > 1 << 30 {
+            format!("{} rows; there can be 1 to 2^30", self.rows)
+        } else if self.tuple_bytes < 2 * KEY_BYTES || self.tuple_bytes > 32 << 10 {
+            format!("tuples of {} bytes; 16 to 32 KiB", self.tuple_bytes)
+        } else if !(0.0..=600.0).contains(&self.seconds) {
+            format!("{} seconds; 0 to 600", self.seconds)
+        } else if self
+            .message_bytes
+            .is_some_and(|bytes| !(1024..=16 << 20).contains(&bytes))
+        {
+            "messages have 1 KiB to 16 MiB".into()
+        } else if matches!(self.buffers, Buffers::Fixed(0 | 1)) {
+            "a link has at least two buffers".into()
+        } else if self.credit_frequency == Some(0) {
+            "credit is written back for at least one receive".into()
+        } else if self.transport == Transport::PingPong && self.nodes % 2 == 1 {
+            "ping pong is between two nodes each".into()
+        } else if self.transport == Transport::Mpi && !cfg!(feature = "mpi") {
+            "this program was built without MPI: use --features mpi".into()
+        } else {
+            return Ok(());
+        };
+        Err(Error::Setting(wrong))
+    }
+}
+
+impl Transport {
+    /// Its name in figures: `MESQ/SR`, `sockets`, ….
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Design(design) => design.name(),
+            Self::ZeroCopy(_) => "zero copy",
+            Self::Sockets => "sockets",
+            Self::Grpc => "gRPC",
+            Self::Mpi => "MPI",
+            Self::Qperf => "qperf",
+            Self::PingPong => "ping pong",
+            Self::Partition => "partitioning alone",
+            Self::Consume => "consuming alone",
+        }
+    }
+
+    /// The name by which nodes and the command line know it.
+    fn key(self) -> String {
+        match self {
+            Self::Design(design) => design.name().into(),
+            Self::ZeroCopy(design) => format!("{ZERO_COPY}{design}"),
+            Self::Sockets => "sockets".into(),
+            Self::Grpc => "grpc".into(),
+            Self::Mpi => "mpi".into(),
+            Self::Qperf => "qperf".into(),
+            Self::PingPong => "ping-pong".into(),
+            Self::Partition => "partition".into(),
+            Self::Consume => "consume".into(),
+        }
+    }
+}
+
+const ZERO_COPY: &str = "zero-copy:";
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.key())
+    }
+}
+
+impl std::str::FromStr for Transport {
+    type Err = Error;
+
+    fn from_str(key: &str) -> Result<Self> {
+        let plain = [
+            Self::Sockets,
+            Self::Grpc,
+            Self::Mpi,
+            Self::Qperf,
+            Self::PingPong,
+            Self::Partition,
+            Self::Consume,
+        ];
+        if let Some(found) = plain.into_iter().find(|one| one.key() == key) {
+            return Ok(found);
+        }
+        let design = |name: &str| {
+            let design = name.parse::<Design>();
+            design.map_err(|error| Error::Setting(error.to_string()))
+        };
+        match key.strip_prefix(ZERO_COPY) {
+            Some(name) => design(name).map(Self::ZeroCopy),
+            None => design(key).map(Self::Design),
+        }
+    }
+}
+
+/// [`Buffers`] as users write them.
+mod buffers_as_text {
+    use super::Buffers;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(buffers: &Buffers, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(buffers)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Buffers, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for Transport {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.key())
+    }
+}
+
+impl<'de> Deserialize<'de> for Transport {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let key = String::deserialize(deserializer)?;
+        key.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_comes_back_from_json() {
+        let designs = Design::every().map(Transport::Design);
+        let others = [
+            "sockets",
+            "grpc",
+            "qperf",
+            "ping-pong",
+            "partition",
+            "zero-copy:MEMQ/SR",
+        ];
+        let others = others.iter().map(|key| key.parse().unwrap());
+        for transport in designs.chain(others) {
+            let setting = Setting {
+                buffers: Buffers::Fixed(16),
+                wait: Wait::Spin(50),
+                ..Setting::new(transport, DeviceChoice::default())
+            };
+            let json = serde_json::to_string(&setting).unwrap();
+            assert_eq!(serde_json::from_str::<Setting>(&json).unwrap(), setting);
+        }
+        assert!("pigeons".parse::<Transport>().is_err());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let good = Setting::new(Transport::Sockets, DeviceChoice::default());
+        good.check().unwrap();
+        let wrong = [
+            Setting {
+                nodes: 0,
+                ..good.clone()
+            },
+            Setting {
+                threads: 0,
+                ..good.clone()
+            },
+            Setting {
+                tuple_bytes: 8,
+                ..good.clone()
+            },
+            Setting {
+                seconds: f64::NAN,
+                ..good.clone()
+            },
+            Setting {
+                buffers: Buffers::Fixed(1),
+                ..good.clone()
+            },
+            Setting {
+                credit_frequency: Some(0),
+                ..good.clone()
+            },
+            Setting {
+                message_bytes: Some(10),
+                ..good
+            },
+        ];
+        for wrong in wrong {
+            assert!(wrong.check().is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! How reports look, as readers of files and browsers see them.
+
+mod browser;
+mod colours;
+mod files;
+mod hostile;
+mod html;
+mod sample;
+mod svg;

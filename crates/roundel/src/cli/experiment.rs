@@ -1,0 +1,77 @@
+//! Flags of `roundel experiment`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use roundel_verbs::DeviceChoice;
+
+const EXAMPLES: &str = "\
+Examples:
+  roundel experiment list
+  roundel experiment run designs --quick
+  roundel experiment run all --quick --plot results       results/report.html has every figure
+  roundel experiment run buffers setup --fabric tcp --json buffers.json
+  roundel experiment report buffers.json results/report.json --out all";
+
+/// Flags of `roundel experiment`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ExperimentArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: ExperimentAction,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum ExperimentAction {
+    /// List the experiments, with the figures of the paper that they make again.
+    List {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run experiments: nodes are processes of this host, threads are threads.
+    Run(RunArgs),
+    /// Make one HTML page, and a drawing for each figure, of the results of earlier runs.
+    Report {
+        /// What --json or --plot wrote; of an experiment that is in several, the last counts.
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// Directory to write to.
+        #[arg(long, value_name = "DIR", default_value = "roundel-report")]
+        out: PathBuf,
+    },
+    /// Be a node of a run.
+    #[command(hide = true)]
+    Node,
+}
+
+/// Flags of `roundel experiment run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Names as `list` has them, or `all`.
+    #[arg(required = true, value_name = "NAME")]
+    pub names: Vec<String>,
+    /// The device of the designs.
+    #[arg(long, value_name = "shm|tcp[:ADDRESS]|rdma[:DEVICE]", default_value_t)]
+    pub fabric: DeviceChoice,
+    /// Little data and few points: all experiments end within 20 minutes on 2 cores.
+    #[arg(long)]
+    pub quick: bool,
+    /// Runs of each case, of which figures show the median [default: 5, with --quick 3].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub runs: Option<u16>,
+    /// Write the results as JSON to FILE, or to standard output; the tables for people then go to
+    /// standard error.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub json: Option<PathBuf>,
+    /// Write an HTML page, a drawing for each figure and the results as JSON to DIR.
+    #[arg(
+        long,
+        value_name = "DIR",
+        num_args = 0..=1,
+        default_missing_value = "roundel-report"
+    )]
+    pub plot: Option<PathBuf>,
+}

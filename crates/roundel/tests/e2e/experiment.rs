@@ -1,0 +1,111 @@
+//! `roundel experiment`: what it writes, what it refuses, and that nothing outlives it.
+
+use std::fs;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::common::{
+    Roundel, eventually, fails, finish, is_alive, signal, stderr, stdout, workers_of,
+};
+
+/// One that takes a few seconds.
+const SHORT: [&str; 6] = ["experiment", "run", "setup", "--quick", "--runs", "1"];
+
+#[test]
+fn a_run_is_told_to_people_and_to_machines() {
+    let roundel = Roundel::new();
+    let plots = roundel.temp().join("plots");
+    let plots = plots.to_str().unwrap();
+    let output = roundel.run(&[&SHORT[..], &["--json", "--plot", plots]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("fig21"), "{}", stderr(&output));
+    let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let figures = report["outcomes"][0]["figures"].as_array().unwrap();
+    assert!(!figures.is_empty());
+    let page = fs::read_to_string(format!("{plots}/report.html")).unwrap();
+    for figure in figures {
+        let id = figure["id"].as_str().unwrap();
+        assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
+        let drawn = fs::read_to_string(format!("{plots}/{id}.svg")).unwrap();
+        assert!(drawn.contains("<svg"), "{id}");
+        let points = figure["series"][0]["points"].as_array().unwrap();
+        assert!(
+            points
+                .iter()
+                .all(|point| point["median"].as_f64() > Some(0.0))
+        );
+    }
+    // Of the same results, the same page.
+    let again = roundel.temp().join("again");
+    let again = again.to_str().unwrap();
+    let json = format!("{plots}/report.json");
+    let output = roundel.run(&["experiment", "report", &json, &json, "--out", again]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(
+        fs::read_to_string(format!("{again}/report.html")).unwrap(),
+        page
+    );
+    fs::remove_dir_all(plots).unwrap();
+    fs::remove_dir_all(again).unwrap();
+    roundel.assert_nothing_left();
+}
+
+#[test]
+fn the_list_names_what_can_be_run() {
+    let roundel = Roundel::new();
+    let output = roundel.run(&["experiment", "list", "--json"]);
+    let list: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let text = stdout(&roundel.run(&["experiment", "list"]));
+    let names: Vec<&str> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
+    assert!(names.len() >= 11, "{names:?}");
+    assert!(names.iter().all(|name| text.contains(name)), "{text}");
+}
+
+#[test]
+fn what_cannot_be_run_is_one_line() {
+    let roundel = Roundel::new();
+    let run = ["experiment", "run"];
+    fails(&roundel, &[&run[..], &["pigeons"]].concat(), 2, "pigeons");
+    fails(
+        &roundel,
+        &[&run[..], &["setup", "--fabric", "ether"]].concat(),
+        2,
+        "ether",
+    );
+    fails(
+        &roundel,
+        &["experiment", "report", "/nonexistent"],
+        1,
+        "/nonexistent",
+    );
+    let wrong = roundel.temp().join("wrong.json");
+    fs::write(&wrong, "{}").unwrap();
+    fails(
+        &roundel,
+        &["experiment", "report", wrong.to_str().unwrap()],
+        1,
+        "wrong.json",
+    );
+}
+
+#[test]
+fn nodes_end_with_the_run() {
+    let roundel = Roundel::new();
+    for (with, code) in [(Signal::INT, Some(130)), (Signal::KILL, None)] {
+        let run = roundel.spawn(&["experiment", "run", "buffers"]);
+        let pid = run.id();
+        let nodes = workers_of(pid, 2);
+        signal(pid, with);
+        let output = finish(run);
+        assert_eq!(output.status.code(), code, "{}", stderr(&output));
+        let gone = || nodes.iter().all(|node| !is_alive(*node));
+        assert!(eventually(Duration::from_secs(10), gone), "{nodes:?}");
+        roundel.assert_nothing_left();
+    }
+}
