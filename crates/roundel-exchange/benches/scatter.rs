@@ -44,7 +44,7 @@ fn measure(partitions: usize, runs: usize) -> [f64; 2] {
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..runs {
         let started = Instant::now();
-        rows.sort(black_box(&targets), partitions)
+        rows.sort(black_box(&targets), partitions, false)
             .expect("partitions are in bounds");
         let sorted = Instant::now();
         gather(&batch, &rows, partitions, &mut message);
@@ -63,8 +63,8 @@ fn gather(batch: &RecordBatch, rows: &RowsByPartition, partitions: usize, messag
     for partition in 0..partitions {
         let mut rest = rows.of(partition);
         while !rest.is_empty() {
-            let (now, later) = rest.split_at(source.fitting(rest, message.len()));
-            black_box(source.encode_over(now, message));
+            let (now, later) = rest.split_at(source.fitting(&rest, message.len()));
+            black_box(source.encode_over(&now, message));
             rest = later;
         }
     }

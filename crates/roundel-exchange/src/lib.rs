@@ -8,6 +8,7 @@
 //! ```
 //!
 //! * [`endpoint`]: messages, credit, end-of-stream; knows no rows.
+//! * [`selection`]: which rows of a batch go where; knows no columns.
 //! * [`frame`]: a batch as one run of bytes and back; knows no messages.
 //! * [`wire`]: the header of a message.
 //! * [`operator`]: puts the three together.
@@ -28,6 +29,7 @@ pub mod mesh;
 pub mod operator;
 pub mod options;
 pub mod report;
+pub mod selection;
 pub mod wire;
 
 pub use budget::{MemoryBudget, SpillFile, Unlimited};
@@ -39,8 +41,8 @@ pub use error::ExchangeError;
 pub use loss::{OnLoss, UnknownOnLoss};
 pub use mesh::Mesh;
 pub use operator::{
-    Destination, PartitionStream, Partitioner, Receive, ReceiveLink, RowsByPartition, Scatter,
-    Shuffle,
+    Destination, PartitionStream, Partitioner, Receive, ReceiveLink, Scatter, Shuffle,
 };
 pub use options::ExchangeOptions;
 pub use report::{DestinationReport, EndpointReport};
+pub use selection::{RowsByPartition, Selection};

@@ -1,8 +1,13 @@
 //! Gathers values of one width: the innermost loop of SHUFFLE.
 #![allow(unsafe_code)] // Without a check for each value: all rows have been checked before.
 
+#[cfg(target_arch = "x86_64")]
+use super::compress;
+use crate::selection::Selection;
 use std::mem::MaybeUninit;
-use std::ops::Range;
+
+/// Where fewer than one in so many rows is selected, it is faster to look at each than at all.
+pub(crate) const SPREAD_MAX: usize = 4;
 
 /// Writes the values of `rows` one after the other. `values` has values of `width` bytes, and
 /// `target` room for exactly as many as there are rows.
@@ -15,14 +20,23 @@ use std::ops::Range;
 pub(super) unsafe fn gather(
     values: &[u8],
     width: usize,
-    rows: &[u32],
+    rows: &Selection<'_>,
     target: &mut [MaybeUninit<u8>],
 ) {
     assert_eq!(target.len(), width * rows.len(), "room for the rows alone");
-    if let Some(run) = as_run(rows) {
-        target.write_copy_of_slice(&values[run.start * width..run.end * width]);
+    if let Some(range) = rows.as_range() {
+        target.write_copy_of_slice(&values[range.start * width..range.end * width]);
         return;
     }
+    #[cfg(target_arch = "x86_64")]
+    if compress::is_available(width)
+        && let Some(bits) = rows.bits()
+        && rows.len() * SPREAD_MAX >= bits.end - bits.start
+    {
+        compress::compress(values, width, bits, target);
+        return;
+    }
+    let rows = &*rows.numbers();
     // SAFETY: the caller has checked the rows.
     unsafe {
         match width {
@@ -38,15 +52,13 @@ pub(super) unsafe fn gather(
     }
 }
 
-/// The rows as a range, if they follow each other, as all rows of a batch do.
-fn as_run(rows: &[u32]) -> Option<Range<usize>> {
-    let (first, last) = (*rows.first()?, *rows.last()?);
-    let follow = last.checked_sub(first)? as usize + 1 == rows.len()
-        && rows
-            .iter()
-            .zip(first..=last)
-            .all(|(row, next)| *row == next);
-    follow.then(|| first as usize..last as usize + 1)
+/// Whether values of this width are gathered without the numbers of their rows, where there are bits.
+pub(super) fn needs_numbers(width: usize) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    let needs = !compress::is_available(width);
+    #[cfg(not(target_arch = "x86_64"))]
+    let needs = width > 0;
+    needs
 }
 
 /// Of any width, with every check: what the others are tested against.
@@ -76,16 +88,17 @@ unsafe fn gather_width<const W: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::selection::RowsByPartition;
     use proptest::prelude::*;
 
     fn run(
-        gather: impl Fn(&[u8], usize, &[u32], &mut [MaybeUninit<u8>]),
+        gather: impl Fn(&mut [MaybeUninit<u8>]),
         values: &[u8],
-        width: usize,
-        rows: &[u32],
+        (width, rows): (usize, usize),
     ) -> Vec<u8> {
-        let mut target = vec![MaybeUninit::new(0xee); width * rows.len()];
-        gather(values, width, rows, &mut target);
+        assert!(values.len() % width == 0);
+        let mut target = vec![MaybeUninit::new(0xee); width * rows];
+        gather(&mut target);
         // SAFETY: all of it was initialised above.
         target
             .iter()
@@ -93,29 +106,65 @@ mod tests {
             .collect()
     }
 
+    fn check(values: &[u8], width: usize, rows: Selection<'_>) -> Result<(), TestCaseError> {
+        // SAFETY: rows are picked from those there are.
+        let gathered = |target: &mut _| unsafe { gather(values, width, &rows, target) };
+        let numbers = rows.numbers();
+        let scalar = |target: &mut _| gather_scalar(values, width, &numbers, target);
+        prop_assert_eq!(
+            run(gathered, values, (width, rows.len())),
+            run(scalar, values, (width, rows.len()))
+        );
+        Ok(())
+    }
+
+    fn values(count: usize, width: usize, seed: u8) -> Vec<u8> {
+        let value = |at| {
+            (at as u8)
+                .wrapping_mul(31)
+                .wrapping_add((at >> 8) as u8 ^ seed)
+        };
+        (0..count * width).map(value).collect()
+    }
+
+    const WIDTHS: [usize; 10] = [1, 2, 3, 4, 5, 8, 12, 16, 32, 33];
+
     proptest! {
         #[test]
         fn every_width_is_gathered_as_by_the_scalar_twin(
-            width in prop::sample::select(vec![1usize, 2, 3, 4, 5, 8, 12, 16, 32, 33]),
+            width in prop::sample::select(&WIDTHS),
             count in 1u32..300,
             picks in prop::collection::vec(any::<u32>(), 0..700),
             (seed, follow) in (any::<u8>(), any::<bool>()),
         ) {
-            let values: Vec<u8> = (0..count as usize * width)
-                .map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed))
-                .collect();
+            let values = values(count as usize, width, seed);
             let mut rows: Vec<u32> = picks.iter().map(|pick| pick % count).collect();
             if follow {
                 rows = (0..count).skip(seed as usize).collect();
             }
-            // SAFETY: rows are picked from those there are.
-            let all_there = |values: &_, width, rows: &_, target: &mut _| unsafe {
-                gather(values, width, rows, target);
-            };
-            prop_assert_eq!(
-                run(all_there, &values, width, &rows),
-                run(gather_scalar, &values, width, &rows)
-            );
+            check(&values, width, Selection::from(&rows[..]))?;
+        }
+
+        #[test]
+        fn so_are_partitions_in_parts(
+            width in prop::sample::select(&WIDTHS),
+            partitions in 1u32..10,
+            picks in prop::collection::vec(any::<u32>(), 0..700),
+            (seed, numbers) in (any::<u8>(), any::<bool>()),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            // The last of many picks are of one partition, so that there are whole words.
+            let few = if seed % 2 == 0 { picks.len() } else { picks.len() / 2 };
+            let target = |(row, pick): (usize, &u32)| if row < few { pick % partitions } else { 0 };
+            let targets: Vec<u32> = picks.iter().enumerate().map(target).collect();
+            let values = values(targets.len(), width, seed);
+            let mut sorted = RowsByPartition::default();
+            sorted.sort(&targets, partitions as usize, numbers).unwrap();
+            for partition in 0..partitions as usize {
+                let (first, rest) = sorted.of(partition).split_at(cut.index(targets.len() + 1));
+                check(&values, width, first)?;
+                check(&values, width, rest)?;
+            }
         }
     }
 }

@@ -47,6 +47,8 @@
 
 mod assemble;
 mod compact;
+#[cfg(target_arch = "x86_64")]
+mod compress;
 mod decode;
 mod encode;
 mod error;
@@ -63,6 +65,7 @@ mod views;
 pub use assemble::{FrameAssembler, HOLES_MAX};
 pub use decode::FrameDecoder;
 pub use error::FrameError;
+pub(crate) use gather::SPREAD_MAX;
 pub use layout::{ALL_NULL_ROWS_MAX, SECTION_ALIGNMENT};
 pub use rows::RowSource;
 pub(crate) use rows::is_flat;

@@ -4,11 +4,12 @@
 //! It knows flat columns: those that are laid out without Arrow IPC.
 #![allow(unsafe_code)] // Memory that is written before it is read.
 
-use super::gather::gather;
+use super::gather::{gather, needs_numbers};
 use super::layout::{
     Descriptor, Encoding, Preamble, SECTION_ALIGNMENT, fingerprint, preamble_length,
 };
 use super::views::INLINE_LENGTH_MAX;
+use crate::selection::Selection;
 use arrow::array::{
     Array, ArrayRef, AsArray, ByteView, GenericByteArray, GenericByteViewArray, OffsetSizeTrait,
     RecordBatch, downcast_primitive,
@@ -98,12 +99,17 @@ impl<'a> RowSource<'a> {
         self.rows
     }
 
+    /// Whether rows are needed by their numbers: where bits are enough, it is faster not to list them.
+    pub fn needs_numbers(&self) -> bool {
+        self.columns.iter().any(Column::needs_numbers)
+    }
+
     /// How many of the first of these rows fit in a frame of at most `length` bytes; 0 when not even
     /// the first one does.
     ///
     /// # Panics
     /// When the batch does not have one of the rows.
-    pub fn fitting(&self, rows: &[u32], length: usize) -> usize {
+    pub fn fitting(&self, rows: &Selection<'_>, length: usize) -> usize {
         let Some(room) = length.checked_sub(self.fixed_bytes) else {
             return 0;
         };
@@ -115,7 +121,7 @@ impl<'a> RowSource<'a> {
             return most;
         }
         let mut bytes = 0;
-        for (count, row) in rows[..most].iter().enumerate() {
+        for (count, row) in rows.numbers()[..most].iter().enumerate() {
             let columns = self.columns.iter();
             bytes += columns
                 .map(|column| column.length_of(*row as usize))
@@ -131,10 +137,11 @@ impl<'a> RowSource<'a> {
     ///
     /// # Panics
     /// When the batch does not have one of them.
-    pub fn frame(&self, rows: &[u32]) -> Buffer {
+    pub fn frame(&self, rows: &Selection<'_>) -> Buffer {
         let any_length: usize = match self.columns.iter().any(Column::has_any_length) {
             false => 0,
             true => rows
+                .numbers()
                 .iter()
                 .flat_map(|row| self.columns.iter().map(|one| one.length_of(*row as usize)))
                 .sum(),
@@ -154,7 +161,7 @@ impl<'a> RowSource<'a> {
     ///
     /// # Panics
     /// As [`encode`](Self::encode).
-    pub fn encode_over(&self, rows: &[u32], target: &mut [u8]) -> usize {
+    pub fn encode_over(&self, rows: &Selection<'_>, target: &mut [u8]) -> usize {
         // SAFETY: of the same layout, and `encode` writes nothing that is not initialised.
         let target = unsafe { &mut *(std::ptr::from_mut(target) as *mut Target) };
         self.encode(rows, target)
@@ -164,12 +171,11 @@ impl<'a> RowSource<'a> {
     ///
     /// # Panics
     /// When they do not fit, or the batch does not have one of them.
-    pub fn encode(&self, rows: &[u32], target: &mut Target) -> usize {
-        // Without a branch for each of them.
-        let highest = rows.iter().fold(0, |highest, row| highest.max(*row));
+    pub fn encode(&self, rows: &Selection<'_>, target: &mut Target) -> usize {
         assert!(
-            rows.is_empty() || (highest as usize) < self.rows,
-            "row {highest} of {}",
+            rows.below() <= self.rows,
+            "rows below {} of {}",
+            rows.below(),
             self.rows
         );
         let start = preamble_length(self.columns.len(), self.sections);
@@ -309,10 +315,20 @@ impl<'a> Column<'a> {
         }
     }
 
+    /// Whether rows are looked up by their numbers, where there are bits for them.
+    fn needs_numbers(&self) -> bool {
+        let of_values = match self.values {
+            Values::Null => false,
+            Values::Fixed { width, .. } => needs_numbers(width),
+            _ => true,
+        };
+        of_values || self.validity.is_some()
+    }
+
     /// Writes the values of `rows`, each of which is below `count`.
-    fn encode(&self, rows: &[u32], count: usize, writer: &mut Writer<'_>) {
+    fn encode(&self, rows: &Selection<'_>, count: usize, writer: &mut Writer<'_>) {
         if let Some(nulls) = self.validity {
-            writer.bits(nulls.inner(), rows);
+            writer.bits(nulls.inner(), &rows.numbers());
         }
         match self.values {
             Values::Null => {}
@@ -323,11 +339,15 @@ impl<'a> Column<'a> {
                 // values are there.
                 unsafe { gather(bytes, width, rows, target) };
             }
-            Values::Boolean(bits) => writer.bits(bits, rows),
-            Values::Bytes { offsets, bytes } => encode_bytes(offsets, bytes, rows, writer),
-            Values::LargeBytes { offsets, bytes } => encode_bytes(offsets, bytes, rows, writer),
+            Values::Boolean(bits) => writer.bits(bits, &rows.numbers()),
+            Values::Bytes { offsets, bytes } => {
+                encode_bytes(offsets, bytes, &rows.numbers(), writer);
+            }
+            Values::LargeBytes { offsets, bytes } => {
+                encode_bytes(offsets, bytes, &rows.numbers(), writer);
+            }
             Values::Views { views, buffers } => {
-                encode_views(views, buffers, self.validity, rows, writer);
+                encode_views(views, buffers, self.validity, &rows.numbers(), writer);
             }
         }
     }

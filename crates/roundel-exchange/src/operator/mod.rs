@@ -5,17 +5,13 @@
 //! endpoint per thread no two threads share one.
 
 mod coalesce;
-#[cfg(target_arch = "x86_64")]
-mod compress;
 mod inbox;
 mod local;
 mod receive;
-mod rows_by_partition;
 mod scatter;
 mod shuffle;
 
 pub use local::LocalLinks;
 pub use receive::{PartitionStream, Receive, ReceiveLink};
-pub use rows_by_partition::RowsByPartition;
 pub use scatter::{Partitioner, Scatter};
 pub use shuffle::{Destination, Group, Shuffle};

@@ -1,10 +1,10 @@
 //! SHUFFLE of rows that go to one partition each (section 4.3.1): hashed, and gathered from the columns
 //! of a batch straight into registered buffers.
 
-use super::rows_by_partition::RowsByPartition;
 use super::shuffle::{Group, Shuffle};
 use crate::error::{ExchangeError, Result};
 use crate::frame::RowSource;
+use crate::selection::RowsByPartition;
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use std::sync::Arc;
@@ -82,10 +82,11 @@ impl Scatter {
                 batch.num_rows()
             )));
         }
-        self.rows
-            .sort(&self.targets, partitions)
-            .map_err(|target| ExchangeError::own(format!("partition {target} of {partitions}")))?;
         let source = RowSource::new(batch);
+        let numbers = source.as_ref().is_none_or(RowSource::needs_numbers);
+        self.rows
+            .sort(&self.targets, partitions, numbers)
+            .map_err(|target| ExchangeError::own(format!("partition {target} of {partitions}")))?;
         for turn in 0..partitions {
             let partition = (self.first + turn) % partitions;
             let rows = self.rows.of(partition);
@@ -99,7 +100,7 @@ impl Scatter {
                     shuffle.send_rows(group, number, batch, source, rows).await
                 }
                 None => {
-                    let rows = UInt32Array::from(rows.to_vec());
+                    let rows = UInt32Array::from(rows.numbers().into_owned());
                     let part = take_record_batch(batch, &rows).map_err(|error| {
                         ExchangeError::own(format!("rows cannot be picked from a batch: {error}"))
                     })?;

@@ -7,6 +7,7 @@ use crate::error::{ExchangeError, Result};
 use crate::frame::{FrameSource, RowSource};
 use crate::options::ExchangeOptions;
 use crate::report::{DestinationReport, EndpointReport};
+use crate::selection::Selection;
 use crate::wire::Data;
 use arrow::array::RecordBatch;
 use arrow::buffer::{Buffer, MutableBuffer};
@@ -72,7 +73,7 @@ fn next_frame(
     group: &Group,
     batch: &RecordBatch,
     source: &RowSource<'_>,
-    rest: &mut &[u32],
+    rest: &mut Selection<'_>,
 ) -> Result<Option<(u32, Buffer)>> {
     let Some(first) = rest.first() else {
         return Ok(None);
@@ -82,8 +83,8 @@ fn next_frame(
     *rest = later;
     let frame = match count {
         // One row that is longer than that.
-        0 => copied(&whole_frame(group, &batch.slice(*first as usize, 1))?),
-        _ => source.frame(now),
+        0 => copied(&whole_frame(group, &batch.slice(first as usize, 1))?),
+        _ => source.frame(&now),
     };
     Ok(Some((now.len() as u32, frame)))
 }
@@ -289,7 +290,7 @@ impl Shuffle {
         partition: u32,
         batch: &RecordBatch,
         source: &RowSource<'_>,
-        rows: &[u32],
+        rows: Selection<'_>,
     ) -> Result<()> {
         let in_messages = self.payload_bytes >= FRAME_MESSAGE_BYTES;
         if !in_messages || !group.local.is_empty() {
@@ -309,18 +310,18 @@ impl Shuffle {
         }
         let (endpoint, lane) = self.way(group, partition);
         let mut rest = rows;
-        while !rest.is_empty() {
-            let count = source.fitting(rest, self.payload_bytes);
+        while let Some(first) = rest.first() {
+            let count = source.fitting(&rest, self.payload_bytes);
             let (now, later) = rest.split_at(count.max(1));
             rest = later;
             if count == 0 {
                 // One row that is longer than a message.
-                let frame = whole_frame(group, &batch.slice(now[0] as usize, 1))?;
+                let frame = whole_frame(group, &batch.slice(first as usize, 1))?;
                 self.send_frame(group, partition, frame).await?;
                 continue;
             }
             let mut buffer = endpoint.acquire(lane).await?;
-            let length = source.encode(now, buffer.payload_mut(self.payload_bytes)) as u32;
+            let length = source.encode(&now, buffer.payload_mut(self.payload_bytes)) as u32;
             let data = Data {
                 frame_sequence: self.next_frame(partition),
                 rows: now.len() as u32,

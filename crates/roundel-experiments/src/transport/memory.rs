@@ -1,6 +1,7 @@
 //! Buffers in plain memory, for transports that register none.
 
 use super::MessageBuffer;
+use roundel_exchange::Selection;
 use roundel_exchange::frame::RowSource;
 
 /// A buffer in memory.
@@ -32,7 +33,7 @@ impl MessageBuffer for Memory {
         self.0[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    fn encode(&mut self, at: usize, source: &RowSource<'_>, rows: &[u32]) -> usize {
+    fn encode(&mut self, at: usize, source: &RowSource<'_>, rows: &Selection<'_>) -> usize {
         source.encode_over(rows, &mut self.0[at..])
     }
 }
@@ -49,7 +50,7 @@ impl<const N: usize> MessageBuffer for Behind<N> {
         self.0.write(N + at, bytes);
     }
 
-    fn encode(&mut self, at: usize, source: &RowSource<'_>, rows: &[u32]) -> usize {
+    fn encode(&mut self, at: usize, source: &RowSource<'_>, rows: &Selection<'_>) -> usize {
         self.0.encode(N + at, source, rows)
     }
 }

@@ -23,6 +23,7 @@ pub mod verbs;
 use crate::error::Result;
 use crate::measured::Endpoints;
 use arrow::buffer::{Buffer, MutableBuffer};
+use roundel_exchange::Selection;
 use roundel_exchange::frame::RowSource;
 use runtime::ThreadRuntime;
 use std::future::Future;
@@ -34,7 +35,7 @@ pub trait MessageBuffer {
     /// Copies bytes to an offset, where they fit.
     fn write(&mut self, at: usize, bytes: &[u8]);
     /// Writes the frame of these rows to an offset, where it fits; returns its length.
-    fn encode(&mut self, at: usize, source: &RowSource<'_>, rows: &[u32]) -> usize;
+    fn encode(&mut self, at: usize, source: &RowSource<'_>, rows: &Selection<'_>) -> usize;
 }
 
 /// The sending side of a thread.

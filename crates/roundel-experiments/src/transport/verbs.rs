@@ -15,7 +15,7 @@ use roundel_exchange::endpoint::{
 };
 use roundel_exchange::frame::RowSource;
 use roundel_exchange::wire::{Data, HEADER_LENGTH};
-use roundel_exchange::{Buffers, Design, ExchangeOptions, Fabric, LinkAddress};
+use roundel_exchange::{Buffers, Design, ExchangeOptions, Fabric, LinkAddress, Selection};
 use roundel_verbs::completion_queue::{WaitPolicy, until_ready};
 use roundel_verbs::rendezvous::{pack_list, unpack_list};
 use roundel_verbs::{Arena, ArenaOptions, CompletionQueue, Opcode};
@@ -64,7 +64,7 @@ impl MessageBuffer for VerbsBuffer {
         self.buffer.write(at, bytes);
     }
 
-    fn encode(&mut self, at: usize, source: &RowSource<'_>, rows: &[u32]) -> usize {
+    fn encode(&mut self, at: usize, source: &RowSource<'_>, rows: &Selection<'_>) -> usize {
         source.encode(rows, &mut self.buffer.payload_mut(self.capacity)[at..])
     }
 }

@@ -10,6 +10,7 @@ use crate::transport::{Message, MessageBuffer, Receiver, Sender};
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
+use roundel_exchange::Selection;
 use roundel_exchange::frame::{FrameDecoder, RowSource};
 use std::collections::VecDeque;
 
@@ -58,7 +59,7 @@ impl<S: Sender> RowsOut for RowsToMessages<S> {
         group: usize,
         _: &RecordBatch,
         source: &RowSource<'_>,
-        mut rows: &[u32],
+        mut rows: Selection<'_>,
     ) -> Result<()> {
         while !rows.is_empty() {
             let open = match &mut self.open[group] {
@@ -71,7 +72,7 @@ impl<S: Sender> RowsOut for RowsToMessages<S> {
             };
             let begin = open.filled + PREFIX_BYTES;
             let room = open.buffer.capacity().saturating_sub(begin);
-            let count = source.fitting(rows, room);
+            let count = source.fitting(&rows, room);
             if count < ROWS_MIN.min(rows.len()) && open.filled > 0 {
                 self.put(group).await?;
                 continue;
@@ -83,7 +84,7 @@ impl<S: Sender> RowsOut for RowsToMessages<S> {
                 )));
             }
             let (now, later) = rows.split_at(count);
-            let length = open.buffer.encode(begin, source, now);
+            let length = open.buffer.encode(begin, source, &now);
             let mut prefix = [0; PREFIX_BYTES];
             prefix[..4].copy_from_slice(&(length as u32).to_le_bytes());
             open.buffer.write(open.filled, &prefix);

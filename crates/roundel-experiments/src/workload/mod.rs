@@ -18,6 +18,7 @@ pub use run::{Job, Outcome, Threads, both_sides, consume_alone};
 
 use crate::error::Result;
 use arrow::array::RecordBatch;
+use roundel_exchange::Selection;
 use roundel_exchange::frame::RowSource;
 use std::future::Future;
 
@@ -29,7 +30,7 @@ pub trait RowsOut {
         group: usize,
         batch: &RecordBatch,
         source: &RowSource<'_>,
-        rows: &[u32],
+        rows: Selection<'_>,
     ) -> impl Future<Output = Result<()>>;
     /// Sends what is left, says that no more comes, and waits until all of it was taken.
     fn finish(&mut self) -> impl Future<Output = Result<()>>;

@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::setting::{BATCH_ROWS, KEY_BYTES};
 use crate::transport::{Message, MessageBuffer, Receiver, Sender};
 use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
+use roundel_exchange::Selection;
 use roundel_exchange::frame::RowSource;
 use std::sync::Arc;
 
@@ -32,10 +33,10 @@ impl<S: Sender> RowsOut for RowsToTuples<S> {
         group: usize,
         batch: &RecordBatch,
         _: &RowSource<'_>,
-        rows: &[u32],
+        rows: Selection<'_>,
     ) -> Result<()> {
         let keys = super::relation::keys(batch);
-        for row in rows {
+        for row in rows.numbers().iter() {
             let mut buffer = self.sender.acquire(group).await?;
             buffer.write(0, &keys[*row as usize].to_le_bytes());
             self.sender.put(buffer, group, self.tuple_bytes, 1).await?;

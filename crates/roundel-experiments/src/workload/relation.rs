@@ -7,6 +7,7 @@ use arrow::array::{ArrayRef, AsArray, FixedSizeBinaryArray, RecordBatch, UInt64A
 use arrow::buffer::Buffer;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
 use foldhash::fast::FixedState;
+use multiversion::multiversion;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
@@ -101,13 +102,8 @@ impl Partitioning {
 
     /// Sets `targets` to the group of each row.
     pub fn targets(&self, batch: &RecordBatch, targets: &mut Vec<u32>) {
-        let groups = self.groups as u64;
-        targets.clear();
-        // A multiplicative hash, whose upper half is scaled to the groups: no division.
-        targets.extend(keys(batch).iter().map(|key| {
-            let hash = key.wrapping_mul(MULTIPLIER) >> 32;
-            ((hash * groups) >> 32) as u32
-        }));
+        targets.resize(batch.num_rows(), 0);
+        hash(keys(batch), self.groups as u64, targets);
     }
 
     /// What one scan of a relation sends to each group.
@@ -124,6 +120,15 @@ impl Partitioning {
             }
         }
         rows
+    }
+}
+
+/// A multiplicative hash, whose upper half is scaled to the groups: no division.
+#[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
+fn hash(keys: &[u64], groups: u64, targets: &mut [u32]) {
+    for (target, key) in targets.iter_mut().zip(keys) {
+        let hash = key.wrapping_mul(MULTIPLIER) >> 32;
+        *target = ((hash * groups) >> 32) as u32;
     }
 }
 

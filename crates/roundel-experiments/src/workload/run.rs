@@ -238,10 +238,11 @@ impl Scan {
         let groups = self.partitioning.groups;
         for batch in &relation.batches {
             self.partitioning.targets(batch, &mut self.targets);
-            let sorted = self.rows.sort(&self.targets, groups);
-            sorted.map_err(|group| Error::Wrong(format!("there is no group {group}")))?;
             let source = RowSource::new(batch)
                 .ok_or_else(|| Error::Setting("rows of nested columns".into()))?;
+            let numbers = source.needs_numbers();
+            let sorted = self.rows.sort(&self.targets, groups, numbers);
+            sorted.map_err(|group| Error::Wrong(format!("there is no group {group}")))?;
             for turn in 0..groups {
                 let group = (self.first + turn) % groups;
                 out.send(group, batch, &source, self.rows.of(group)).await?;

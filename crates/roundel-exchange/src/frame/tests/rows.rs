@@ -10,6 +10,7 @@ use proptest::prelude::*;
 
 use super::round_trip::batch;
 use crate::frame::{FrameDecoder, RowSource};
+use crate::selection::{RowsByPartition, Selection};
 
 /// Most rows of a batch: under Miri each takes long.
 const SIZE_MAX: usize = if cfg!(miri) { 24 } else { 300 };
@@ -22,9 +23,9 @@ fn flat_types() -> Vec<DataType> {
 }
 
 /// The frame of some rows, in memory of which nothing was known.
-fn encode(source: &RowSource<'_>, rows: &[u32], length: usize) -> Buffer {
+fn encode(source: &RowSource<'_>, rows: Selection<'_>, length: usize) -> Buffer {
     let mut target = vec![MaybeUninit::new(0xee_u8); length];
-    let written = source.encode(rows, &mut target);
+    let written = source.encode(&rows, &mut target);
     assert!(written <= length, "{written} of {length}");
     let bytes = target[..written].iter().map(|byte| {
         // SAFETY: all of it was initialised above.
@@ -38,24 +39,25 @@ fn encode(source: &RowSource<'_>, rows: &[u32], length: usize) -> Buffer {
     Buffer::from(&bytes[..])
 }
 
-fn check(batch: &RecordBatch, rows: &[u32], length: usize) -> Result<usize, TestCaseError> {
+fn check(batch: &RecordBatch, rows: Selection<'_>, length: usize) -> Result<usize, TestCaseError> {
     let source = RowSource::new(batch).unwrap();
     let decoder = FrameDecoder::try_new(batch.schema()).unwrap();
     let (mut rest, mut frames) = (rows, 0);
     while !rest.is_empty() {
-        let count = source.fitting(rest, length);
+        let count = source.fitting(&rest, length);
         if count == 0 {
             prop_assert!(
-                source.fitting(&rest[..1], 1 << 20) == 1,
+                source.fitting(&rest.split_at(1).0, 1 << 20) == 1,
                 "a row fits where there is room"
             );
-            rest = &rest[1..];
+            rest = rest.split_at(1).1;
             continue;
         }
         let (now, later) = rest.split_at(count);
         let decoded = decoder.decode(encode(&source, now, length));
         let decoded = decoded.map_err(|error| TestCaseError::fail(error.to_string()))?;
-        let taken = take_record_batch(batch, &UInt32Array::from(now.to_vec())).unwrap();
+        let taken =
+            take_record_batch(batch, &UInt32Array::from(now.numbers().into_owned())).unwrap();
         prop_assert_eq!(decoded, taken);
         (rest, frames) = (later, frames + 1);
     }
@@ -77,7 +79,29 @@ proptest! {
         let from = from.index(size);
         let slice = whole.slice(from, size - from);
         let rows: Vec<u32> = picks.iter().map(|pick| pick % (size - from) as u32).collect();
-        check(&slice, &rows, length)?;
+        check(&slice, Selection::from(&rows[..]), length)?;
+    }
+}
+
+proptest! {
+    /// With bits for rows, which a processor may have instructions for, and with numbers.
+    #[test]
+    fn partitions_of_every_flat_type(
+        size in 1usize..SIZE_MAX,
+        partitions in 1usize..12,
+        picks in prop::collection::vec(any::<u32>(), SIZE_MAX),
+        length in prop::sample::select(vec![512usize, 65_472]),
+        (index, seed) in (any::<prop::sample::Index>(), any::<u64>()),
+        numbers in any::<bool>(),
+    ) {
+        let whole = batch(&[index.get(&flat_types()).clone(), DataType::Int64], size, seed);
+        let targets = picks[..size].iter().map(|pick| pick % partitions as u32);
+        let targets: Vec<u32> = targets.collect();
+        let mut rows = RowsByPartition::default();
+        rows.sort(&targets, partitions, numbers).unwrap();
+        for partition in 0..partitions {
+            check(&whole, rows.of(partition), length)?;
+        }
     }
 }
 
@@ -87,7 +111,7 @@ fn every_flat_type_by_itself() {
         for seed in 0..if cfg!(miri) { 1 } else { 20 } {
             let batch = batch(std::slice::from_ref(&data_type), SIZE_MAX, seed);
             let rows: Vec<u32> = (0..SIZE_MAX as u32).rev().chain([7, 7, 7]).collect();
-            check(&batch, &rows, 65_472).unwrap();
+            check(&batch, Selection::from(&rows[..]), 65_472).unwrap();
         }
     }
 }
@@ -97,14 +121,18 @@ fn a_message_is_filled() {
     let batch = batch(&[DataType::Int64, DataType::Int64], 5000, 1);
     let source = RowSource::new(&batch).unwrap();
     let rows: Vec<u32> = (0..5000).collect();
-    let count = source.fitting(&rows, 65_472);
+    let count = source.fitting(&Selection::from(&rows[..]), 65_472);
     // Two columns, perhaps with a bit each for nulls.
     assert!(count * 16 > 64_000, "{count} rows");
 }
 
 #[test]
-#[should_panic(expected = "row 10 of 10")]
+#[should_panic(expected = "rows below 11 of 10")]
 fn a_row_that_is_not_there_is_refused() {
     let batch = batch(&[DataType::Int64], 20, 1).slice(0, 10);
-    encode(&RowSource::new(&batch).unwrap(), &[0, 10], 512);
+    encode(
+        &RowSource::new(&batch).unwrap(),
+        Selection::from(&[0, 10][..]),
+        512,
+    );
 }

@@ -15,6 +15,7 @@ use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::flight_service_server::FlightServiceServer;
 use arrow_select::take::take_record_batch;
 use futures::TryStreamExt;
+use roundel_exchange::Selection;
 use roundel_exchange::frame::RowSource;
 use service::Service;
 use std::net::Ipv4Addr;
@@ -48,9 +49,9 @@ impl RowsOut for RowsToStreams {
         group: usize,
         batch: &RecordBatch,
         _: &RowSource<'_>,
-        rows: &[u32],
+        rows: Selection<'_>,
     ) -> Result<()> {
-        let rows = UInt32Array::from(rows.to_vec());
+        let rows = UInt32Array::from(rows.numbers().into_owned());
         let picked = take_record_batch(batch, &rows);
         let picked =
             picked.map_err(|error| Error::Wrong(format!("rows cannot be picked: {error}")))?;
