@@ -76,7 +76,7 @@ def main():
         token = write_token(directory)
 
         def start(address="127.0.0.1:0"):
-            return start_worker(program, token, [*flags, "--listen", address])
+            return start_worker(program, token, ["--listen", address])
 
         workers = [start() for _ in range(3)]
         load = None

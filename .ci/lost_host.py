@@ -16,9 +16,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 WORKER = ("printf %064d 7 >/run/token; chmod 600 /run/token; "
           "{program} worker --listen {address}:7070 --token-file /run/token >/dev/null & ")
 FIRST = WORKER + ("sleep 3; {program} tpch --cluster 10.9.1.1:7070,10.9.1.2:7070 --token-file /run/token "
-                  "--scale 0.05 --no-verify --iterations 100 2>&1; echo ended $?")
+                  "--scale 0.02 --no-verify --iterations 100 2>&1; echo ended $?")
 SECOND = WORKER + "while sleep 0.1; do echo alive; done"
-KILL_AFTER = 45
+KILL_AFTER = 60
 
 
 def main():

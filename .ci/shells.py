@@ -1,6 +1,6 @@
 """Eight clients run eight different TPC-H queries on one cluster at once, for a while.
 
-Usage: shells.py ROUNDEL TABLES SECONDS [FLAG...]
+Usage: shells.py ROUNDEL TABLES SECONDS [FLAG...]; the flags are for the clients.
 
 Every answer is compared with the one that the same query gave alone, over gRPC. No process may
 fail, and no worker may hold more shared memory than its quota of registered memory.
@@ -75,7 +75,7 @@ def main():
     expected = {q: rows(program, ["--fabric", "grpc", "--workers", "1"], tables, q) for q in QUERIES}
     with tempfile.TemporaryDirectory() as directory:
         token = write_token(directory)
-        listen = ["--listen", "127.0.0.1:0", "--registered-memory", f"{QUOTA_MIB}MiB", *flags]
+        listen = ["--listen", "127.0.0.1:0", "--registered-memory", f"{QUOTA_MIB}MiB"]
         workers, addresses = [], []
         try:
             for _ in range(WORKERS):
