@@ -91,13 +91,8 @@ mod tests {
     use crate::selection::RowsByPartition;
     use proptest::prelude::*;
 
-    fn run(
-        gather: impl Fn(&mut [MaybeUninit<u8>]),
-        values: &[u8],
-        (width, rows): (usize, usize),
-    ) -> Vec<u8> {
-        assert!(values.len() % width == 0);
-        let mut target = vec![MaybeUninit::new(0xee); width * rows];
+    fn run(gather: impl Fn(&mut [MaybeUninit<u8>]), length: usize) -> Vec<u8> {
+        let mut target = vec![MaybeUninit::new(0xee); length];
         gather(&mut target);
         // SAFETY: all of it was initialised above.
         target
@@ -107,14 +102,18 @@ mod tests {
     }
 
     fn check(values: &[u8], width: usize, rows: Selection<'_>) -> Result<(), TestCaseError> {
+        let length = width * rows.len();
         // SAFETY: rows are picked from those there are.
-        let gathered = |target: &mut _| unsafe { gather(values, width, &rows, target) };
-        let numbers = rows.numbers();
-        let scalar = |target: &mut _| gather_scalar(values, width, &numbers, target);
-        prop_assert_eq!(
-            run(gathered, values, (width, rows.len())),
-            run(scalar, values, (width, rows.len()))
+        let gathered = run(
+            |target| unsafe { gather(values, width, &rows, target) },
+            length,
         );
+        let numbers = rows.numbers();
+        let scalar = run(
+            |target| gather_scalar(values, width, &numbers, target),
+            length,
+        );
+        prop_assert_eq!(gathered, scalar);
         Ok(())
     }
 
