@@ -2,7 +2,7 @@
 //! their rows are.
 #![allow(unsafe_code)] // Vector instructions, behind a check that the processor has them.
 
-use crate::selection::{RowBits, WORD_ROWS};
+use crate::selection::{RowBits, WORD_ROWS, are_compressed};
 use std::arch::x86_64::{
     __m512i, _mm512_loadu_si512, _mm512_maskz_compress_epi32, _mm512_maskz_compress_epi64,
     _mm512_storeu_si512,
@@ -14,9 +14,7 @@ const REGISTER: usize = size_of::<__m512i>();
 
 /// Whether this processor can, for values of this width.
 pub(super) fn is_available(width: usize) -> bool {
-    matches!(width, 4 | 8 | 16)
-        && is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("popcnt")
+    matches!(width, 4 | 8 | 16) && are_compressed()
 }
 
 /// Writes the values of the rows that have a bit, one after the other. `values` has `width` bytes for each.

@@ -3,11 +3,10 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::compress;
+#[cfg(target_arch = "x86_64")]
+use crate::selection::SPREAD_MAX;
 use crate::selection::Selection;
 use std::mem::MaybeUninit;
-
-/// Where fewer than one in so many rows is selected, it is faster to look at each than at all.
-pub(crate) const SPREAD_MAX: usize = 4;
 
 /// Writes the values of `rows` one after the other. `values` has values of `width` bytes, and
 /// `target` room for exactly as many as there are rows.

@@ -65,7 +65,6 @@ mod views;
 pub use assemble::{FrameAssembler, HOLES_MAX};
 pub use decode::FrameDecoder;
 pub use error::FrameError;
-pub(crate) use gather::SPREAD_MAX;
 pub use layout::{ALL_NULL_ROWS_MAX, SECTION_ALIGNMENT};
 pub use rows::RowSource;
 pub(crate) use rows::is_flat;

@@ -3,7 +3,8 @@
 #[cfg(target_arch = "x86_64")]
 use super::group;
 use super::{RowBits, Rows, Selection, WORD_ROWS};
-use crate::frame::SPREAD_MAX;
+#[cfg(target_arch = "x86_64")]
+use super::{SPREAD_MAX, are_compressed};
 
 /// The rows of each partition of a batch, in the order of the batch.
 #[derive(Debug, Default)]
@@ -31,7 +32,7 @@ impl RowsByPartition {
         self.bits.clear();
         self.numbers.clear();
         #[cfg(target_arch = "x86_64")]
-        if partitions <= group::PARTITIONS_MAX && group::is_available() {
+        if partitions <= group::PARTITIONS_MAX && are_compressed() {
             let words = targets.len().div_ceil(WORD_ROWS);
             self.bits.resize(words * partitions, 0);
             let found = group::bits(targets, &mut self.bits, &mut self.counts);

@@ -2,7 +2,7 @@
 //! partition gives the bits of its rows, and bits compress row numbers.
 #![allow(unsafe_code)] // Vector instructions, behind a check that the processor has them.
 
-use super::WORD_ROWS;
+use super::{WORD_ROWS, are_compressed};
 use std::arch::x86_64::{
     __m512i, _mm512_add_epi32, _mm512_cmpeq_epi32_mask, _mm512_loadu_si512,
     _mm512_maskz_compress_epi32, _mm512_maskz_loadu_epi32, _mm512_set1_epi32, _mm512_setr_epi32,
@@ -12,18 +12,13 @@ use std::arch::x86_64::{
 /// With more partitions, passes over the rows that look at each once are faster.
 pub(super) const PARTITIONS_MAX: usize = 8;
 
-/// Whether this processor can.
-pub(super) fn is_available() -> bool {
-    is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt")
-}
-
 /// Sets the bits of the rows of each partition, as many words for each, and how many rows it has in
 /// `counts`. Returns how many rows are of any of the partitions.
 ///
 /// # Panics
 /// Without the instructions, or with other than a word for each 16 targets in each partition.
 pub(super) fn bits(targets: &[u32], bits: &mut [u16], counts: &mut [u32]) -> usize {
-    assert!(is_available(), "no AVX-512 here");
+    assert!(are_compressed(), "no AVX-512 here");
     let words = targets.len().div_ceil(WORD_ROWS);
     assert!(bits.len() == words * counts.len(), "a bit for each row");
     // SAFETY: the processor has the instructions, and there is room.
@@ -69,7 +64,7 @@ unsafe fn bits_unchecked(targets: &[u32], bits: &mut [u16], counts: &mut [u32]) 
 /// # Panics
 /// Without the instructions, or when `numbers` has not room for all rows and 16 more.
 pub(super) fn list(bits: &[u16], numbers: &mut [u32]) {
-    assert!(is_available(), "no AVX-512 here");
+    assert!(are_compressed(), "no AVX-512 here");
     let count: usize = bits.iter().map(|word| word.count_ones() as usize).sum();
     assert!(numbers.len() >= count + WORD_ROWS, "room for every row");
     // SAFETY: the processor has the instructions, and there is room.

@@ -15,6 +15,16 @@ use std::ops::Range;
 /// Rows that a word of bits is for.
 pub(crate) const WORD_ROWS: usize = u16::BITS as usize;
 
+/// Where fewer than one in so many rows is selected, it is faster to look each up than to look at all.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const SPREAD_MAX: usize = 4;
+
+/// Whether this processor compresses the values of rows by their bits.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn are_compressed() -> bool {
+    is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt")
+}
+
 /// Some rows of a batch. By their bits, values of common widths are gathered many at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Selection<'a> {
