@@ -18,7 +18,8 @@
 //! | `tables` | memory tables in shards, files |
 //! | `tpch` | queries and tables of TPC-H |
 //!
-//! This crate must not know of queue pairs.
+//! This crate must not know of queue pairs. Its public futures are boxed: the body of an `async fn` would be
+//! compiled again, with all of gRPC, in each crate that awaits it.
 
 mod channel;
 mod cluster;
@@ -48,5 +49,4 @@ pub use roundel_exchange::design::{Design, Verb};
 pub use roundel_exchange::{BuffersChoice, DesignChoice};
 pub use session::{LoadProgress, Session};
 pub use token::Token;
-pub use tpch::single_process_context;
 pub use worker::{run_worker, runtime};

@@ -1,5 +1,6 @@
 //! A SQL session over a cluster.
 
+use futures::future::BoxFuture;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -120,69 +121,79 @@ impl Session {
 
     /// Registers a Parquet or CSV file, or a directory of them, as a table. The workers read it
     /// by the same path.
-    pub async fn register_file(&self, name: &str, path: &str) -> Result<()> {
-        files::register(&self.context, name, path).await
+    pub fn register_file<'a>(&'a self, name: &'a str, path: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { files::register(&self.context, name, path).await })
     }
 
     /// Has every worker generate its shards of the TPC-H tables, in memory, and hold them while
     /// any session uses them. Sessions of a cluster share the tables of one scale.
-    pub async fn load_tpch_memory(&self, scale: f64, progress: &dyn LoadProgress) -> Result<()> {
-        let tables = TableSet::load(&self.core, scale, progress).await?;
-        tables.register(&self.context)
+    pub fn load_tpch_memory<'a>(
+        &'a self,
+        scale: f64,
+        progress: &'a dyn LoadProgress,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let tables = TableSet::load(&self.core, scale, progress).await?;
+            tables.register(&self.context)
+        })
     }
 
     /// Registers the TPC-H tables in a directory's Parquet files, which are generated first when
     /// the directory is empty or absent. A directory of another scale is refused.
-    pub async fn register_tpch_files(
-        &self,
-        dir: &Path,
+    pub fn register_tpch_files<'a>(
+        &'a self,
+        dir: &'a Path,
         scale: f64,
-        progress: &dyn LoadProgress,
-    ) -> Result<()> {
-        tpch::files::provide(dir, scale, progress).await?;
-        tpch::files::register(&self.context, dir).await
+        progress: &'a dyn LoadProgress,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            tpch::files::provide(dir, scale, progress).await?;
+            tpch::files::register(&self.context, dir).await
+        })
     }
 
     /// Plans and starts one SQL statement. Errors of the stream convert to
     /// [`crate::EngineError`], which names the worker that failed. Dropping the stream cancels
     /// the query on all workers.
-    pub async fn sql(&self, sql: &str) -> Result<SendableRecordBatchStream> {
-        let fabric = self.next_fabric()?;
-        let watch = Watch {
-            membership: Arc::clone(&self.core.membership),
-            workers: self.core.membership.live(),
-        };
-        let frame = self.context.sql(sql).await?;
-        let plan = frame.logical_plan();
-        let explained = match plan {
-            LogicalPlan::Explain(explain) => Some(Arc::clone(&explain.plan)),
-            LogicalPlan::Analyze(analyze) => Some(Arc::clone(&analyze.input)),
-            _ => None,
-        };
-        let reads = reads_only(plan);
-        let runs = (Arc::clone(&self.core), fabric.fabric);
-        let batches = start(frame.clone(), runs.clone()).await?;
-        let batches = match reads {
-            true => {
-                let (core, used) = (Arc::clone(&self.core), fabric.fabric);
-                let health = move |broken: Option<&EngineError>| match broken {
-                    Some(error) => core.fabrics.failed(used, error),
-                    None => core.fabrics.succeeded(used),
-                };
-                let again = move || start(frame.clone(), runs.clone()).boxed();
-                restarting(batches, watch.clone(), health, again)
-            }
-            false => batches,
-        };
-        let batches = match explained {
-            Some(plan) => {
-                let plan = self.context.state().create_physical_plan(&plan).await?;
-                let designs = self.core.designs(&plan, fabric.fabric)?;
-                explain(batches, &fabric, designs.as_ref())?
-            }
-            None => batches,
-        };
-        Ok(watched(batches, watch))
+    pub fn sql<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<SendableRecordBatchStream>> {
+        Box::pin(async move {
+            let fabric = self.next_fabric()?;
+            let watch = Watch {
+                membership: Arc::clone(&self.core.membership),
+                workers: self.core.membership.live(),
+            };
+            let frame = self.context.sql(sql).await?;
+            let plan = frame.logical_plan();
+            let explained = match plan {
+                LogicalPlan::Explain(explain) => Some(Arc::clone(&explain.plan)),
+                LogicalPlan::Analyze(analyze) => Some(Arc::clone(&analyze.input)),
+                _ => None,
+            };
+            let reads = reads_only(plan);
+            let runs = (Arc::clone(&self.core), fabric.fabric);
+            let batches = start(frame.clone(), runs.clone()).await?;
+            let batches = match reads {
+                true => {
+                    let (core, used) = (Arc::clone(&self.core), fabric.fabric);
+                    let health = move |broken: Option<&EngineError>| match broken {
+                        Some(error) => core.fabrics.failed(used, error),
+                        None => core.fabrics.succeeded(used),
+                    };
+                    let again = move || start(frame.clone(), runs.clone()).boxed();
+                    restarting(batches, watch.clone(), health, again)
+                }
+                false => batches,
+            };
+            let batches = match explained {
+                Some(plan) => {
+                    let plan = self.context.state().create_physical_plan(&plan).await?;
+                    let designs = self.core.designs(&plan, fabric.fabric)?;
+                    explain(batches, &fabric, designs.as_ref())?
+                }
+                None => batches,
+            };
+            Ok(watched(batches, watch))
+        })
     }
 }
 

@@ -2,22 +2,25 @@
 
 mod common;
 
-use roundel_engine::tpch::{QUERY_COUNT, TpchTables, query};
-use roundel_engine::{
-    Cluster, ClusterOptions, Design, DesignChoice, Fabric, Session, single_process_context,
-};
+use arrow::array::RecordBatch;
+use futures::TryStreamExt as _;
+use roundel_engine::tpch::{QUERY_COUNT, SingleProcess, TpchTables, query};
+use roundel_engine::{Cluster, ClusterOptions, Design, DesignChoice, Fabric, Session};
 
 const SCALE: f64 = 0.01;
 
+/// All rows of a query that is right.
+async fn all(reference: &SingleProcess, sql: &str) -> Vec<RecordBatch> {
+    let rows = reference.query(sql).await.expect("plans");
+    rows.try_collect().await.expect("runs")
+}
+
 async fn compare(session: &Session, tables: &TpchTables) {
-    let reference = single_process_context(1, tables, &())
-        .await
-        .expect("tables");
+    let reference = SingleProcess::load(1, tables, &()).await.expect("tables");
     let mut wrong = Vec::new();
     for number in 1..=QUERY_COUNT {
         let sql = query(number).expect("a query");
-        let expected = reference.sql(sql).await.expect("plans");
-        let expected = expected.collect().await.expect("runs");
+        let expected = all(&reference, sql).await;
         match common::run(session, sql).await {
             Ok(rows) if common::rows(&rows) == common::rows(&expected) => {}
             Ok(rows) => wrong.push(format!(
@@ -100,9 +103,7 @@ async fn other_shapes_of_plans() {
     let session = cluster.session().expect("a session");
     session.load_tpch_memory(SCALE, &()).await.expect("loads");
     let tables = TpchTables::Memory { scale: SCALE };
-    let reference = single_process_context(1, &tables, &())
-        .await
-        .expect("tables");
+    let reference = SingleProcess::load(1, &tables, &()).await.expect("tables");
     for sql in [
         "SELECT * FROM region",
         "SELECT count(*) FROM nation",
@@ -122,8 +123,8 @@ async fn other_shapes_of_plans() {
         "SELECT l_orderkey FROM lineitem ORDER BY l_orderkey, l_linenumber LIMIT 7 OFFSET 3",
         "SELECT 1 AS one",
     ] {
-        let expected = reference.sql(sql).await.expect("plans").collect().await;
-        let expected = common::rows(&expected.expect("runs"));
+        let expected = all(&reference, sql).await;
+        let expected = common::rows(&expected);
         match common::run(&session, sql).await {
             Ok(rows) => assert!(common::rows(&rows) == expected, "{sql}"),
             Err(error) => panic!("{sql}: {error}"),
@@ -170,9 +171,7 @@ const TYPES: &str = "\
 #[tokio::test(flavor = "multi_thread")]
 async fn every_type_crosses_the_exchange() {
     let tables = TpchTables::Memory { scale: SCALE };
-    let reference = single_process_context(1, &tables, &())
-        .await
-        .expect("tables");
+    let reference = SingleProcess::load(1, &tables, &()).await.expect("tables");
     // To the coordinator; and between the workers, where equal keys meet.
     let joined = format!(
         "SELECT t.*, rank() OVER (PARTITION BY o_custkey ORDER BY o_orderkey) AS rank \
@@ -187,8 +186,8 @@ async fn every_type_crosses_the_exchange() {
         let session = cluster.session().expect("a session");
         session.load_tpch_memory(SCALE, &()).await.expect("loads");
         for sql in [TYPES, &joined] {
-            let expected = reference.sql(sql).await.expect("plans").collect().await;
-            let expected = common::rows(&expected.expect("runs"));
+            let expected = all(&reference, sql).await;
+            let expected = common::rows(&expected);
             let rows = common::run(&session, sql).await.expect("runs");
             assert!(!expected.is_empty());
             assert!(common::rows(&rows) == expected, "{design}: {sql}");

@@ -10,12 +10,10 @@ pub const RC_MESSAGE_BYTES: usize = 64 << 10;
 /// Bytes that every link may have in flight: two messages of Reliable Connection, so that one is
 /// filled while the other travels. Datagrams are smaller, and as many more.
 pub const WINDOW_BYTES: usize = 2 * RC_MESSAGE_BYTES;
-/// Bytes that a link may have in flight from its start, where there is memory to spare: a receiver
-/// that computes for some milliseconds between two looks at the network shall not hold its
-/// sources up, and most links end before they could grow.
-pub const WINDOW_BYTES_START: usize = 8 * RC_MESSAGE_BYTES;
-/// Bytes that a link may have in flight once its source has run out of credit again and again.
-pub const WINDOW_BYTES_MAX: usize = 32 * RC_MESSAGE_BYTES;
+/// Bytes that a link may have in flight at most, which is what it starts with where there is memory to
+/// spare: a receiver that computes for some milliseconds between two looks at the network shall not
+/// hold its sources up, and most links end before they could grow.
+pub const WINDOW_BYTES_MAX: usize = 64 * RC_MESSAGE_BYTES;
 /// Most buffers that can be asked for: those of a link are posted to one queue.
 pub const FIXED_MAX: usize = 4096;
 /// Rounds without want after which buffers are given back.
@@ -45,7 +43,7 @@ pub enum BuffersChoice {
 pub struct Window {
     /// Those that every link has; at least 2.
     pub least: usize,
-    /// What it starts with, while the arena is at most half full.
+    /// What it starts with, as far as that is a small part of what the arena lacks to be half full.
     pub first: usize,
     /// What it may grow to while the arena is at most half full, doubling whenever the source has
     /// used up its credit and the receiver had nothing to do; to half of it where lost messages
@@ -103,7 +101,7 @@ impl Window {
         let messages = |bytes: usize| (bytes / message_bytes).max(2);
         Self {
             least: messages(WINDOW_BYTES),
-            first: messages(WINDOW_BYTES_START),
+            first: messages(WINDOW_BYTES_MAX),
             most: messages(WINDOW_BYTES_MAX),
             retires: true,
         }

@@ -14,18 +14,13 @@ const SHORT_BYTES: u64 = 1 << 20;
 const CONNECTIONS_MAX: usize = 128;
 
 /// Which design is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DesignChoice {
     /// What suits each exchange.
+    #[default]
     Auto,
     /// This one for all.
     Of(Design),
-}
-
-impl Default for DesignChoice {
-    fn default() -> Self {
-        Self::Of(Design::default())
-    }
 }
 
 impl fmt::Display for DesignChoice {
@@ -100,7 +95,8 @@ pub fn choose(circumstances: &Circumstances, capabilities: &Capabilities) -> Cho
         return connected("its rows are sorted, and connections keep their order".into());
     }
     match circumstances.bytes {
-        Some(bytes) if bytes <= SHORT_BYTES => choice(
+        // Within a host a queue pair is a piece of memory, and made sooner than lost datagrams are ruled out.
+        Some(bytes) if bytes <= SHORT_BYTES && !capabilities.same_host_only => choice(
             Design::SesqSr,
             format!(
                 "about {} KiB per node, for which one queue pair is enough",
@@ -139,7 +135,9 @@ mod tests {
 
     fn design(circumstances: Circumstances) -> Design {
         let device = shm::open(shm::ShmOptions::default()).unwrap();
-        choose(&circumstances, device.capabilities()).design
+        let mut capabilities = device.capabilities().clone();
+        capabilities.same_host_only = false;
+        choose(&circumstances, &capabilities).design
     }
 
     #[test]
@@ -194,6 +192,16 @@ mod tests {
         ] {
             assert_eq!(design(circumstances), expected, "{circumstances:?}");
         }
+    }
+
+    #[test]
+    fn within_a_host_even_short_exchanges_take_connections() {
+        let device = shm::open(shm::ShmOptions::default()).unwrap();
+        let short = Circumstances {
+            bytes: Some(10_000),
+            ..USUAL
+        };
+        assert_eq!(choose(&short, device.capabilities()).design, Design::MemqSr);
     }
 
     #[test]

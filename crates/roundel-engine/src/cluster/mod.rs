@@ -3,6 +3,7 @@
 pub(crate) mod membership;
 mod spawn;
 
+use futures::future::BoxFuture;
 use std::fmt;
 use std::sync::Arc;
 
@@ -65,49 +66,53 @@ impl Cluster {
     /// Starts worker processes on this host, on loopback, and waits until they serve.
     ///
     /// They end when the cluster is stopped or dropped, or when this process ends in any way.
-    pub async fn start(options: ClusterOptions) -> Result<Self> {
-        check(&options)?;
-        if options.workers == 0 {
-            return Err(EngineError::Usage(
-                "a cluster needs at least 1 worker".to_owned(),
-            ));
-        }
-        // A fabric that is not there is noticed before workers start.
-        let devices = devices(&options, &[])?;
-        let token = Token::random()?;
-        let starts = (0..options.workers).map(|i| WorkerProcess::start(i, &options, &token));
-        let processes = futures::future::try_join_all(starts).await?;
-        let urls = processes
-            .iter()
-            .map(|process| process.url.clone())
-            .collect();
-        Self::join(urls, processes, &token, options, devices).await
+    pub fn start(options: ClusterOptions) -> BoxFuture<'static, Result<Self>> {
+        Box::pin(async move {
+            check(&options)?;
+            if options.workers == 0 {
+                return Err(EngineError::Usage(
+                    "a cluster needs at least 1 worker".to_owned(),
+                ));
+            }
+            // A fabric that is not there is noticed before workers start.
+            let devices = devices(&options, &[])?;
+            let token = Token::random()?;
+            let starts = (0..options.workers).map(|i| WorkerProcess::start(i, &options, &token));
+            let processes = futures::future::try_join_all(starts).await?;
+            let urls = processes
+                .iter()
+                .map(|process| process.url.clone())
+                .collect();
+            Self::join(urls, processes, &token, options, devices).await
+        })
     }
 
     /// Joins workers that were started by hand, given as `host:port`.
-    pub async fn connect(
+    pub fn connect(
         workers: Vec<String>,
         token: Token,
         options: ClusterOptions,
-    ) -> Result<Self> {
-        check(&options)?;
-        let mut urls: Vec<Url> = Vec::with_capacity(workers.len());
-        for worker in &workers {
-            let url = worker_url(worker)?;
-            if urls.contains(&url) {
-                return Err(EngineError::Usage(format!(
-                    "worker {worker} is named twice"
-                )));
+    ) -> BoxFuture<'static, Result<Self>> {
+        Box::pin(async move {
+            check(&options)?;
+            let mut urls: Vec<Url> = Vec::with_capacity(workers.len());
+            for worker in &workers {
+                let url = worker_url(worker)?;
+                if urls.contains(&url) {
+                    return Err(EngineError::Usage(format!(
+                        "worker {worker} is named twice"
+                    )));
+                }
+                urls.push(url);
             }
-            urls.push(url);
-        }
-        if urls.is_empty() {
-            return Err(EngineError::Usage(
-                "a cluster needs at least 1 worker".to_owned(),
-            ));
-        }
-        let devices = devices(&options, &urls)?;
-        Self::join(urls, Vec::new(), &token, options, devices).await
+            if urls.is_empty() {
+                return Err(EngineError::Usage(
+                    "a cluster needs at least 1 worker".to_owned(),
+                ));
+            }
+            let devices = devices(&options, &urls)?;
+            Self::join(urls, Vec::new(), &token, options, devices).await
+        })
     }
 
     async fn join(
@@ -172,26 +177,30 @@ impl Cluster {
 
     /// What the verbs layers of this process and of the workers that answer have counted on the
     /// fabric that new queries take; none where there are no verbs.
-    pub async fn fabric_counters(&self) -> Result<Option<FabricCounters>> {
-        let fabric = self.fabric().fabric;
-        let node = self
-            .core
-            .devices
-            .get(fabric)
-            .map_err(EngineError::NoFabric)?;
-        let Some(node) = node else { return Ok(None) };
-        let live = self.core.membership.live().into_iter();
-        let urls: Vec<Url> = live.map(|(url, _)| url).collect();
-        let counted = counters::collect(fabric, node, &self.core.channels, &urls).await?;
-        Ok(Some(counted))
+    pub fn fabric_counters(&self) -> BoxFuture<'_, Result<Option<FabricCounters>>> {
+        Box::pin(async move {
+            let fabric = self.fabric().fabric;
+            let node = self
+                .core
+                .devices
+                .get(fabric)
+                .map_err(EngineError::NoFabric)?;
+            let Some(node) = node else { return Ok(None) };
+            let live = self.core.membership.live().into_iter();
+            let urls: Vec<Url> = live.map(|(url, _)| url).collect();
+            let counted = counters::collect(fabric, node, &self.core.channels, &urls).await?;
+            Ok(Some(counted))
+        })
     }
 
     /// Ends the workers that were started here, and waits until they are gone. Workers that were
     /// joined go on.
-    pub async fn stop(self) -> Result<()> {
-        let ends = self.processes.into_iter().map(WorkerProcess::end);
-        let ended: Vec<Result<()>> = futures::future::join_all(ends).await;
-        ended.into_iter().collect()
+    pub fn stop(self) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move {
+            let ends = self.processes.into_iter().map(WorkerProcess::end);
+            let ended: Vec<Result<()>> = futures::future::join_all(ends).await;
+            ended.into_iter().collect()
+        })
     }
 }
 

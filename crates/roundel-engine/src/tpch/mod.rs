@@ -2,11 +2,12 @@
 
 pub(crate) mod files;
 pub(crate) mod generate;
+mod outermost;
 mod single_process;
 
 use std::path::PathBuf;
 
-pub use single_process::single_process_context;
+pub use single_process::{SingleProcess, Uncut};
 
 /// Number of TPC-H queries; they are numbered from 1.
 pub const QUERY_COUNT: usize = 22;

@@ -4,6 +4,7 @@ mod forget;
 mod lifeline;
 mod loader;
 
+use futures::future::BoxFuture;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -38,45 +39,47 @@ pub(crate) const LISTENING: &str = "roundel worker listening on ";
 /// closes. Prints `roundel worker listening on HOST:PORT` on standard output once it serves.
 ///
 /// The caller runs this on a runtime of [`WorkerOptions::threads`] threads.
-pub async fn run_worker(options: WorkerOptions) -> Result<()> {
-    let spill_dir = Arc::new(SpillDir::create()?);
-    let stopped = lifeline::stopped(options.lifeline, &spill_dir)?;
+pub fn run_worker(options: WorkerOptions) -> BoxFuture<'static, Result<()>> {
+    Box::pin(async move {
+        let spill_dir = Arc::new(SpillDir::create()?);
+        let stopped = lifeline::stopped(options.lifeline, &spill_dir)?;
 
-    let listen = |e| EngineError::io(format!("listen on {}", options.listen), e);
-    let listener = TcpListener::bind(options.listen).await.map_err(listen)?;
-    let address = listener.local_addr().map_err(listen)?;
+        let listen = |e| EngineError::io(format!("listen on {}", options.listen), e);
+        let listener = TcpListener::bind(options.listen).await.map_err(listen)?;
+        let address = listener.local_addr().map_err(listen)?;
 
-    let catalog = Arc::new(ShardCatalog::default());
-    let sizes = Sizes {
-        design: None,
-        on_loss: options.on_loss,
-        registered_memory_bytes: options.registered_memory_bytes,
-    };
-    let name = format!("worker http://{address}/");
-    let devices = Devices::open(&options.fabric, sizes, &name, reachable_at(address.ip()))?;
-    let offers = devices.offers();
-    let worker = worker(&options, &catalog, &spill_dir, &devices, address)?;
-    let exchange = ExchangeServer::new(devices, worker.clone());
-    let forgetting = forget_ended_tasks(worker.clone());
-    let loader = Loader::new(Arc::clone(&catalog), options.threads);
-    // Without it every small message waits about 40 ms for the peer's delayed acknowledgement.
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let server = tonic::transport::Server::builder()
-        .layer(InterceptorLayer::new(require_token(&options.token)))
-        .add_service(worker.into_worker_server())
-        .add_service(exchange)
-        .add_service(ControlServer::new(loader, offers))
-        .serve_with_incoming(incoming);
+        let catalog = Arc::new(ShardCatalog::default());
+        let sizes = Sizes {
+            design: None,
+            on_loss: options.on_loss,
+            registered_memory_bytes: options.registered_memory_bytes,
+        };
+        let name = format!("worker http://{address}/");
+        let devices = Devices::open(&options.fabric, sizes, &name, reachable_at(address.ip()))?;
+        let offers = devices.offers();
+        let worker = worker(&options, &catalog, &spill_dir, &devices, address)?;
+        let exchange = ExchangeServer::new(devices, worker.clone());
+        let forgetting = forget_ended_tasks(worker.clone());
+        let loader = Loader::new(Arc::clone(&catalog), options.threads);
+        // Without it every small message waits about 40 ms for the peer's delayed acknowledgement.
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let server = tonic::transport::Server::builder()
+            .layer(InterceptorLayer::new(require_token(&options.token)))
+            .add_service(worker.into_worker_server())
+            .add_service(exchange)
+            .add_service(ControlServer::new(loader, offers))
+            .serve_with_incoming(incoming);
 
-    // A reader that is gone is no reason to end.
-    let mut stdout = std::io::stdout();
-    let _ = writeln!(stdout, "{LISTENING}{address}").and_then(|()| stdout.flush());
+        // A reader that is gone is no reason to end.
+        let mut stdout = std::io::stdout();
+        let _ = writeln!(stdout, "{LISTENING}{address}").and_then(|()| stdout.flush());
 
-    tokio::select! {
-        served = server => served.map_err(|e| EngineError::io(format!("serve on {address}"), e)),
-        () = stopped => Ok(()),
-        () = forgetting => Ok(()),
-    }
+        tokio::select! {
+            served = server => served.map_err(|e| EngineError::io(format!("serve on {address}"), e)),
+            () = stopped => Ok(()),
+            () = forgetting => Ok(()),
+        }
+    })
 }
 
 /// The runtime that a worker's threads and a coordinator run on.

@@ -87,11 +87,16 @@ impl Fabric {
         })
     }
 
-    /// A buffer that nobody needs in order to get on: none when the arena is more than half full,
-    /// the rest of which is for new links.
+    /// Bytes that nobody needs in order to get on: none when the arena is more than half full, the
+    /// rest of which is for new links.
+    fn spare_bytes(&self) -> usize {
+        let allocated = self.arena.usage().allocated;
+        (self.arena.quota() / 2).saturating_sub(allocated)
+    }
+
+    /// A buffer of what there is to spare.
     fn spare_buffer(&self, bytes: usize, exposed: bool) -> Option<Buffer> {
-        let after = self.arena.usage().allocated.checked_add(bytes)?;
-        if after > self.arena.quota() / 2 {
+        if bytes > self.spare_bytes() {
             return None;
         }
         self.buffer(bytes, exposed).ok()

@@ -7,12 +7,9 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use datafusion::prelude::SessionContext;
 use futures::TryStreamExt;
 use indicatif::ProgressBar;
-use roundel_engine::tpch::TpchTables;
-use roundel_engine::{Cluster, Fabric, Session, partitions_per_task, single_process_context, tpch};
-use tokio::runtime::Runtime;
+use roundel_engine::{Cluster, Fabric, Session, partitions_per_task, tpch};
 
 use crate::cli::{Tables, TpchArgs};
 use crate::cluster;
@@ -20,7 +17,8 @@ use crate::failure::Failure;
 use crate::progress::{LoadBars, run_bar};
 use crate::report::write_json;
 use crate::signals::Signals;
-use crate::verify::{self, Expected, Tolerance};
+use crate::verify::{self, Tolerance};
+use reference::Reference;
 use report::{QueryReport, Report, Settings, Table};
 
 /// Runs the command.
@@ -44,7 +42,7 @@ async fn run_on(cluster: &Cluster, args: &TpchArgs) -> Result<(), Failure> {
         None => None,
     };
     let single = match !args.no_verify || args.compare.is_some() {
-        true => Some(SingleProcess::load(args, cluster.workers().len()).await?),
+        true => Some(Reference::load(args, cluster.workers().len()).await?),
         false => None,
     };
     let bench = Bench {
@@ -73,81 +71,13 @@ async fn load(session: &Session, args: &TpchArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// DataFusion alone, on a runtime with as many threads as all workers have together.
-struct SingleProcess {
-    context: SessionContext,
-    /// `Option` only so that it can be shut down from within another runtime.
-    runtime: Option<Runtime>,
-}
-
-impl SingleProcess {
-    async fn load(args: &TpchArgs, workers: usize) -> Result<Self, Failure> {
-        let threads = workers * usize::from(args.cluster.node.threads);
-        let scale = args.scale;
-        let tables = match &args.tables {
-            Tables::Memory => TpchTables::Memory { scale },
-            Tables::Directory(directory) => TpchTables::Files {
-                dir: directory.clone(),
-                scale,
-            },
-        };
-        let bars = LoadBars::new("reference:");
-        let context = single_process_context(threads, &tables, &bars).await?;
-        Ok(Self {
-            context,
-            runtime: Some(crate::runtime(Some(threads))?),
-        })
-    }
-
-    /// Runs work on the runtime of its own.
-    async fn spawn<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = datafusion::error::Result<T>> + Send + 'static,
-        query: usize,
-    ) -> Result<T, Failure> {
-        let runtime = self.runtime.as_ref().expect("it is there until drop");
-        match runtime.spawn(work).await {
-            Ok(Ok(done)) => Ok(done),
-            Ok(Err(error)) => Err(Failure::Run(reference::failure(query, &error))),
-            Err(error) => Err(Failure::Run(format!(
-                "query {query}: the reference run failed: {error}"
-            ))),
-        }
-    }
-
-    async fn expected(&self, query: usize, sql: &'static str) -> Result<Expected, Failure> {
-        let context = self.context.clone();
-        self.spawn(
-            async move { reference::expected(&context, sql).await },
-            query,
-        )
-        .await
-    }
-
-    async fn time(&self, query: usize, sql: &'static str) -> Result<f64, Failure> {
-        let context = self.context.clone();
-        let start = Instant::now();
-        self.spawn(async move { reference::run(&context, sql).await }, query)
-            .await?;
-        Ok(start.elapsed().as_secs_f64())
-    }
-}
-
-impl Drop for SingleProcess {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
 /// One run of the command, its tables loaded.
 struct Bench<'a> {
     cluster: &'a Cluster,
     args: &'a TpchArgs,
     session: Session,
     baseline: Option<(Fabric, Session)>,
-    single: Option<SingleProcess>,
+    single: Option<Reference>,
 }
 
 impl Bench<'_> {

@@ -35,7 +35,7 @@ fn assert_falls_back(test: &str, devices: usize, options: &[&str], told: &str) {
     };
     assert!(error.starts_with(&format!("error: {told}")), "{error}");
     assert_eq!(exit, "exit 1");
-    assert!(said.contains("MESQ/SR over shm"), "{said}");
+    assert!(said.contains("auto over shm"), "{said}");
     assert!(said.contains("1 of 1 verified"), "{said}");
     assert!(!said.contains("roundel-"), "left behind: {said}");
 }

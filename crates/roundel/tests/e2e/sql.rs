@@ -153,7 +153,7 @@ fn explain_tells_why_each_exchange_runs_as_it_does() {
     let table = table(&roundel, 50_000);
     for explain in ["EXPLAIN", "EXPLAIN ANALYZE"] {
         let statement = format!("{explain} {SHUFFLES}");
-        let flags = ["--design", "auto", "--buffers", "fixed:4", "--threads", "2"];
+        let flags = ["--buffers", "fixed:4", "--threads", "2"];
         let plan = sql(
             &roundel,
             &[&flags[..], &["--table", &table, "-c", &statement]].concat(),
@@ -171,7 +171,14 @@ fn explain_tells_why_each_exchange_runs_as_it_does() {
     }
     let plan = sql(
         &roundel,
-        &["--table", &table, "-c", &format!("EXPLAIN {SHUFFLES}")],
+        &[
+            "--design",
+            "MESQ/SR",
+            "--table",
+            &table,
+            "-c",
+            &format!("EXPLAIN {SHUFFLES}"),
+        ],
     );
     assert!(
         plan.contains("MESQ/SR, endpoints 2, buffers adaptive: asked for"),

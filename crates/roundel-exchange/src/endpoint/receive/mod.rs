@@ -177,7 +177,7 @@ impl ReceiveEndpoint {
             link.credit = self.receives_beyond_buffers() as u32;
         }
         self.links.push(link);
-        self.widen(index, self.options.window_start());
+        self.widen(index, self.window_start());
         let address = LinkAddress {
             exchange: 0,
             source: 0,

@@ -10,6 +10,9 @@ use crate::wire::{Body, Credit};
 use roundel_verbs::ReceiveRequest;
 use roundel_verbs::capabilities::GRH_BYTES;
 
+/// A new link takes such a part of the spare memory.
+const LINKS_AHEAD: usize = 32;
+
 impl Link {
     /// Gives back what is never wanted, as a circulation has it; all but `least`.
     fn retire(&mut self, least: usize, circulation: impl Fn(&mut Self) -> &mut Circulation) {
@@ -19,6 +22,12 @@ impl Link {
 }
 
 impl ReceiveEndpoint {
+    /// Buffers that a new link is to have: others shall find as many.
+    pub(super) fn window_start(&self) -> usize {
+        let share = self.fabric.spare_bytes() / LINKS_AHEAD / self.options.message_bytes;
+        self.options.window_start().min(share)
+    }
+
     /// Takes note of what the reader found: for each link that had any, how many of `found`, or that
     /// there was nothing at all.
     pub(super) fn note_look(&mut self, found: &[Message]) {

@@ -112,7 +112,7 @@ fn by_default(facts: &Facts) -> Option<Finding> {
     let run = &facts.default_run;
     let takes = run.takes.as_deref()?;
     let text = format!(
-        "`roundel tpch` starts {} of {} and sends with {} over {takes}",
+        "`roundel tpch` starts {} of {} and sends over {takes} with design {}",
         counted(run.workers.into(), "worker"),
         counted(run.threads.into(), "thread"),
         run.design,
