@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-const BATCHES: i64 = 40;
+/// More than the window of a link holds, whatever the design.
+const BATCHES: i64 = 250;
 const HANG: Duration = Duration::from_secs(10);
 
 /// So many bytes, and a disk or none.
