@@ -67,7 +67,8 @@ pub struct Choice {
     pub reason: String,
 }
 
-/// Chooses among the designs that move rows by SEND, which do best throughout the paper.
+/// Chooses among the designs that move rows by SEND, which do best throughout the paper; over memory that
+/// is shared, among those that read, which then copy a row once less.
 pub fn choose(circumstances: &Circumstances, capabilities: &Capabilities) -> Choice {
     let Circumstances { nodes, threads, .. } = *circumstances;
     let connections = Design::MemqSr.queue_pairs(nodes, threads);
@@ -78,10 +79,14 @@ pub fn choose(circumstances: &Circumstances, capabilities: &Capabilities) -> Cho
         memory <= circumstances.registered_bytes
     };
     let choice = |design: Design, reason: String| Choice { design, reason };
-    let connected = |why: String| match fits(Design::MemqSr) && connections <= CONNECTIONS_MAX {
-        true => choice(Design::MemqSr, why),
+    let (several, single) = match capabilities.reads_at_once {
+        true => (Design::MemqRd, Design::SemqRd),
+        false => (Design::MemqSr, Design::SemqSr),
+    };
+    let connected = |why: String| match fits(several) && connections <= CONNECTIONS_MAX {
+        true => choice(several, why),
         false => choice(
-            Design::SemqSr,
+            single,
             format!("{why}, and {connections} connections per node would be too many"),
         ),
     };
@@ -109,12 +114,16 @@ pub fn choose(circumstances: &Circumstances, capabilities: &Capabilities) -> Cho
                 "{connections} connections per node would be too many, {threads} queue pairs are not"
             ),
         ),
-        _ if !fits(Design::MemqSr) => choice(
+        _ if !fits(several) => choice(
             Design::MesqSr,
             format!("buffers for {connections} connections per node would not fit into memory"),
         ),
+        _ if capabilities.reads_at_once => choice(
+            several,
+            format!("{connections} connections per node are few, and rows are read where they lie"),
+        ),
         _ => choice(
-            Design::MemqSr,
+            several,
             format!("{connections} connections per node are few, and carry long messages"),
         ),
     }
@@ -137,6 +146,7 @@ mod tests {
         let device = shm::open(shm::ShmOptions::default()).unwrap();
         let mut capabilities = device.capabilities().clone();
         capabilities.same_host_only = false;
+        capabilities.reads_at_once = false;
         choose(&circumstances, &capabilities).design
     }
 
@@ -201,7 +211,8 @@ mod tests {
             bytes: Some(10_000),
             ..USUAL
         };
-        assert_eq!(choose(&short, device.capabilities()).design, Design::MemqSr);
+        let choice = choose(&short, device.capabilities());
+        assert_eq!(choice.design, Design::MemqRd, "{}", choice.reason);
     }
 
     #[test]
@@ -210,7 +221,7 @@ mod tests {
         let mut capabilities = device.capabilities().clone();
         capabilities.transports = vec![Transport::ReliableConnection];
         let choice = choose(&USUAL, &capabilities);
-        assert_eq!(choice.design, Design::MemqSr);
+        assert_eq!(choice.design, Design::MemqRd);
         assert!(choice.reason.contains("datagrams"), "{}", choice.reason);
     }
 }

@@ -34,6 +34,9 @@ pub struct Capabilities {
     pub registered_bytes_max: usize,
     /// Most READs outstanding per queue pair.
     pub outstanding_reads_max: usize,
+    /// Whether READs also go into memory that is not registered, and are over when the call returns:
+    /// the peer's memory is mapped here.
+    pub reads_at_once: bool,
     /// Whether there are atomic operations on remote words.
     pub atomics: bool,
     /// Most shared receive queues at a time; 0 when there are none.
@@ -83,6 +86,7 @@ impl Capabilities {
             grh_bytes,
             registered_bytes_max,
             outstanding_reads_max,
+            reads_at_once,
             atomics,
             shared_receive_queues_max,
             shared_receives_max,
@@ -119,6 +123,10 @@ impl Capabilities {
             (
                 "READs outstanding per queue pair",
                 number(*outstanding_reads_max),
+            ),
+            (
+                "READs without queue and registered memory",
+                answer(*reads_at_once),
             ),
             ("atomics", answer(*atomics)),
             ("shared receive queues", number(*shared_receive_queues_max)),

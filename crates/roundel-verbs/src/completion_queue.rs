@@ -131,6 +131,11 @@ impl CompletionQueue {
         self.0.provider.arm();
     }
 
+    /// Whether it was armed and no completion has come since: whoever waits for it is going to sleep.
+    pub fn is_armed(&self) -> bool {
+        self.0.provider.armed()
+    }
+
     /// Registers the task to be woken at the next completion and arms the queue. Poll once more
     /// afterwards, then return [`Poll::Pending`]. Needs a channel that a
     /// [driver](CompletionChannel::drive) serves. As the channel's [`WaitPolicy`] has it, the task may

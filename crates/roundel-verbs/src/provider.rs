@@ -5,10 +5,11 @@ use crate::address::{DeviceAddress, QueuePairAddress};
 use crate::capabilities::Capabilities;
 use crate::counters::{CounterSnapshot, Counters, Opcode};
 use crate::error::{Result, VerbsError};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, RemoteAddress};
 use crate::multicast::MulticastGroup;
 use crate::queue_pair::{QueuePairState, Transport};
 use crate::work::{CompletionStatus, InlineBytes, SendOperation};
+use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -122,6 +123,16 @@ pub trait ProviderQueuePair: Send + Sync {
     /// process, until its completion has been polled or the queue pair has been dropped.
     #[allow(unsafe_code)]
     unsafe fn post_receive(&self, requests: &[RawReceiveRequest]) -> Result<usize>;
+    /// Copies from the peer's exposed memory at once, ahead of everything posted, and breaks where a
+    /// READ would. After a success every byte of the target is initialised; none is ever made anything
+    /// else. `None` where all READs go through the queue, which the capabilities say.
+    fn read_at_once(
+        &self,
+        _from: RemoteAddress,
+        _target: &mut [MaybeUninit<u8>],
+    ) -> Option<CompletionStatus> {
+        None
+    }
     /// Makes it a member of a multicast group until it is destroyed. Called only where the
     /// capabilities have groups.
     fn join_multicast(&self, group: &MulticastGroup) -> Result<()>;

@@ -1,16 +1,19 @@
 //! Queue pairs: connected (RC) or datagram (UD), and the buffers of the requests in flight.
-#![allow(unsafe_code)] // Upholds the contract of the provider's post verbs by keeping the buffers.
+#![allow(unsafe_code)] // Upholds the contract of the provider's verbs by keeping the buffers.
 
 use crate::address::QueuePairAddress;
 use crate::completion_queue::CompletionQueue;
 use crate::counters::CounterSnapshot;
 use crate::error::{Result, VerbsError};
 use crate::in_flight::InFlight;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, RemoteAddress};
 use crate::multicast::MulticastGroup;
 use crate::provider::{ProviderAddressHandle, ProviderQueuePair};
 use crate::shared_receive::SharedReceiveQueue;
-use crate::work::{ATOMIC_BYTES, Payload, ReceiveRequest, SendOperation, SendRequest};
+use crate::work::{
+    ATOMIC_BYTES, CompletionStatus, Payload, ReceiveRequest, SendOperation, SendRequest,
+};
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 /// The transport service of a queue pair.
@@ -246,6 +249,55 @@ impl QueuePair {
             // SAFETY: as in `post_send`; in addition the buffers are owned, so nothing in this
             // process touches them meanwhile.
             unsafe { self.provider.post_receive(raw) }
+        })
+    }
+
+    /// A READ into any memory, which is over when this returns, for devices whose
+    /// [capabilities](crate::Capabilities::reads_at_once) have it. It overtakes everything posted, and
+    /// makes no completion: how it ended is the answer. An end other than success breaks the connection,
+    /// except that a peer that has not connected yet is not ready.
+    ///
+    /// # Errors
+    /// Where it cannot be.
+    pub fn read_at_once(&self, from: RemoteAddress, target: &mut [u8]) -> Result<CompletionStatus> {
+        let bytes: *mut [u8] = target;
+        // SAFETY: the same bytes under another type; those who get them initialise them, or leave them
+        // as they are.
+        let target = unsafe { &mut *(bytes as *mut [MaybeUninit<u8>]) };
+        self.copy_from_peer(from, target)
+    }
+
+    /// The same, appended to a vector that is not cleared first, unless it fails.
+    ///
+    /// # Errors
+    /// Where it cannot be.
+    pub fn read_at_once_append(
+        &self,
+        from: RemoteAddress,
+        length: usize,
+        target: &mut Vec<u8>,
+    ) -> Result<CompletionStatus> {
+        target.reserve(length);
+        let status = self.copy_from_peer(from, &mut target.spare_capacity_mut()[..length])?;
+        if status == CompletionStatus::Success {
+            // SAFETY: so many bytes beyond the length were reserved, and are initialised after a success.
+            unsafe { target.set_len(target.len() + length) };
+        }
+        Ok(status)
+    }
+
+    fn copy_from_peer(
+        &self,
+        from: RemoteAddress,
+        target: &mut [MaybeUninit<u8>],
+    ) -> Result<CompletionStatus> {
+        let read = match self.options.transport {
+            Transport::ReliableConnection => self.provider.read_at_once(from, target),
+            _ => None,
+        };
+        read.ok_or(VerbsError::UnsupportedOnTransport {
+            operation: "read at once",
+            transport: self.options.transport,
         })
     }
 

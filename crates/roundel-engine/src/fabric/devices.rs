@@ -69,6 +69,7 @@ impl Devices {
             let registered_bytes_max = bytes(sizes.registered_memory_bytes)?;
             let device = shm::open(shm::ShmOptions {
                 registered_bytes_max,
+                ..shm::ShmOptions::default()
             })
             .map_err(|error| EngineError::io("open the exchange's device", error))?;
             ExchangeNode::open(device, sizes, name)

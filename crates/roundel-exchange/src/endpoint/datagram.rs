@@ -97,8 +97,17 @@ pub(super) fn header_at(buffer: &Buffer, at: usize, bytes: usize) -> Result<Head
     }
     let mut header = [0; HEADER_LENGTH];
     buffer.read(at, &mut header);
-    let header = Header::parse(&header)?;
-    let found = message - HEADER_LENGTH;
+    check_header(&header, message)
+}
+
+/// Checks a header in private memory, of a message of so many bytes.
+pub(super) fn check_header(
+    header: &[u8; HEADER_LENGTH],
+    message: usize,
+) -> Result<Header, WireError> {
+    let header = Header::parse(header)?;
+    let found = message.checked_sub(HEADER_LENGTH);
+    let found = found.ok_or(WireError::Truncated { length: message })?;
     if header.payload_length() as usize != found {
         return Err(WireError::PayloadLength {
             announced: header.payload_length(),

@@ -10,6 +10,27 @@ use super::layout::SECTION_ALIGNMENT;
 // What Arrow allocates is aligned well enough for a frame to be decoded in place.
 const _: () = assert!(arrow::alloc::ALIGNMENT.is_multiple_of(SECTION_ALIGNMENT));
 
+/// The bytes of a fragment, wherever they are.
+pub trait Fragment {
+    /// Appends all of them; false when they cannot be read, and nothing is appended.
+    fn append_to(&mut self, target: &mut Vec<u8>) -> bool;
+
+    /// Copies all of them to `target`, which has their length; false when they cannot be read.
+    fn copy_to(&mut self, target: &mut [u8]) -> bool;
+}
+
+impl Fragment for &[u8] {
+    fn append_to(&mut self, target: &mut Vec<u8>) -> bool {
+        target.extend_from_slice(self);
+        true
+    }
+
+    fn copy_to(&mut self, target: &mut [u8]) -> bool {
+        target.copy_from_slice(self);
+        true
+    }
+}
+
 /// Most holes that early fragments may leave in a frame at a time: far more than a network reorders,
 /// few enough to be cheap to keep.
 pub const HOLES_MAX: usize = 65_536;
@@ -24,7 +45,7 @@ const RESERVED_BYTES_MAX: usize = 1 << 20;
 /// leave holes, which are remembered until they are filled.
 #[derive(Debug)]
 pub struct FrameAssembler {
-    bytes: MutableBuffer,
+    bytes: Vec<u8>,
     length: usize,
     /// Parts of `bytes` that have not arrived, in order, disjoint, none empty.
     holes: Vec<Range<usize>>,
@@ -43,7 +64,7 @@ impl FrameAssembler {
     pub fn with_gap(length: u32, gap: usize) -> Self {
         let length = length as usize;
         Self {
-            bytes: MutableBuffer::with_capacity(length.min(RESERVED_BYTES_MAX)),
+            bytes: Vec::with_capacity(length.min(RESERVED_BYTES_MAX)),
             length,
             holes: Vec::new(),
             missing: length,
@@ -69,24 +90,24 @@ impl FrameAssembler {
     /// Puts a fragment in its place and returns whether the frame is complete now.
     ///
     /// # Errors
-    /// When the fragment reaches beyond the frame, overlaps one that arrived before, or leaves more
-    /// than [`HOLES_MAX`] holes or a larger gap than there may be; the frame is as it was.
+    /// Those of [`insert_from`](Self::insert_from).
     pub fn insert(&mut self, offset: usize, fragment: &[u8]) -> Result<bool, FrameError> {
-        self.insert_with(offset, fragment.len(), |target| {
-            target.copy_from_slice(fragment);
-        })
+        self.insert_from(offset, fragment.len(), fragment)
     }
 
-    /// The same for a fragment of `length` bytes that `fill` copies to its place.
+    /// Puts a fragment of `length` bytes in its place and returns whether the frame is complete now.
     ///
     /// # Errors
-    /// Those of [`insert`](Self::insert); `fill` is not called then.
-    pub fn insert_with(
+    /// When the fragment reaches beyond the frame, overlaps one that arrived before, leaves more than
+    /// [`HOLES_MAX`] holes or a larger gap than there may be, or cannot be read; nothing has arrived
+    /// then.
+    pub fn insert_from(
         &mut self,
         offset: usize,
         length: usize,
-        fill: impl FnOnce(&mut [u8]),
+        mut fragment: impl Fragment,
     ) -> Result<bool, FrameError> {
+        let unread = Err(FrameError::Unread { offset, length });
         let Some(end) = offset.checked_add(length).filter(|&end| end <= self.length) else {
             let frame_length = self.length;
             return Err(FrameError::FragmentBounds {
@@ -105,20 +126,24 @@ impl FrameAssembler {
                 self.holes.push(self.bytes.len()..offset);
                 self.bytes.resize(offset, 0);
             }
-            self.bytes.resize(end, 0);
-            fill(&mut self.bytes[offset..end]);
+            if !fragment.append_to(&mut self.bytes) || self.bytes.len() != end {
+                self.bytes.truncate(offset);
+                return unread;
+            }
         } else if length > 0 {
             let hole = self.holes.partition_point(|hole| hole.end <= offset);
             match self.holes.get(hole).cloned() {
                 Some(found) if found.start <= offset && end <= found.end => {
                     let rest = [found.start..offset, end..found.end];
                     self.check_holes()?;
+                    if !fragment.copy_to(&mut self.bytes[offset..end]) {
+                        return unread;
+                    }
                     let rest = rest.into_iter().filter(|rest| !rest.is_empty());
                     self.holes.splice(hole..=hole, rest);
                 }
                 _ => return Err(FrameError::FragmentOverlap { offset, length }),
             }
-            fill(&mut self.bytes[offset..end]);
         }
         self.missing -= length;
         Ok(self.missing == 0)
@@ -145,6 +170,20 @@ impl FrameAssembler {
                 frame_length,
             });
         }
-        Ok(self.bytes.into())
+        Ok(aligned(self.bytes))
+    }
+}
+
+/// A buffer of these bytes from which a frame can be decoded.
+pub fn aligned(bytes: Vec<u8>) -> Buffer {
+    let bytes = Buffer::from_vec(bytes);
+    match bytes.as_ptr().align_offset(SECTION_ALIGNMENT) {
+        0 => bytes,
+        // No allocator is known that does this.
+        _ => {
+            let mut aligned = MutableBuffer::with_capacity(bytes.len());
+            aligned.extend_from_slice(&bytes);
+            aligned.into()
+        }
     }
 }

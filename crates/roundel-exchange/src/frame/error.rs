@@ -185,6 +185,14 @@ pub enum FrameError {
         /// Length of the fragment in bytes.
         length: usize,
     },
+    /// The bytes of a fragment are out of reach.
+    #[error("fragment of {length} bytes at {offset} cannot be read")]
+    Unread {
+        /// Where the fragment begins, in bytes.
+        offset: usize,
+        /// Length of the fragment in bytes.
+        length: usize,
+    },
     /// Fragments arrive in an order that no network makes.
     #[error(
         "fragments leave more than {HOLES_MAX} holes in a frame, or a larger one than can be on its way"

@@ -62,7 +62,7 @@ mod tests;
 mod validate;
 mod views;
 
-pub use assemble::{FrameAssembler, HOLES_MAX};
+pub use assemble::{Fragment, FrameAssembler, HOLES_MAX, aligned};
 pub use decode::FrameDecoder;
 pub use error::FrameError;
 pub use layout::{ALL_NULL_ROWS_MAX, SECTION_ALIGNMENT};

@@ -3,7 +3,7 @@
 
 use crate::budget::{MemoryBudget, SpillFile};
 use crate::error::{ExchangeError, Result};
-use crate::frame::{FrameAssembler, FrameError};
+use crate::frame::{Fragment, FrameAssembler, FrameError};
 use crate::wire::Data;
 use arrow::buffer::{Buffer, MutableBuffer};
 use std::collections::BTreeMap;
@@ -173,14 +173,14 @@ impl Inbox {
         !self.ready.is_empty()
     }
 
-    /// Takes a fragment in, whose bytes `payload` copies to where they belong. `reading` says that
+    /// Takes a fragment in, whose bytes are those of `payload`. `reading` says that
     /// the partition's reader is asking right now; `gap` is how many bytes of a frame may be missing
     /// before the fragment.
     pub(super) fn insert(
         &mut self,
         peer: &str,
         data: &Data,
-        payload: impl FnOnce(&mut [u8]),
+        payload: impl Fragment,
         reading: bool,
         gap: usize,
         store: &mut Store,
@@ -212,7 +212,7 @@ impl Inbox {
                 reason: format!("fragments of frame {} disagree", data.frame_sequence),
             });
         }
-        let complete = match assembler.insert_with(
+        let complete = match assembler.insert_from(
             data.offset as usize,
             data.payload_length as usize,
             payload,

@@ -12,7 +12,7 @@ use super::local::{Waiting, localize};
 use crate::budget::MemoryBudget;
 use crate::endpoint::{Fabric, LinkAddress, LinkId, Message, ReceiveEndpoint};
 use crate::error::{ExchangeError, Result};
-use crate::frame::FrameDecoder;
+use crate::frame::{Fragment, FrameDecoder};
 use crate::options::ExchangeOptions;
 use crate::report::EndpointReport;
 use arrow::array::RecordBatch;
@@ -20,8 +20,8 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
 use futures::Stream;
 use parking_lot::Mutex;
-use roundel_verbs::CompletionQueue;
 use roundel_verbs::completion_queue::BoxFuture;
+use roundel_verbs::{CompletionQueue, CompletionStatus};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::pin::Pin;
@@ -332,12 +332,16 @@ impl LaneState {
     fn take(&mut self, message: Message, wanted: Option<(LinkId, u32)>) {
         let key = (message.link, message.partition);
         let mut fresh = true;
+        let mut payload = Payload {
+            message: &message,
+            lost: None,
+        };
         match self.inboxes.get_mut(&key) {
             Some(inbox) => {
                 let arrival = inbox.insert(
                     self.endpoint.peer(message.link),
                     &message.data,
-                    |target| message.copy_payload(target),
+                    &mut payload,
                     Some(key) == wanted,
                     self.gap,
                     &mut self.store,
@@ -358,7 +362,10 @@ impl LaneState {
                         };
                         self.endpoint.abort(message.link, error);
                     }
-                    Err(error) => self.endpoint.abort(message.link, error),
+                    Err(error) => match payload.lost {
+                        Some(status) => self.endpoint.lose(message.link, status),
+                        None => self.endpoint.abort(message.link, error),
+                    },
                 }
             }
             None => {
@@ -370,6 +377,24 @@ impl LaneState {
             }
         }
         self.endpoint.release(message, fresh);
+    }
+}
+
+/// What a message carries, and how the connection ended over which it could not be read.
+struct Payload<'a> {
+    message: &'a Message,
+    lost: Option<CompletionStatus>,
+}
+
+impl Fragment for &mut Payload<'_> {
+    fn append_to(&mut self, target: &mut Vec<u8>) -> bool {
+        self.lost = self.message.append_payload(target).err();
+        self.lost.is_none()
+    }
+
+    fn copy_to(&mut self, target: &mut [u8]) -> bool {
+        self.lost = self.message.copy_payload(target).err();
+        self.lost.is_none()
     }
 }
 

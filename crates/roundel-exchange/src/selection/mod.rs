@@ -82,6 +82,14 @@ impl<'a> RowBits<'a> {
         if head <= left {
             left -= head;
             middle = whole;
+            while let Some(words) = self.words[middle / WORD_ROWS..].first_chunk::<4>()
+                && let count = count_ones(words)
+                && count <= left
+                && middle + 4 * WORD_ROWS <= self.end
+            {
+                left -= count;
+                middle += 4 * WORD_ROWS;
+            }
             while let Some(word) = self.words.get(middle / WORD_ROWS)
                 && word.count_ones() as usize <= left
                 && middle + WORD_ROWS <= self.end
@@ -207,6 +215,15 @@ impl<'a> Selection<'a> {
         };
         (with(first, count), with(rest, self.count - count))
     }
+}
+
+/// Bits that are set in four words, counted at once: processors that a build must run on may have no
+/// instruction for it.
+fn count_ones(words: &[u16; 4]) -> usize {
+    let together = words
+        .iter()
+        .fold(0, |all, word| all << WORD_ROWS | u64::from(*word));
+    together.count_ones() as usize
 }
 
 /// The places of the set bits, from the lowest.

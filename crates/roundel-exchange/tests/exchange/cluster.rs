@@ -25,16 +25,20 @@ pub struct Links {
     pub links: Vec<Vec<ReceiveLink>>,
 }
 
-/// A device of its own: in shared memory, or in the machine with RDMA devices these in turn, so
-/// that neighbours reach each other over the wire.
+/// A device of its own: in shared memory, every other one of which reads at once, or in the machine with
+/// RDMA devices these in turn, so that neighbours reach each other over the wire.
 pub fn open_device() -> Device {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
     match roundel_testbed::devices() {
-        None => shm::open(shm::ShmOptions::default()).unwrap(),
-        Some(names) => {
-            let next = NEXT.fetch_add(1, Ordering::Relaxed);
-            rdma::open(&names[next % names.len()].parse().unwrap()).unwrap()
+        None => {
+            let options = shm::ShmOptions {
+                reads_at_once: next.is_multiple_of(2),
+                ..shm::ShmOptions::default()
+            };
+            shm::open(options).unwrap()
         }
+        Some(names) => rdma::open(&names[next % names.len()].parse().unwrap()).unwrap(),
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// More than the window of a link holds, whatever the design.
-const BATCHES: i64 = 250;
+const BATCHES: i64 = 160;
 const HANG: Duration = Duration::from_secs(10);
 
 /// So many bytes, and a disk or none.

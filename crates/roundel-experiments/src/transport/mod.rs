@@ -22,7 +22,7 @@ pub mod verbs;
 
 use crate::error::Result;
 use crate::measured::Endpoints;
-use arrow::buffer::{Buffer, MutableBuffer};
+use arrow::buffer::Buffer;
 use roundel_exchange::Selection;
 use roundel_exchange::frame::RowSource;
 use runtime::ThreadRuntime;
@@ -62,14 +62,9 @@ pub trait Message {
     /// Its bytes.
     fn length(&self) -> usize;
     /// Copies it to a target of its length.
-    fn copy_to(&self, target: &mut [u8]);
-
+    fn copy_to(&self, target: &mut [u8]) -> Result<()>;
     /// A copy in memory of its own, as frames are aligned.
-    fn copy(&self) -> Buffer {
-        let mut copy = MutableBuffer::from_len_zeroed(self.length());
-        self.copy_to(&mut copy);
-        copy.into()
-    }
+    fn copy(&self) -> Result<Buffer>;
 }
 
 /// The receiving side of a thread.

@@ -11,12 +11,14 @@ use crate::measured::Rows;
 use crate::meeting::Meeting;
 use crate::setting::{MESSAGE_BYTES, Pattern, Setting};
 use crate::workload::{Job, Partitioning, RowsFromMessages, RowsToMessages, both_sides};
+use arrow::buffer::Buffer;
 use mpi::Threading;
 use mpi::environment::Universe;
 use mpi::request::scope;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, Destination, Equivalence, Root, Source};
 use parking_lot::{Condvar, Mutex};
+use roundel_exchange::frame;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -168,9 +170,15 @@ impl Message for MpiMessage {
         self.length
     }
 
-    fn copy_to(&self, target: &mut [u8]) {
-        let filled = self.memory.filled(HEAD_BYTES + self.length);
-        target.copy_from_slice(&filled[HEAD_BYTES..]);
+    fn copy_to(&self, target: &mut [u8]) -> Result<()> {
+        target.copy_from_slice(&self.memory.filled(HEAD_BYTES + self.length)[HEAD_BYTES..]);
+        Ok(())
+    }
+
+    fn copy(&self) -> Result<Buffer> {
+        Ok(frame::aligned(Vec::from(
+            &self.memory.filled(HEAD_BYTES + self.length)[HEAD_BYTES..],
+        )))
     }
 }
 

@@ -12,6 +12,8 @@ use crate::error::{Error, Result};
 use crate::measured::Endpoints;
 use crate::meeting::Meeting;
 use crate::setting::{SOCKET_MESSAGE_BYTES, Setting};
+use arrow::buffer::Buffer;
+use roundel_exchange::frame;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -88,8 +90,13 @@ impl Message for SocketMessage {
         self.length
     }
 
-    fn copy_to(&self, target: &mut [u8]) {
+    fn copy_to(&self, target: &mut [u8]) -> Result<()> {
         target.copy_from_slice(self.memory.filled(self.length));
+        Ok(())
+    }
+
+    fn copy(&self) -> Result<Buffer> {
+        Ok(frame::aligned(Vec::from(self.memory.filled(self.length))))
     }
 }
 

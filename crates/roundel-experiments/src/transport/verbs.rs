@@ -15,10 +15,12 @@ use roundel_exchange::endpoint::{
 };
 use roundel_exchange::frame::RowSource;
 use roundel_exchange::wire::{Data, HEADER_LENGTH};
-use roundel_exchange::{Buffers, Design, ExchangeOptions, Fabric, LinkAddress, Selection};
+use roundel_exchange::{
+    Buffers, Design, ExchangeError, ExchangeOptions, Fabric, LinkAddress, Selection,
+};
 use roundel_verbs::completion_queue::{WaitPolicy, until_ready};
 use roundel_verbs::rendezvous::{pack_list, unpack_list};
-use roundel_verbs::{Arena, ArenaOptions, CompletionQueue, Opcode};
+use roundel_verbs::{Arena, ArenaOptions, CompletionQueue, CompletionStatus, Opcode};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -141,13 +143,19 @@ impl Message for endpoint::Message {
         self.data.payload_length as usize
     }
 
-    fn copy_to(&self, target: &mut [u8]) {
-        self.copy_payload(target);
+    fn copy_to(&self, target: &mut [u8]) -> Result<()> {
+        self.copy_payload(target)
+            .map_err(|status| lost(self, status))
     }
 
-    fn copy(&self) -> Buffer {
-        self.payload()
+    fn copy(&self) -> Result<Buffer> {
+        self.payload().map_err(|status| lost(self, status))
     }
+}
+
+fn lost(message: &endpoint::Message, status: CompletionStatus) -> Error {
+    let peer = format!("the source of link {}", message.link.0);
+    ExchangeError::PeerLost { peer, status }.into()
 }
 
 impl Lane {

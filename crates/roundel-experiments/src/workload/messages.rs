@@ -127,7 +127,7 @@ impl<R: Receiver> RowsFromMessages<R> {
 impl<R: Receiver> RowsFromMessages<R> {
     /// Copies a message out and decodes it.
     fn decode(&mut self, message: R::Message) -> Result<()> {
-        let copy = message.copy();
+        let copy = message.copy()?;
         self.receiver.release(message);
         decode(&self.decoder, copy, |batch| self.batches.push_back(batch))
     }

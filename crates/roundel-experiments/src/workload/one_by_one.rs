@@ -76,7 +76,7 @@ impl<R: Receiver> RowsIn for RowsFromTuples<R> {
                 break;
             };
             let length = message.length().min(self.tuple.len());
-            message.copy_to(&mut self.tuple[..length]);
+            message.copy_to(&mut self.tuple[..length])?;
             self.receiver.release(message);
             let mut key = [0; KEY_BYTES];
             key.copy_from_slice(&self.tuple[..KEY_BYTES]);

@@ -6,7 +6,9 @@ use super::{Case, Provider, Verdict};
 use crate::counters::Opcode;
 use crate::memory::RemoteAddress;
 use crate::queue_pair::QueuePairState;
-use crate::work::CompletionStatus::{LocalOperation, LocalProtection, Success};
+use crate::work::CompletionStatus::{
+    Flushed, LocalOperation, LocalProtection, RemoteAccess, Success,
+};
 use crate::work::{Payload, ReceiveRequest, SendOperation};
 use std::sync::atomic::Ordering;
 
@@ -25,6 +27,11 @@ pub(super) const CASES: &[Case] = &[
         name: "remote memory: more READs than the device has outstanding",
         verbs: "READs beyond the device's limit wait in the send queue, in order",
         run: many_reads,
+    },
+    Case {
+        name: "remote memory: READs that do not wait",
+        verbs: "a READ goes through the send queue, into registered memory",
+        run: read_at_once,
     },
     Case {
         name: "remote memory: local memory of another device",
@@ -150,6 +157,77 @@ fn many_reads(provider: &dyn Provider) -> CaseResult {
         );
     }
     Ok(Verdict::Passed)
+}
+
+fn read_at_once(provider: &dyn Provider) -> CaseResult {
+    let mut c = Connection::open(provider)?;
+    if !c.a.device.capabilities().reads_at_once {
+        let remote = c.b.arena.allocate_exposed(8)?;
+        let read = c.qa.read_at_once(remote.remote_address(), &mut [0; 8]);
+        ensure!(read.is_err(), "{read:?} without the capability");
+        return Ok(Verdict::Passed);
+    }
+    let mut bytes_read = 0;
+    for length in [0, 1, 8, 24, 257, 4096, 100_000] {
+        let bytes = pattern(length as u64, length);
+        let remote = c.b.arena.allocate_exposed(length + 16)?;
+        let at = remote.remote_address().offset(8);
+        if length > 0 {
+            post(&c.qa, 1, SendOperation::Write(at), c.a.owned(&bytes)?)?;
+            expect(&c.a.sent(1)?, &[(1, Success)])?;
+        }
+        let mut target = vec![0xff; length + 2];
+        let status = c.qa.read_at_once(at, &mut target[1..=length])?;
+        ensure_eq!(status, Success, "status of {length} bytes");
+        ensure!(
+            target[1..=length] == bytes && (target[0], target[length + 1]) == (0xff, 0xff),
+            "{length} bytes read differ"
+        );
+        let mut target = vec![0xff; 3];
+        let status = c.qa.read_at_once_append(at, length, &mut target)?;
+        ensure_eq!(status, Success, "status of {length} bytes to append");
+        ensure!(
+            target[..3] == [0xff; 3] && target[3..] == bytes,
+            "{length} bytes appended differ"
+        );
+        bytes_read += 2 * length as u64;
+    }
+    let counters = c.qa.counters();
+    let counted = (
+        counters.messages(Opcode::Read),
+        counters.bytes(Opcode::Read),
+    );
+    ensure_eq!(counted, (14, bytes_read), "READs counted");
+    c.a.silent()?;
+    c.b.silent()?;
+    for wrong in ["key", "bounds", "stale"] {
+        c.again()?;
+        let remote = c.b.arena.allocate_exposed(64)?;
+        let mut at = remote.remote_address();
+        match wrong {
+            "key" => at.remote_key ^= 1 << 12,
+            "bounds" => at.address = at.address.wrapping_sub(1 << 40),
+            _ => {
+                drop(remote);
+                ensure!(c.b.arena.shrink() > 0, "the region is deregistered");
+            }
+        }
+        let mut target = [0xff; 64];
+        let status = c.qa.read_at_once(at, &mut target)?;
+        ensure_eq!(status, RemoteAccess, "status of a wrong {wrong}");
+        ensure_eq!(target, [0xff; 64], "what a wrong {wrong} read");
+        ensure_eq!(
+            c.qa.state(),
+            QueuePairState::Error,
+            "state after a wrong {wrong}"
+        );
+        let status = c.qa.read_at_once(at, &mut target)?;
+        ensure_eq!(status, Flushed, "status once broken");
+    }
+    Ok(Verdict::Differs(
+        "READs may also go into memory that is not registered, and are over when the call returns"
+            .into(),
+    ))
 }
 
 fn foreign_memory(provider: &dyn Provider) -> CaseResult {

@@ -40,12 +40,16 @@ const QUIESCE_SPINS: usize = 1000;
 pub struct ShmOptions {
     /// Room for registered memory, in bytes. Only what is registered takes memory.
     pub registered_bytes_max: usize,
+    /// Whether peers' memory may be read at once. Without, all READs go through the queue, as with
+    /// devices that do not map it.
+    pub reads_at_once: bool,
 }
 
 impl Default for ShmOptions {
     fn default() -> Self {
         Self {
             registered_bytes_max: 16 << 30,
+            reads_at_once: true,
         }
     }
 }
@@ -85,6 +89,7 @@ pub fn open(options: ShmOptions) -> Result<Device> {
             grh_bytes: GRH_BYTES,
             registered_bytes_max,
             outstanding_reads_max: 128,
+            reads_at_once: options.reads_at_once,
             atomics: true,
             shared_receive_queues_max: 0,
             shared_receives_max: 0,

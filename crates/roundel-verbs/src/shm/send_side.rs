@@ -19,6 +19,7 @@ use crate::work::CompletionStatus::{
     LocalProtection, RemoteAccess, RemoteInvalidRequest, RetryExceeded, Success,
 };
 use crate::work::{ATOMIC_BYTES, CompletionStatus, InlineBytes, SendOperation};
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -125,44 +126,14 @@ impl Transfer {
         remote: &Remote,
         progress: &mut Progress,
     ) -> Outcome {
-        let Some(pair) = remote.pair() else {
-            return Outcome::Done(RetryExceeded);
-        };
-        if remote.peer.is_dead() {
-            return Outcome::Done(RetryExceeded);
-        }
-        let Some(visit) = enter(own, remote, pair, &mut progress.visits) else {
-            let not_connected = life(remote.incarnation, PAIR_INIT);
-            return if pair.life.load(Ordering::Acquire) == not_connected {
-                Outcome::NotReady
-            } else {
-                Outcome::Done(RetryExceeded)
-            };
-        };
-        let outcome = if pair.peer_pair.load(Ordering::Relaxed) == remote.identity {
-            self.inside(device, remote, pair, &mut progress.taken)
-        } else {
-            Outcome::Done(RetryExceeded)
-        };
-        connected_ring::leave(own, visit);
-        match outcome {
-            Outcome::Done(Success) if self.consumes_receive() => {
-                remote.peer.kick(pair.receive_queue.load(Ordering::Relaxed));
-            }
-            // Dropped there, and nobody hears of it.
-            Outcome::Done(RemoteAccess) if !remote.reliable => {}
-            Outcome::Done(RemoteAccess | RemoteInvalidRequest) => {
-                // The responder's queue pair breaks too, and whoever waits for it is told.
-                let _ = pair.life.compare_exchange(
-                    life(remote.incarnation, PAIR_READY),
-                    life(remote.incarnation, PAIR_ERROR),
-                    Ordering::AcqRel,
-                    Ordering::Relaxed,
-                );
-                remote.peer.kick(pair.receive_queue.load(Ordering::Relaxed));
-                remote.peer.kick(pair.send_queue.load(Ordering::Relaxed));
-            }
-            _ => {}
+        let outcome = visit(own, remote, progress, |pair, taken| {
+            self.inside(device, remote, pair, taken)
+        });
+        if let Outcome::Done(Success) = outcome
+            && self.consumes_receive()
+            && let Some(pair) = remote.pair()
+        {
+            remote.peer.kick(pair.receive_queue.load(Ordering::Relaxed));
         }
         outcome
     }
@@ -357,6 +328,73 @@ impl Transfer {
             _ => (0, 0),
         }
     }
+}
+
+/// Copies from the peer's exposed memory, of which a READ that overtakes everything posted would make
+/// the same.
+pub(super) fn read_at_once(
+    own: &PairEntry,
+    remote: &Remote,
+    progress: &mut Progress,
+    from: RemoteAddress,
+    target: &mut [MaybeUninit<u8>],
+) -> Outcome {
+    visit(own, remote, progress, |_, _| {
+        let Some(from) = exposed(&remote.peer, from, target.len()) else {
+            return Outcome::Done(RemoteAccess);
+        };
+        // SAFETY: the source was checked against the peer's mapping, the target is this thread's own
+        // and no part of a device's memory. What a peer writes meanwhile may come out torn.
+        unsafe { copy_words_whole(from, target.as_mut_ptr().cast(), target.len()) };
+        Outcome::Done(Success)
+    })
+}
+
+/// Does something with the peer's memory, and with its queue pair and the count of its receives that were
+/// used: between entering and leaving, which its device waits for before it takes the memory away.
+fn visit(
+    own: &PairEntry,
+    remote: &Remote,
+    progress: &mut Progress,
+    inside: impl FnOnce(&PairEntry, &mut u64) -> Outcome,
+) -> Outcome {
+    let Some(pair) = remote.pair() else {
+        return Outcome::Done(RetryExceeded);
+    };
+    if remote.peer.is_dead() {
+        return Outcome::Done(RetryExceeded);
+    }
+    let Some(visit) = enter(own, remote, pair, &mut progress.visits) else {
+        let not_connected = life(remote.incarnation, PAIR_INIT);
+        return if pair.life.load(Ordering::Acquire) == not_connected {
+            Outcome::NotReady
+        } else {
+            Outcome::Done(RetryExceeded)
+        };
+    };
+    let outcome = if pair.peer_pair.load(Ordering::Relaxed) == remote.identity {
+        inside(pair, &mut progress.taken)
+    } else {
+        Outcome::Done(RetryExceeded)
+    };
+    connected_ring::leave(own, visit);
+    match outcome {
+        // Dropped there, and nobody hears of it.
+        Outcome::Done(RemoteAccess) if !remote.reliable => {}
+        Outcome::Done(RemoteAccess | RemoteInvalidRequest) => {
+            // The responder's queue pair breaks too, and whoever waits for it is told.
+            let _ = pair.life.compare_exchange(
+                life(remote.incarnation, PAIR_READY),
+                life(remote.incarnation, PAIR_ERROR),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+            remote.peer.kick(pair.receive_queue.load(Ordering::Relaxed));
+            remote.peer.kick(pair.send_queue.load(Ordering::Relaxed));
+        }
+        _ => {}
+    }
+    outcome
 }
 
 /// Begins an operation on the peer's memory; `None` when its queue pair is not ready. When it is

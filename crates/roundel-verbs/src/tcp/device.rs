@@ -67,6 +67,7 @@ pub fn open(options: TcpOptions) -> Result<Device> {
             grh_bytes: GRH_BYTES,
             registered_bytes_max: usize::MAX,
             outstanding_reads_max: super::connection::RETURNING_MAX,
+            reads_at_once: false,
             atomics: true,
             shared_receive_queues_max: 0,
             shared_receives_max: 0,

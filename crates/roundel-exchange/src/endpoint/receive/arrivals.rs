@@ -1,7 +1,7 @@
 //! What a RECEIVE endpoint's completion queue brings: messages, ends, and broken connections.
 
 use super::link::{Carrier, Connection, Link, LinkState, Way};
-use super::{LinkId, Message, ReceiveEndpoint, datagram};
+use super::{LinkId, Message, Place, ReceiveEndpoint, datagram, read};
 use crate::wire::{Body, EndOfStream, HEADER_LENGTH, Header};
 use roundel_verbs::capabilities::GRH_BYTES;
 use roundel_verbs::{Buffer, Completion, CompletionStatus, Opcode, QueuePair, ReceiveRequest};
@@ -43,7 +43,9 @@ impl ReceiveEndpoint {
         }
         if !any {
             self.lose_broken();
-            self.ask_for_bells();
+            if self.queue.is_armed() {
+                self.ask_for_bells();
+            }
         }
         any
     }
@@ -106,26 +108,45 @@ impl ReceiveEndpoint {
         };
         match message {
             Ok(Some((buffer, slot))) => {
-                self.take_arrived(index, buffer, (0, completion.bytes), slot, messages);
+                let place = Place::Here {
+                    buffer,
+                    at: 0,
+                    slot,
+                };
+                self.take_arrived(index, place, completion.bytes, messages);
             }
             Ok(None) => {}
             Err(reason) => link.fail(link.broke_protocol(reason)),
         }
     }
 
-    /// A message over a connection, with where it is in its buffer: offset and length.
+    /// A message of so many bytes over a connection.
     pub(super) fn take_arrived(
         &mut self,
         index: usize,
-        buffer: Buffer,
-        (at, length): (usize, usize),
-        slot: u32,
+        place: Place,
+        bytes: usize,
         messages: &mut Vec<Message>,
     ) {
         let link = &mut self.links[index];
-        match datagram::header_at(&buffer, at, at.saturating_add(length)) {
+        let header = match &place {
+            Place::Here { buffer, at, .. } => {
+                datagram::header_at(buffer, *at, at.saturating_add(bytes))
+            }
+            Place::There { queue_pair, at, .. } => {
+                let mut header = [0; HEADER_LENGTH];
+                match read::ended(queue_pair.read_at_once(*at, &mut header)) {
+                    Ok(()) => datagram::check_header(&header, bytes),
+                    Err(status) => {
+                        link.broken.get_or_insert(status);
+                        return;
+                    }
+                }
+            }
+        };
+        match header {
             Ok(header) if header.exchange == link.exchange && header.source == link.source => {
-                self.take_message(index, &header, (buffer, slot), at, messages);
+                self.take_message(index, &header, place, messages);
             }
             Ok(_) => link.fail(link.broke_protocol("a message of another exchange")),
             Err(error) => link.fail(link.broke_protocol(error.to_string())),
@@ -151,7 +172,12 @@ impl ReceiveEndpoint {
         };
         match from {
             Some((index, header)) if self.links[index].is_open() => {
-                self.take_message(index, &header, (buffer, 0), GRH_BYTES, messages);
+                let place = Place::Here {
+                    buffer,
+                    at: GRH_BYTES,
+                    slot: 0,
+                };
+                self.take_message(index, &header, place, messages);
             }
             Some((index, header)) => {
                 // A complete link whose sender has not heard so yet, or a failed one.
@@ -176,14 +202,13 @@ impl ReceiveEndpoint {
         &mut self,
         index: usize,
         header: &Header,
-        (buffer, slot): (Buffer, u32),
-        at: usize,
+        place: Place,
         messages: &mut Vec<Message>,
     ) {
         match header.body {
             Body::Data(data) => {
                 if self.options.repairs() && !self.is_fresh(index, header) {
-                    self.post_datagram(buffer);
+                    self.put_away(index, place);
                     return;
                 }
                 let link = &mut self.links[index];
@@ -196,9 +221,7 @@ impl ReceiveEndpoint {
                     sequence: header.sequence,
                     data,
                     credit_seen: header.credit_seen,
-                    buffer,
-                    payload_at: at + HEADER_LENGTH,
-                    slot,
+                    place,
                 });
             }
             Body::EndOfStream(end) => {
@@ -206,22 +229,30 @@ impl ReceiveEndpoint {
                 if !self.options.repairs() {
                     self.acknowledge(index, end.sent.count);
                 }
-                self.post_datagram(buffer);
+                self.put_away(index, place);
                 self.take_end(index, &end);
             }
             Body::Sent(sent) if self.datagrams.is_some() => {
                 self.take_sent(index, header.group, sent);
-                self.post_datagram(buffer);
+                self.put_away(index, place);
             }
             Body::Join(join) if self.datagrams.is_some() => {
                 self.join(index, header.group, join);
-                self.post_datagram(buffer);
+                self.put_away(index, place);
             }
-            _ if self.datagrams.is_some() => self.post_datagram(buffer),
+            _ if self.datagrams.is_some() => self.put_away(index, place),
             _ => {
                 let link = &mut self.links[index];
                 link.fail(link.broke_protocol("control messages from a sender"));
             }
+        }
+    }
+
+    /// Gives the memory of a message back that is not handed out.
+    fn put_away(&mut self, index: usize, place: Place) {
+        match place {
+            Place::Here { buffer, .. } => self.post_datagram(buffer),
+            Place::There { number, .. } => self.tell_read(index, number),
         }
     }
 
@@ -239,57 +270,91 @@ impl ReceiveEndpoint {
     pub fn release(&mut self, message: Message, fresh: bool) {
         let index = message.link.0;
         let retired = fresh && self.retires_buffer(index);
-        let link = &mut self.links[index];
-        let mut posted = u32::from(!retired);
-        match link.connection() {
-            Some(Connection {
-                queue_pair, way, ..
-            }) => match way {
-                Way::Send if retired => {}
-                Way::Send => post_receive(queue_pair, index, Some(message.buffer)),
-                Way::Write(written) => {
-                    match retired {
-                        true => written.retire(message.slot),
-                        false => written.give(message.buffer, message.slot),
-                    }
-                    if written.counts_on_receives() {
-                        post_receive(queue_pair, index, None);
-                        posted = 1;
-                    }
-                    self.pump_rings(index);
-                }
-                Way::Read(reads) => {
-                    if !retired {
-                        reads.give(message.buffer);
-                    }
-                    self.pump_rings(index);
-                }
-            },
-            None if retired => {}
-            None => self.post_datagram(message.buffer),
-        }
+        let counted = (message.group, message.sequence, message.credit_seen);
         if !fresh {
             // A repetition was not paid for: its receive is there again, and no more than that.
             self.report.duplicates += 1;
-            return;
         }
+        match message.place {
+            Place::Here { buffer, slot, .. } => {
+                let posted = self.take_back(index, (buffer, slot), retired);
+                if fresh {
+                    self.count_arrived(index, counted, posted);
+                }
+            }
+            Place::There { number, .. } => {
+                if fresh {
+                    self.count_arrived(index, counted, 0);
+                }
+                // With the window that there is now.
+                self.tell_read(index, number);
+            }
+        }
+    }
+
+    /// Counts a message of a group, with its number and the credit that its source had seen, for which so
+    /// many receives were posted again.
+    fn count_arrived(
+        &mut self,
+        index: usize,
+        (group, sequence, credit_seen): (u16, u64, u32),
+        posted: u32,
+    ) {
         let link = &mut self.links[index];
-        link.arrived.add(message.group, message.sequence);
+        link.arrived.add(group, sequence);
         link.heard = link.heard.wrapping_add(1);
-        link.starved |= match link.connection() {
+        let waits = match link.connection() {
             Some(Connection {
                 way: Way::Read(reads),
                 ..
             }) => reads.is_starved(),
-            _ => message.credit_seen == link.heard,
+            _ => false,
         };
-        self.note_unused(index, message.credit_seen);
+        link.starved |= waits || credit_seen == link.heard;
+        self.note_unused(index, credit_seen);
         let link = &mut self.links[index];
         if link.starved && link.idle {
             self.grow(index);
         }
         self.count_receives(index, posted);
         self.check_end(index);
+    }
+
+    /// Makes a buffer ready for the next message, unless it goes back to the arena; returns how many receives
+    /// were posted again.
+    fn take_back(&mut self, index: usize, (buffer, slot): (Buffer, u32), retired: bool) -> u32 {
+        let posted = u32::from(!retired);
+        match self.links[index].connection() {
+            Some(Connection {
+                queue_pair, way, ..
+            }) => match way {
+                Way::Send if retired => {}
+                Way::Send => post_receive(queue_pair, index, Some(buffer)),
+                Way::Write(written) => {
+                    match retired {
+                        true => written.retire(slot),
+                        false => written.give(buffer, slot),
+                    }
+                    let counts_on_receives = written.counts_on_receives();
+                    if counts_on_receives {
+                        post_receive(queue_pair, index, None);
+                    }
+                    self.pump_rings(index);
+                    if counts_on_receives {
+                        return 1;
+                    }
+                }
+                Way::Read(reads) => {
+                    if !retired {
+                        reads.give(buffer);
+                    }
+                    self.pump_rings(index);
+                }
+            },
+            None if retired => {}
+            None => self.post_datagram(buffer),
+        }
+        posted
     }
 
     pub(super) fn post_datagram(&self, buffer: Buffer) {

@@ -9,6 +9,7 @@ use crate::loss::OnLoss;
 use crate::wire::SequenceDigest;
 use roundel_verbs::{AddressHandle, CompletionStatus, QueuePair, SendRequest};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) struct Link {
@@ -73,7 +74,7 @@ pub(super) enum Carrier {
 
 /// A queue pair of the link's own.
 pub(super) struct Connection {
-    pub(super) queue_pair: QueuePair,
+    pub(super) queue_pair: Arc<QueuePair>,
     pub(super) way: Way,
     /// Requests about buffers that are posted and have not completed, and how many may be.
     pub(super) in_flight: usize,
@@ -133,6 +134,18 @@ impl Link {
             complete_at: Duration::ZERO,
             repeat_at: Duration::ZERO,
             repeat_after: Duration::ZERO,
+        }
+    }
+
+    /// What the source may send before it hears more: over connections it first waits for that, except for
+    /// messages that are to be read.
+    pub(super) fn first_credit(&self) -> u32 {
+        match &self.carrier {
+            Carrier::Offered(Some(Connection {
+                way: Way::Read(_), ..
+            })) => self.buffers as u32,
+            Carrier::Offered(None) => self.credit,
+            _ => 0,
         }
     }
 

@@ -17,18 +17,19 @@ mod written;
 use super::{Fabric, LinkAddress, datagram};
 use crate::design::Verb;
 use crate::error::{ExchangeError, Result};
-use crate::frame::SECTION_ALIGNMENT;
+use crate::frame::aligned;
 use crate::options::ExchangeOptions;
 use crate::report::EndpointReport;
-use crate::wire::Data;
+use crate::wire::{Data, HEADER_LENGTH};
 use link::{Carrier, Connection, Link, LinkState, Way};
 use read::Reads;
 use roundel_verbs::{
     Buffer, Completion, CompletionQueue, CompletionStatus, QueuePair, QueuePairOptions,
-    ReceiveRequest, Transport,
+    ReceiveRequest, RemoteAddress, Transport,
 };
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 use written::Written;
 
 /// Over datagrams, receives per link beyond its credit: for what comes unpaid, which is answers to questions, and
@@ -56,34 +57,70 @@ pub struct Message {
     pub data: Data,
     group: u16,
     credit_seen: u32,
-    buffer: Buffer,
-    payload_at: usize,
-    /// The number of its buffer, where the source writes to numbered ones.
-    slot: u32,
+    place: Place,
+}
+
+/// Where a message is until it is released.
+#[derive(Debug)]
+enum Place {
+    /// In a registered buffer here, from a byte on; with the buffer's number, where the source writes to
+    /// numbered ones.
+    Here {
+        buffer: Buffer,
+        at: usize,
+        slot: u32,
+    },
+    /// Still in the source's memory, which is read at once; with the number that the source gave it.
+    There {
+        queue_pair: Arc<QueuePair>,
+        at: RemoteAddress,
+        number: u64,
+    },
 }
 
 impl Message {
     /// Copies the payload, which has `target`'s length.
-    pub fn copy_payload(&self, target: &mut [u8]) {
-        self.buffer.read(self.payload_at, target);
+    ///
+    /// # Errors
+    /// How the connection ended over which it should have been read.
+    pub fn copy_payload(&self, target: &mut [u8]) -> Result<(), CompletionStatus> {
+        match &self.place {
+            Place::Here { buffer, at, .. } => {
+                buffer.read(at + HEADER_LENGTH, target);
+                Ok(())
+            }
+            Place::There { queue_pair, at, .. } => {
+                read::ended(queue_pair.read_at_once(at.offset(HEADER_LENGTH), target))
+            }
+        }
+    }
+
+    /// Appends the payload, without clearing memory for it first; nothing where it fails.
+    ///
+    /// # Errors
+    /// How the connection ended over which it should have been read.
+    pub fn append_payload(&self, target: &mut Vec<u8>) -> Result<(), CompletionStatus> {
+        let length = self.data.payload_length as usize;
+        match &self.place {
+            Place::Here { buffer, at, .. } => {
+                buffer.read_append(at + HEADER_LENGTH, length, target);
+                Ok(())
+            }
+            Place::There { queue_pair, at, .. } => {
+                let from = at.offset(HEADER_LENGTH);
+                read::ended(queue_pair.read_at_once_append(from, length, target))
+            }
+        }
     }
 
     /// A copy of the payload in memory of its own, aligned as [frames](crate::frame) are.
-    pub fn payload(&self) -> arrow::buffer::Buffer {
-        let length = self.data.payload_length as usize;
-        let mut copy = Vec::with_capacity(length);
-        // Into memory that was not cleared before: that would take half as long as the copy.
-        self.buffer.read_append(self.payload_at, length, &mut copy);
-        let copy = arrow::buffer::Buffer::from_vec(copy);
-        match copy.as_ptr().align_offset(SECTION_ALIGNMENT) {
-            0 => copy,
-            // No allocator is known that does this.
-            _ => {
-                let mut aligned = arrow::buffer::MutableBuffer::with_capacity(length);
-                aligned.extend_from_slice(&copy);
-                aligned.into()
-            }
-        }
+    ///
+    /// # Errors
+    /// How the connection ended over which it should have been read.
+    pub fn payload(&self) -> Result<arrow::buffer::Buffer, CompletionStatus> {
+        let mut copy = Vec::with_capacity(self.data.payload_length as usize);
+        self.append_payload(&mut copy)?;
+        Ok(aligned(copy))
     }
 }
 
@@ -182,10 +219,7 @@ impl ReceiveEndpoint {
             exchange: 0,
             source: 0,
             destination: 0,
-            credit: match self.datagrams {
-                Some(_) => self.links[index].credit,
-                None => 0,
-            },
+            credit: self.links[index].first_credit(),
             ring,
             local: 0,
             queue_pair: address,
@@ -246,13 +280,17 @@ impl ReceiveEndpoint {
         queue_pair.post_receive(&mut receives)?;
         self.report.queue_pairs += 1;
         let connection = Connection {
-            queue_pair,
+            queue_pair: Arc::new(queue_pair),
             way,
             in_flight: 0,
             in_flight_max,
             unposted: Vec::new(),
         };
-        self.report.registered_bytes += count * bytes + connection.ring_bytes();
+        let buffers = match connection.way.has_buffers() {
+            true => count * bytes,
+            false => 0,
+        };
+        self.report.registered_bytes += buffers + connection.ring_bytes();
         Ok(connection)
     }
 
@@ -323,6 +361,12 @@ impl ReceiveEndpoint {
     /// Ends a link with an error that was learnt elsewhere, unless it is complete.
     pub fn abort(&mut self, link: LinkId, error: ExchangeError) {
         self.links[link.0].fail(error);
+    }
+
+    /// Ends a link whose connection turns out to be broken, unless it is complete.
+    pub fn lose(&mut self, link: LinkId, status: CompletionStatus) {
+        let target = &mut self.links[link.0];
+        target.fail(target.lost(status));
     }
 
     /// An offered link needs no endpoint: its source hands rows over in memory. It stays open until it

@@ -3,7 +3,7 @@
 
 use super::super::ring::{self, RemoteRing, Ring, RingAddress};
 use super::link::{Carrier, Connection, Way};
-use super::{Message, ReceiveEndpoint};
+use super::{Message, Place, ReceiveEndpoint};
 use crate::design::Verb;
 use crate::error::{ExchangeError, Result};
 use roundel_verbs::{Completion, CompletionStatus};
@@ -95,6 +95,11 @@ impl Way {
             Self::Read(_) => false,
         }
     }
+
+    /// Whether messages come into registered buffers of this end's.
+    pub(super) fn has_buffers(&self) -> bool {
+        !matches!(self, Self::Read(reads) if reads.at_once())
+    }
 }
 
 impl ReceiveEndpoint {
@@ -107,21 +112,25 @@ impl ReceiveEndpoint {
         for index in 0..self.links.len() {
             any |= self.pump_rings(index);
             for _ in 0..limit {
+                let link = &mut self.links[index];
+                let open = link.is_open();
                 let Some(Connection {
-                    way: Way::Write(written),
-                    ..
-                }) = self.links[index].connection()
+                    queue_pair, way, ..
+                }) = link.connection()
                 else {
                     break;
                 };
-                let Some(message) = written.poll() else {
+                let message = match way {
+                    Way::Write(written) => written.poll(),
+                    Way::Read(reads) if open && reads.at_once() => reads.look(queue_pair),
+                    _ => None,
+                };
+                let Some(message) = message else {
                     break;
                 };
                 any = true;
                 match message {
-                    Ok((buffer, place, slot)) => {
-                        self.take_arrived(index, buffer, place, slot, messages);
-                    }
+                    Ok((place, bytes)) => self.take_arrived(index, place, bytes, messages),
                     Err(reason) => {
                         let link = &mut self.links[index];
                         link.fail(link.broke_protocol(reason));
@@ -138,6 +147,7 @@ impl ReceiveEndpoint {
     pub(super) fn pump_rings(&mut self, index: usize) -> bool {
         let link = &mut self.links[index];
         let open = link.is_open();
+        let window = link.buffers;
         let Carrier::Connected(connection) = &mut link.carrier else {
             return false;
         };
@@ -152,6 +162,7 @@ impl ReceiveEndpoint {
                 requests.extend(std::iter::from_fn(|| written.tell(id)).take(room));
             }
             Way::Read(reads) => {
+                reads.set_window(window);
                 requests.extend(std::iter::from_fn(|| reads.tell(id)).take(room));
                 while open && requests.len() < most {
                     match reads.next_read(id) {
@@ -209,9 +220,26 @@ impl ReceiveEndpoint {
             reads.was_read();
         }
         if let Some(buffer) = completion.buffer {
-            self.take_arrived(index, buffer, (0, completion.bytes), 0, messages);
+            let place = Place::Here {
+                buffer,
+                at: 0,
+                slot: 0,
+            };
+            self.take_arrived(index, place, completion.bytes, messages);
         }
         self.pump_rings(index);
+    }
+
+    /// Tells a source that a message was read where it was.
+    pub(super) fn tell_read(&mut self, index: usize, number: u64) {
+        if let Some(Connection {
+            way: Way::Read(reads),
+            ..
+        }) = self.links[index].connection()
+        {
+            reads.untold.push_back(number);
+            self.pump_rings(index);
+        }
     }
 
     /// Asks all sources to wake this end when they have more: it is about to sleep.

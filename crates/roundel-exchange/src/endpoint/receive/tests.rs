@@ -8,7 +8,7 @@ use crate::loss::OnLoss;
 use crate::wire::{Body, Credit, HEADER_LENGTH, Header, Missing, Sent};
 use futures::FutureExt;
 use roundel_verbs::{
-    ArenaOptions, Payload, SendOperation, SendRequest, TokioContext, shm, work::InlineBytes,
+    ArenaOptions, Device, Payload, SendOperation, SendRequest, TokioContext, shm, work::InlineBytes,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,8 +17,16 @@ use std::time::Duration;
 const EXCHANGE: u64 = 77;
 const SOURCE: u32 = 3;
 
+/// Where messages that are read go through the queue, as almost everywhere.
 fn fabric(registered_bytes_max: usize) -> Fabric {
-    let device = shm::open(shm::ShmOptions::default()).unwrap();
+    let options = shm::ShmOptions {
+        reads_at_once: false,
+        ..shm::ShmOptions::default()
+    };
+    fabric_on(shm::open(options).unwrap(), registered_bytes_max)
+}
+
+fn fabric_on(device: Device, registered_bytes_max: usize) -> Fabric {
     let arena = device.arena(ArenaOptions {
         registered_bytes_max,
         segment_bytes: 64 << 10,
@@ -82,7 +90,16 @@ impl Pair {
         set: impl FnOnce(&mut ExchangeOptions),
         between: impl FnOnce(&mut Self),
     ) -> Self {
-        let (ours, theirs) = (fabric(1 << 30), fabric(registered_bytes_max));
+        let theirs = fabric(registered_bytes_max);
+        Self::open_on((fabric(1 << 30), theirs), design, set, between)
+    }
+
+    fn open_on(
+        (ours, theirs): (Fabric, Fabric),
+        design: Design,
+        set: impl FnOnce(&mut ExchangeOptions),
+        between: impl FnOnce(&mut Self),
+    ) -> Self {
         let mut options = ExchangeOptions::new(design, 1, ours.device.capabilities());
         options.message_bytes = 512;
         options.window.least = 4;
@@ -146,7 +163,7 @@ impl Pair {
         let count = messages.len();
         for message in messages {
             let mut payload = [0; 8];
-            message.copy_payload(&mut payload);
+            message.copy_payload(&mut payload).unwrap();
             assert_eq!(
                 u64::from_le_bytes(payload),
                 u64::from(message.data.frame_sequence)
@@ -174,6 +191,44 @@ async fn a_window_doubles_while_its_source_runs_out() {
             windows.push(pair.window());
         }
         assert_eq!(windows, [8, 16, 16, 16], "{design}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_read_at_once_waits_at_its_source() {
+    let device = || shm::open(shm::ShmOptions::default()).unwrap();
+    let fabrics = (fabric_on(device(), 1 << 30), fabric_on(device(), 1 << 30));
+    let mut pair = Pair::open_on(fabrics, Design::SemqRd, |_| (), |_| ());
+    let ring = pair.receiver.report().registered_bytes;
+    for window in [4, 8, 16, 16] {
+        assert_eq!(pair.send_all(), window);
+        let mut messages = Vec::new();
+        while pair.receiver.poll(&mut messages, 64) {}
+        assert_eq!(messages.len(), window);
+        assert!(!pair.send(), "they are read and not released");
+        for message in messages {
+            let payload = message.payload().unwrap();
+            let number = u64::from(message.data.frame_sequence);
+            assert_eq!(payload.as_slice(), number.to_le_bytes());
+            pair.receiver.release(message, true);
+        }
+    }
+    assert_eq!(pair.receiver.report().registered_bytes, ring, "no buffer");
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_at_once_any_more_is_an_error() {
+    let device = || shm::open(shm::ShmOptions::default()).unwrap();
+    let fabrics = (fabric_on(device(), 1 << 30), fabric_on(device(), 1 << 30));
+    let mut pair = Pair::open_on(fabrics, Design::SemqRd, |_| (), |_| ());
+    assert!(pair.send());
+    let mut messages = Vec::new();
+    while pair.receiver.poll(&mut messages, 64) {}
+    pair.sender.close(pair.destination, None);
+    for message in messages {
+        assert!(message.payload().is_err());
+        assert!(message.copy_payload(&mut [0; 8]).is_err());
+        pair.receiver.release(message, true);
     }
 }
 

@@ -51,14 +51,14 @@ impl ReceiveEndpoint {
     }
 
     /// Takes note of how many buffers the source of a message had left when it sent it: of those that it
-    /// may write to or that it had credit for, or, where messages are read, of those here.
+    /// may write to or that it had credit for, or, where messages are read into buffers, of those here.
     pub(super) fn note_unused(&mut self, index: usize, credit_seen: u32) {
         let link = &mut self.links[index];
         let unused = match link.connection() {
             Some(Connection {
                 way: Way::Read(reads),
                 ..
-            }) => reads.free(),
+            }) if !reads.at_once() => reads.free(),
             _ => credit_seen.wrapping_sub(link.heard) as usize,
         };
         if self.options.window.retires {
@@ -80,8 +80,16 @@ impl ReceiveEndpoint {
         if self.datagrams.is_some() {
             self.datagram_receives -= 1;
         }
-        self.report.registered_bytes -= self.options.message_bytes;
+        if self.has_buffers(index) {
+            self.report.registered_bytes -= self.options.message_bytes;
+        }
         true
+    }
+
+    /// Whether a link has registered buffers here.
+    fn has_buffers(&mut self, index: usize) -> bool {
+        let connection = self.links[index].connection();
+        connection.is_none_or(|connection| connection.way.has_buffers())
     }
 
     /// Doubles the window of a link whose source ran out of credit while there was nothing to do
@@ -119,7 +127,9 @@ impl ReceiveEndpoint {
             };
             if let Some(added) = added {
                 link.buffers += added;
-                self.report.registered_bytes += added * self.options.message_bytes;
+                if way.has_buffers() {
+                    self.report.registered_bytes += added * self.options.message_bytes;
+                }
                 self.pump_rings(index);
                 return;
             }

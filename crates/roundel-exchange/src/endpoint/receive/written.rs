@@ -7,6 +7,7 @@
 use super::super::Fabric;
 use super::super::ring::{RemoteRing, Ring};
 use super::super::seal::{arrived, break_seal, sealed_length};
+use super::Place;
 use crate::design::Notification;
 use crate::error::Result;
 use crate::options::ExchangeOptions;
@@ -32,9 +33,6 @@ pub(super) struct Written {
     /// Messages taken.
     taken: u64,
 }
-
-/// A message that was written: its buffer, where in it, and the buffer's number.
-pub(super) type WrittenMessage = (Buffer, (usize, usize), u32);
 
 impl Written {
     pub(super) fn open(
@@ -139,9 +137,9 @@ impl Written {
         Some(free.put(id, [at.address, key_and_bytes, slot.into()]))
     }
 
-    /// The next message, where they are polled for; `Err` for one that cannot be.
-    pub(super) fn poll(&mut self) -> Option<Result<WrittenMessage, &'static str>> {
-        let (slot, place) = match self.notification {
+    /// The next message, and its bytes, where they are polled for; `Err` for one that cannot be.
+    pub(super) fn poll(&mut self) -> Option<Result<(Place, usize), &'static str>> {
+        let (slot, (at, length)) = match self.notification {
             Notification::CompletionQueue => return None,
             Notification::MessageQueue => {
                 let [slot, length, _] = self.valid.as_mut()?.take()?;
@@ -150,13 +148,13 @@ impl Written {
             }
             Notification::Buffers => {
                 let slot = *self.given.front()?;
-                let place = arrived(self.slots.get(slot as usize)?.as_ref()?)?;
+                let part = arrived(self.slots.get(slot as usize)?.as_ref()?)?;
                 self.given.pop_front();
-                (slot, place)
+                (slot, part)
             }
         };
         Some(match self.take(slot) {
-            Some(buffer) => Ok((buffer, place, slot)),
+            Some(buffer) => Ok((Place::Here { buffer, at, slot }, length)),
             None => Err("it writes into a buffer that it was not given"),
         })
     }

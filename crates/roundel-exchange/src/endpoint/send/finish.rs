@@ -44,7 +44,7 @@ impl SendEndpoint {
             return Poll::Ready(Err(error.clone()));
         }
         if target.left() == 0 || !state.has_room(destination.0, 2) {
-            state.ask_for_bells(&[destination.0]);
+            self.wait_for(&mut state, &[destination.0]);
             return Poll::Pending;
         }
         Poll::Ready(self.say_end(&mut state, destination.0, 0))
@@ -99,7 +99,7 @@ impl SendEndpoint {
             _ if done => Poll::Ready(Ok(())),
             Some(error) => Poll::Ready(Err(error.clone())),
             None => {
-                state.ask_for_bells(&[destination.0]);
+                self.wait_for(&mut state, &[destination.0]);
                 Poll::Pending
             }
         }

@@ -170,7 +170,8 @@ impl SendEndpoint {
                         (Way::Write(Box::new(writing)), Some(ring))
                     }
                     Verb::Read => {
-                        let reading = Reading::open(arena, &inner.options, offer.ring, peer)?;
+                        let offered = (offer.ring, offer.credit);
+                        let reading = Reading::open(arena, &inner.options, offered, peer)?;
                         let ring = reading.free.address();
                         state.report.registered_bytes += reading.free.bytes();
                         (Way::Read(Box::new(reading)), Some(ring))
@@ -278,8 +279,8 @@ impl SendEndpoint {
         let mut state = self.0.state.lock();
         if state.groups[group.0].free.is_empty() {
             self.progress(&mut state);
-            self.retire(&mut state, group);
         }
+        self.retire(&mut state, group);
         if let Some(error) = state.failure_of(group) {
             return Poll::Ready(Err(error));
         }
@@ -287,9 +288,25 @@ impl SendEndpoint {
         match buffer.or_else(|| self.grow(&mut state, group)) {
             Some(buffer) => Poll::Ready(Ok(SendBuffer::new(buffer, group, &self.0))),
             None => {
-                state.about_to_sleep(group);
+                self.wait_for_members(&mut state, group);
                 Poll::Pending
             }
+        }
+    }
+
+    /// A task that sends to a group waits until its members have done something.
+    fn wait_for_members(&self, state: &mut State, group: GroupId) {
+        if state.verb != Verb::Send {
+            let members = state.groups[group.0].members.clone();
+            self.wait_for(state, &members);
+        }
+    }
+
+    /// A task waits until destinations have done something. If it is going to sleep, they shall wake this
+    /// end; one that stays awake finds their queues here filled.
+    fn wait_for(&self, state: &mut State, destinations: &[usize]) {
+        if self.0.queue.is_armed() {
+            state.ask_for_bells(destinations);
         }
     }
 
@@ -299,7 +316,7 @@ impl SendEndpoint {
         let group = &mut state.groups[group.0];
         if window.retires {
             let ready = group.free.len();
-            group.circulation.look(ready, ready);
+            group.circulation.look(ready, ready.min(1));
             let surplus = group
                 .circulation
                 .surplus(group.buffers, window.least.min(BUFFERS_FIRST));
@@ -359,7 +376,7 @@ impl SendEndpoint {
         }
         if !state.may_send(group) {
             since.get_or_insert_with(|| inner.fabric.context.now());
-            state.about_to_sleep(group);
+            self.wait_for_members(&mut state, group);
             return Poll::Pending;
         }
         if let Some(since) = since.take() {

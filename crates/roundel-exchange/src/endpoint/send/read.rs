@@ -14,8 +14,9 @@ pub(super) struct Reading {
     pub(super) free: Ring,
     /// `ValidArr`.
     pub(super) valid: RemoteRing,
-    /// Messages that it has been told of and has not read.
+    /// Messages that it has been told of and has not read, and how many there may be.
     unread: u64,
+    window: u64,
     /// Where its control messages wait: there is one at most.
     control: Option<ExposedBuffer>,
 }
@@ -34,7 +35,7 @@ impl Reading {
     pub(super) fn open(
         arena: &Arena,
         options: &ExchangeOptions,
-        offered: Option<RingAddress>,
+        (offered, window): (Option<RingAddress>, u32),
         peer: &str,
     ) -> Result<Self> {
         let Some(valid) = offered.filter(|ring| ring.entries > 0) else {
@@ -47,6 +48,7 @@ impl Reading {
             free: Ring::open(arena, options.window_max())?,
             valid: RemoteRing::new(valid, peer)?,
             unread: 0,
+            window: window.into(),
             control: None,
         })
     }
@@ -54,7 +56,12 @@ impl Reading {
     /// Messages that it may be told of now: both queues have room for them.
     pub(super) fn left(&self) -> u32 {
         let entries = self.valid.entries().min(self.free.address().entries.into());
-        entries.saturating_sub(self.unread) as u32
+        entries.min(self.window).saturating_sub(self.unread) as u32
+    }
+
+    /// Messages that it may have been told of in all.
+    pub(super) fn allowed(&self) -> u64 {
+        self.valid.count() + u64::from(self.left())
     }
 
     /// Whether it has read all that it was told of.
@@ -95,10 +102,11 @@ impl State {
             let Some(reading) = self.destinations[index].reading() else {
                 return;
             };
-            let Some([number, ..]) = reading.free.take() else {
+            let Some([number, window, _]) = reading.free.take() else {
                 return;
             };
             reading.unread = reading.unread.saturating_sub(1);
+            reading.window = window.max(1);
             if number == OF_LINK {
                 reading.control = None;
             } else if !self.was_read(number, index) {

@@ -152,6 +152,7 @@ impl Destination {
     pub(super) fn allowed(&self) -> u32 {
         match self.way() {
             Some(Way::Write(writing)) => writing.free.taken() as u32,
+            Some(Way::Read(reading)) => reading.allowed() as u32,
             _ => self.credit.granted(),
         }
     }
@@ -524,13 +525,6 @@ impl State {
             && ring::post(queue_pair, request)
         {
             target.in_flight += 1;
-        }
-    }
-
-    /// A task that sends to a group is about to sleep until its members have done something.
-    pub(super) fn about_to_sleep(&mut self, group: GroupId) {
-        if self.verb != Verb::Send {
-            self.ask_for_bells(&self.groups[group.0].members.clone());
         }
     }
 

@@ -10,11 +10,12 @@ use super::layout::{PAGE, PAIR_ERROR, PAIR_INIT, PairEntry, QUEUE_PAIRS_MAX, Slo
 use super::monitor::now;
 use super::peer::Peer;
 use super::receive_side::{ReceiveSide, Ring};
-use super::send_side::{Outcome, Progress, Remote, ShmAddressHandle, Transfer};
+use super::send_side::{self, Outcome, Progress, Remote, ShmAddressHandle, Transfer};
 use super::sync::Ordering;
 use super::visitor::Visitor;
 use crate::counters::{Counters, Opcode};
 use crate::error::{Result, VerbsError};
+use crate::memory::RemoteAddress;
 use crate::provider::{
     ProviderCompletionQueue, RawCompletion, RawQueuePairOptions, RawSendRequest,
 };
@@ -22,6 +23,7 @@ use crate::queue_pair::Transport;
 use crate::work::CompletionStatus;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -275,6 +277,31 @@ impl ShmQueuePair {
                     self.break_off(send);
                 }
                 true
+            }
+        }
+    }
+
+    /// Copies from the peer's exposed memory, ahead of everything posted.
+    fn copy_from_peer(
+        &self,
+        from: RemoteAddress,
+        target: &mut [MaybeUninit<u8>],
+    ) -> CompletionStatus {
+        self.check_peer();
+        let mut send = self.send.lock();
+        let Some(remote) = self.remote.get().filter(|_| !self.is(PAIR_ERROR)) else {
+            return CompletionStatus::Flushed;
+        };
+        let progress = &mut send.progress;
+        match send_side::read_at_once(self.entry(), remote, progress, from, target) {
+            Outcome::NotReady => CompletionStatus::ReceiverNotReady,
+            Outcome::Done(CompletionStatus::Success) => {
+                self.counters.add(Opcode::Read, target.len());
+                CompletionStatus::Success
+            }
+            Outcome::Done(status) => {
+                self.break_off(&mut send);
+                status
             }
         }
     }

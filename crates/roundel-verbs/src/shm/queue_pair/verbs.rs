@@ -5,7 +5,7 @@ use super::{ShmQueuePair, ring_bytes};
 use crate::address::QueuePairAddress;
 use crate::counters::Counters;
 use crate::error::{Result, VerbsError};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, RemoteAddress};
 use crate::multicast::MulticastGroup;
 use crate::provider::{ProviderQueuePair, RawReceiveRequest, RawSendRequest};
 use crate::queue_pair::{QueuePairState, Transport};
@@ -15,6 +15,8 @@ use crate::shm::layout::{PAIR_ERROR, PAIR_INIT, PAIR_READY, PAIR_RESET, life};
 use crate::shm::receive_side::Request;
 use crate::shm::send_side::{Remote, identity};
 use crate::shm::sync::Ordering;
+use crate::work::CompletionStatus;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::fence;
 
@@ -145,6 +147,14 @@ impl ProviderQueuePair for ShmQueuePair {
             self.wake_waiting_peer();
         }
         Ok(posted)
+    }
+
+    fn read_at_once(
+        &self,
+        from: RemoteAddress,
+        target: &mut [MaybeUninit<u8>],
+    ) -> Option<CompletionStatus> {
+        Some(self.copy_from_peer(from, target))
     }
 
     fn join_multicast(&self, _group: &MulticastGroup) -> Result<()> {
