@@ -23,6 +23,9 @@ pub struct NodeMeasured {
     pub received_bytes: u64,
     /// What its endpoints did.
     pub endpoints: Endpoints,
+    /// Where it was watched: registered bytes, of both sides, by seconds since its threads began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<(f64, u64)>,
 }
 
 /// How many rows, and the sum of their keys, which wraps around.

@@ -8,13 +8,14 @@ use crate::setting::{Setting, Transport};
 #[cfg(feature = "mpi")]
 use crate::transport::mpi;
 use crate::transport::runtime::ThreadRuntime;
-use crate::transport::{Opened, Receiver, Sender, grpc, qperf, sockets, verbs};
+use crate::transport::{AskEndpoints, Opened, Receiver, Sender, grpc, qperf, sockets, verbs};
 use crate::workload::{
     Outcome, Partitioning, Relation, RowsFromMessages, RowsFromTuples, RowsIn, RowsOut,
     RowsToMessages, RowsToTuples, Threads, check_partitioning, consume_alone, partition_alone,
 };
 use roundel_verbs::rendezvous::LostPeer;
 use serde::{Deserialize, Serialize};
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub(crate) const TASK: &str = "ROUNDEL_EXPERIMENT_NODE";
 /// Where a process that `mpirun` started finds its number.
 const MPI_RANK: &str = "OMPI_COMM_WORLD_RANK";
 
+/// How often registered memory is looked at in a run, where it is.
+const MEMORY_LOOKS: u32 = 100;
 /// Longest wait for the news that another node is gone, once something has failed.
 const LOSS_HEARD_MAX: Duration = Duration::from_secs(1);
 
@@ -119,10 +122,10 @@ fn of_loss(lost: LostPeer) -> Error {
     }
 }
 
-/// The threads of a node, and what is asked of its endpoints when they have ended.
+/// The threads of a node, and what is asked of its endpoints.
 struct Prepared {
     threads: Threads,
-    endpoints: Box<dyn FnOnce() -> Endpoints + Send>,
+    endpoints: AskEndpoints,
     /// Ends after the threads.
     #[cfg(feature = "mpi")]
     mpi: Option<mpi::Process>,
@@ -141,13 +144,22 @@ async fn measure(setting: &Arc<Setting>, meeting: &mut Meeting) -> Result<NodeMe
     meeting.barrier().await?;
     let mut prepared = prepare(setting, relations, meeting).await?;
     meeting.barrier().await?;
+    let mut memory = Vec::new();
+    let outcome = {
+        let watch = watch_memory(setting, &prepared.endpoints, &mut memory);
+        tokio::select! {
+            biased;
+            outcome = prepared.threads.run() => outcome?,
+            never = watch => match never {},
+        }
+    };
     let Outcome {
         started,
         ended,
         cpu_seconds,
         received,
         sent,
-    } = prepared.threads.run().await?;
+    } = outcome;
     // Who is done before others still answers them.
     meeting.barrier().await?;
     let endpoints = (prepared.endpoints)();
@@ -163,7 +175,25 @@ async fn measure(setting: &Arc<Setting>, meeting: &mut Meeting) -> Result<NodeMe
         sent,
         received_bytes: received.count * prepared.row_bytes as u64,
         endpoints,
+        memory,
     })
+}
+
+/// Notes registered memory where it is to be watched; ends never.
+async fn watch_memory(
+    setting: &Setting,
+    endpoints: &AskEndpoints,
+    memory: &mut Vec<(f64, u64)>,
+) -> Infallible {
+    if setting.work_midway.is_none() {
+        return std::future::pending().await;
+    }
+    let began = clock::monotonic();
+    let interval = Duration::from_secs_f64(setting.seconds / f64::from(MEMORY_LOOKS));
+    loop {
+        tokio::time::sleep(interval).await;
+        memory.push((clock::monotonic() - began, endpoints().registered_bytes));
+    }
 }
 
 async fn prepare(

@@ -43,6 +43,8 @@ pub struct Setting {
     pub credit_frequency: Option<u32>,
     /// Rounds of work that the consumer does for each tuple, by node; the last for all further nodes.
     pub work: Vec<u32>,
+    /// Rounds of work in the middle half of the run instead, in which registered memory is then watched.
+    pub work_midway: Option<u32>,
     /// How completions are waited for.
     pub wait: Wait,
 }
@@ -116,6 +118,7 @@ impl Setting {
             buffers: Buffers::Adaptive,
             credit_frequency: None,
             work: vec![0],
+            work_midway: None,
             wait: Wait::Events,
         }
     }

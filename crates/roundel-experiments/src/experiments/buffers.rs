@@ -1,5 +1,7 @@
 //! How many buffers a link needs, and whether the exchange finds out by itself (section 7.1.8).
 
+mod phases;
+
 use super::tell::{About, axis, percent, rate, reaches, throughput, verdict};
 use super::{Case, Experiment, Options, Results};
 use crate::figure::{Figure, Point, Scale, Unit, X};
@@ -56,6 +58,7 @@ fn plan(options: &Options) -> Vec<Case> {
             setting,
         ));
     }
+    cases.extend(phases::plan(options));
     for transport in [Transport::Qperf, Transport::PingPong] {
         let x = X::Name(transport.name().into());
         cases.push(Case::new(transport.name(), x, options.base(transport)));
@@ -179,6 +182,7 @@ fn tell(results: &Results) -> Vec<Figure> {
         );
     }
     figures.push(skew(results));
+    figures.extend(phases::tell(results));
     figures
 }
 

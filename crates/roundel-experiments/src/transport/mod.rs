@@ -85,12 +85,15 @@ pub trait Receiver {
     fn release(&mut self, message: Self::Message);
 }
 
+/// Asks what the endpoints of a node did so far.
+pub type AskEndpoints = Box<dyn Fn() -> Endpoints + Send>;
+
 /// What the threads of a node have opened.
 pub struct Opened<S, R> {
     /// By thread.
     pub threads: Vec<Ends<S, R>>,
-    /// What the endpoints of the node did, asked when all threads have ended.
-    pub endpoints: Box<dyn FnOnce() -> Endpoints + Send>,
+    /// What the endpoints of the node did so far.
+    pub endpoints: AskEndpoints,
 }
 
 /// The two sides of a thread.

@@ -203,6 +203,19 @@ impl Job {
         }
     }
 
+    /// The consumer of a thread, if the run begins now.
+    fn consumer(&self) -> Consumer {
+        let consumer = Consumer::new(self.setting.work_of(self.node));
+        match self.setting.work_midway {
+            Some(rounds) => {
+                let quarter = Duration::from_secs_f64(self.setting.seconds / 4.0);
+                let now = Instant::now();
+                consumer.with_midway(now + quarter..now + 3 * quarter, rounds)
+            }
+            None => consumer,
+        }
+    }
+
     /// When no scan begins any more, if the run begins now.
     pub fn until(&self) -> Instant {
         Instant::now() + Duration::from_secs_f64(self.setting.seconds)
@@ -300,7 +313,7 @@ pub async fn both_sides(
 /// Takes what comes, to the end. While the other side goes on, it does not ask to be woken, which would cost
 /// it and those who send to it a call of the system each time.
 async fn receive(job: &Job, input: &mut impl RowsIn, turns: Option<&Turns>) -> Result<Rows> {
-    let mut consumer = Consumer::new(job.setting.work_of(job.node));
+    let mut consumer = job.consumer();
     loop {
         if let Some(batch) = input.take()? {
             consumer.take(&batch);
@@ -321,7 +334,7 @@ async fn receive(job: &Job, input: &mut impl RowsIn, turns: Option<&Turns>) -> R
 
 /// Consumes the batches of the relation again and again: what is left when nothing is moved.
 pub async fn consume_alone(job: &Job, _: &mut ()) -> Result<(Vec<Rows>, Rows)> {
-    let mut consumer = Consumer::new(job.setting.work_of(job.node));
+    let mut consumer = job.consumer();
     let until = job.until();
     loop {
         job.relation
