@@ -210,6 +210,13 @@ impl Circulation {
         }
         surplus.min(buffers.saturating_sub(least))
     }
+
+    /// The same where a look finds all that are not needed: as many as were needed stay once more, for
+    /// bursts are not alike in all rounds.
+    pub(crate) fn excess(&mut self, buffers: usize, least: usize) -> usize {
+        let surplus = self.surplus(buffers, least);
+        surplus.saturating_sub(buffers - surplus)
+    }
 }
 
 #[cfg(test)]
@@ -260,6 +267,22 @@ mod tests {
         rounds(&mut circulation, 16, 9, 2 * CALM_ROUNDS);
         circulation.look(0, 0);
         assert_eq!(rounds(&mut circulation, 16, 9, CALM_ROUNDS), 0);
+    }
+
+    #[test]
+    fn twice_what_is_needed_stays_where_all_is_seen() {
+        let excess = |ready: usize| {
+            let mut circulation = Circulation::new();
+            let looks = 16 * (CALM_ROUNDS + 1);
+            let excess = (0..looks).map(|_| {
+                circulation.look(ready, 1);
+                circulation.excess(16, 2)
+            });
+            excess.max().unwrap()
+        };
+        assert_eq!(excess(13), 16 - 8, "four are needed");
+        assert_eq!(excess(9), 0, "eight are");
+        assert_eq!(excess(16), 16 - 4, "two stay always, and two more");
     }
 
     #[test]

@@ -1,17 +1,16 @@
 //! Memory that is short, is given back, or is not there.
 
-use crate::cluster::{Links, Node, connect, designs, fabric, open_device, options, own};
+use crate::cluster::{self, Links, Node, connect, designs, fabric, open_device, own};
 use crate::designs::batch;
 use arrow::array::RecordBatch;
 use futures::{StreamExt, TryStreamExt};
-use roundel_exchange::{ExchangeError, ExchangeOptions, MemoryBudget, SpillFile};
+use roundel_exchange::{Design, ExchangeError, ExchangeOptions, MemoryBudget, SpillFile, Window};
 use roundel_verbs::{Arena, ArenaOptions, VerbsError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// More than the window of a link holds, whatever the design.
-const BATCHES: i64 = 160;
+const BATCHES: i64 = 40;
 const HANG: Duration = Duration::from_secs(10);
 
 /// So many bytes, and a disk or none.
@@ -64,6 +63,13 @@ impl MemoryBudget for Limited {
             guard: Box::new(()),
         })
     }
+}
+
+/// With windows that hold little of what is sent.
+fn options(design: Design, threads: usize) -> ExchangeOptions {
+    let mut options = cluster::options(design, threads);
+    options.window = Window::fixed(options.window.least);
+    options
 }
 
 fn pair(options: &ExchangeOptions, budget: &Arc<Limited>) -> ([Node; 2], Links) {

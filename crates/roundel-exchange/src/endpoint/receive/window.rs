@@ -3,7 +3,6 @@
 use super::super::ring::empty_write;
 use super::link::{Carrier, Connection, Link, Way};
 use super::{Message, ReceiveEndpoint, datagram};
-use crate::buffers::Circulation;
 use crate::error::Result;
 use crate::report::CREDITS_PER_SAMPLE;
 use crate::wire::{Body, Credit};
@@ -14,10 +13,10 @@ use roundel_verbs::capabilities::GRH_BYTES;
 const LINKS_AHEAD: usize = 32;
 
 impl Link {
-    /// Gives back what is never wanted, as a circulation has it; all but `least`.
-    fn retire(&mut self, least: usize, circulation: impl Fn(&mut Self) -> &mut Circulation) {
+    /// Gives back what is never wanted, as one of its circulations says of its buffers.
+    fn retire(&mut self, unwanted: impl Fn(&mut Self, usize) -> usize) {
         let buffers = self.buffers - self.retiring;
-        self.retiring += circulation(self).surplus(buffers, least);
+        self.retiring += unwanted(self, buffers);
     }
 }
 
@@ -39,7 +38,8 @@ impl ReceiveEndpoint {
             let ready = std::mem::take(&mut link.found);
             if ready > 0 && self.options.window.retires {
                 link.arriving.look(ready, ready);
-                link.retire(self.options.window.least, |link| &mut link.arriving);
+                let least = self.options.window.least;
+                link.retire(|link, buffers| link.arriving.surplus(buffers, least));
             }
         }
         if found.is_empty() {
@@ -65,7 +65,8 @@ impl ReceiveEndpoint {
             // A message to several tells no credit.
             let known = unused <= link.buffers;
             link.unused.look(if known { unused } else { 0 }, 1);
-            link.retire(self.options.window.least, |link| &mut link.unused);
+            let least = self.options.window.least;
+            link.retire(|link, buffers| link.unused.excess(buffers, least));
         }
     }
 

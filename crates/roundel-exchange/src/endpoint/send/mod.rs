@@ -319,7 +319,7 @@ impl SendEndpoint {
             group.circulation.look(ready, ready.min(1));
             let surplus = group
                 .circulation
-                .surplus(group.buffers, window.least.min(BUFFERS_FIRST));
+                .excess(group.buffers, window.least.min(BUFFERS_FIRST));
             group.free.truncate(ready - surplus.min(ready));
             let retired = ready - group.free.len();
             group.buffers -= retired;
