@@ -79,9 +79,13 @@ pub fn choose(circumstances: &Circumstances, capabilities: &Capabilities) -> Cho
         memory <= circumstances.registered_bytes
     };
     let choice = |design: Design, reason: String| Choice { design, reason };
-    let (several, single) = match capabilities.reads_at_once {
-        true => (Design::MemqRd, Design::SemqRd),
-        false => (Design::MemqSr, Design::SemqSr),
+    let (several, single, virtue) = match capabilities.reads_at_once {
+        true => (
+            Design::MemqRd,
+            Design::SemqRd,
+            "rows are read where they lie",
+        ),
+        false => (Design::MemqSr, Design::SemqSr, "carry long messages"),
     };
     let connected = |why: String| match fits(several) && connections <= CONNECTIONS_MAX {
         true => choice(several, why),
@@ -118,13 +122,9 @@ pub fn choose(circumstances: &Circumstances, capabilities: &Capabilities) -> Cho
             Design::MesqSr,
             format!("buffers for {connections} connections per node would not fit into memory"),
         ),
-        _ if capabilities.reads_at_once => choice(
-            several,
-            format!("{connections} connections per node are few, and rows are read where they lie"),
-        ),
         _ => choice(
             several,
-            format!("{connections} connections per node are few, and carry long messages"),
+            format!("{connections} connections per node are few, and {virtue}"),
         ),
     }
 }

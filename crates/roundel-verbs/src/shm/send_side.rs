@@ -330,8 +330,7 @@ impl Transfer {
     }
 }
 
-/// Copies from the peer's exposed memory, of which a READ that overtakes everything posted would make
-/// the same.
+/// Copies from the peer's exposed memory, as a READ would that overtakes everything posted.
 pub(super) fn read_at_once(
     own: &PairEntry,
     remote: &Remote,

@@ -323,7 +323,7 @@ impl ReceiveEndpoint {
     /// Makes a buffer ready for the next message, unless it goes back to the arena; returns how many receives
     /// were posted again.
     fn take_back(&mut self, index: usize, (buffer, slot): (Buffer, u32), retired: bool) -> u32 {
-        let posted = u32::from(!retired);
+        let mut posted = u32::from(!retired);
         match self.links[index].connection() {
             Some(Connection {
                 queue_pair, way, ..
@@ -335,14 +335,11 @@ impl ReceiveEndpoint {
                         true => written.retire(slot),
                         false => written.give(buffer, slot),
                     }
-                    let counts_on_receives = written.counts_on_receives();
-                    if counts_on_receives {
+                    if written.counts_on_receives() {
                         post_receive(queue_pair, index, None);
+                        posted = 1;
                     }
                     self.pump_rings(index);
-                    if counts_on_receives {
-                        return 1;
-                    }
                 }
                 Way::Read(reads) => {
                     if !retired {

@@ -33,8 +33,6 @@ pub(super) struct Reads {
     /// Numbers of the messages that are being read, in order.
     in_flight: VecDeque<u64>,
     in_flight_max: usize,
-    /// Messages that the source may have waiting.
-    window: usize,
     /// Numbers of those that were read and that the source has not been told of.
     pub(super) untold: VecDeque<u64>,
 }
@@ -63,7 +61,6 @@ impl Reads {
             in_flight_max: capabilities
                 .outstanding_reads_max
                 .clamp(1, options.window_max()),
-            window: options.window.least,
             untold: VecDeque::new(),
         })
     }
@@ -121,11 +118,6 @@ impl Reads {
         self.local.len() - before
     }
 
-    /// So many messages the source may have waiting from here on, as far as it has heard.
-    pub(super) fn set_window(&mut self, window: usize) {
-        self.window = window;
-    }
-
     /// Local buffers that nothing is read into.
     pub(super) fn free(&self) -> usize {
         self.local.len()
@@ -173,11 +165,11 @@ impl Reads {
         self.untold.extend(self.in_flight.pop_front());
     }
 
-    /// The request that tells the source of one more message that was read.
-    pub(super) fn tell(&mut self, id: u64) -> Option<SendRequest> {
+    /// The request that tells the source of one more message that was read, and how many it may have waiting.
+    pub(super) fn tell(&mut self, id: u64, window: usize) -> Option<SendRequest> {
         let free = self.free.as_mut()?;
         let number = self.untold.pop_front()?;
-        Some(free.put(id, [number, self.window as u64, 0]))
+        Some(free.put(id, [number, window as u64, 0]))
     }
 }
 

@@ -162,8 +162,7 @@ impl ReceiveEndpoint {
                 requests.extend(std::iter::from_fn(|| written.tell(id)).take(room));
             }
             Way::Read(reads) => {
-                reads.set_window(window);
-                requests.extend(std::iter::from_fn(|| reads.tell(id)).take(room));
+                requests.extend(std::iter::from_fn(|| reads.tell(id, window)).take(room));
                 while open && requests.len() < most {
                     match reads.next_read(id) {
                         Some(Ok(request)) => requests.push(request),

@@ -296,9 +296,9 @@ impl SendEndpoint {
 
     /// A task that sends to a group waits until its members have done something.
     fn wait_for_members(&self, state: &mut State, group: GroupId) {
-        if state.verb != Verb::Send {
+        if state.verb != Verb::Send && self.0.queue.is_armed() {
             let members = state.groups[group.0].members.clone();
-            self.wait_for(state, &members);
+            state.ask_for_bells(&members);
         }
     }
 
