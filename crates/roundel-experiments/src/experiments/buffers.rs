@@ -4,7 +4,7 @@ mod phases;
 
 use super::tell::{About, axis, percent, rate, reaches, throughput, verdict};
 use super::{Case, Experiment, Options, Results};
-use crate::figure::{Figure, Point, Scale, Unit, X};
+use crate::figure::{Figure, Point, Scale, Unit, Verdict, X};
 use crate::measured::Measured;
 use crate::setting::{Setting, Transport};
 use roundel_exchange::{Buffers, Design};
@@ -186,6 +186,20 @@ fn tell(results: &Results) -> Vec<Figure> {
     figures
 }
 
+/// Whether adaptive buffers reach a share of the best fixed number, all being places of one series.
+fn beside_best_fixed(figure: &Figure, series: &str, share: f64) -> Option<(String, Verdict)> {
+    let adaptive_at = X::Name(ADAPTIVE.into());
+    let adaptive = figure.at(series, &adaptive_at)?;
+    let fixed = figure.points(series).iter();
+    let fixed = fixed.filter(|point| point.x != adaptive_at);
+    let fixed = fixed.map(|point| point.median).max_by(f64::total_cmp)?;
+    let measured = format!(
+        "{} of the best fixed number's throughput",
+        percent(adaptive / fixed)
+    );
+    Some((measured, reaches(adaptive / fixed, share)))
+}
+
 /// Two nodes that are not alike.
 fn skew(results: &Results) -> Figure {
     let adaptive_at = X::Name(ADAPTIVE.into());
@@ -233,19 +247,7 @@ fn skew(results: &Results) -> Figure {
         "Adaptive buffers differ between nodes that are not equally fast",
         found,
     );
-    let at = figure.at(SKEW, &adaptive_at);
-    let fixed = figure
-        .points(SKEW)
-        .iter()
-        .filter(|point| point.x != adaptive_at);
-    let fixed = fixed.map(|point| point.median).max_by(f64::total_cmp);
-    let found = at.zip(fixed).map(|(adaptive, fixed)| {
-        let measured = format!(
-            "{} of the best fixed number's throughput",
-            percent(adaptive / fixed)
-        );
-        (measured, reaches(adaptive / fixed, 0.97))
-    });
+    let found = beside_best_fixed(&figure, SKEW, 0.97);
     figure.find(
         "SH37",
         "With skew adaptive buffers are as good as the best fixed number",

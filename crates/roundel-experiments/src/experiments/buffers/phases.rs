@@ -1,8 +1,8 @@
 //! Consumers that are slow for half of the run: whether memory follows them (section 6.2).
 
-use super::super::tell::{About, axis, percent, reaches, throughput, verdict};
+use super::super::tell::{About, axis, throughput, verdict};
 use super::super::{Case, Options, Results};
-use super::{ADAPTIVE, COUNTS, DESIGN, FIXED};
+use super::{ADAPTIVE, COUNTS, DESIGN, FIXED, beside_best_fixed};
 use crate::figure::{Figure, Point, Scale, Unit, X};
 use crate::measured::Measured;
 use crate::setting::{Setting, Transport};
@@ -58,19 +58,7 @@ fn speed(results: &Results) -> Figure {
         |case| case.starts_with(CASES).then(|| CASES.into()),
         |measured| measured.bytes_per_second,
     );
-    let adaptive_at = X::Name(ADAPTIVE.into());
-    let adaptive = figure.at(CASES, &adaptive_at);
-    let fixed = figure.points(CASES).iter();
-    let fixed = fixed.filter(|point| point.x != adaptive_at);
-    let best = fixed.max_by(|one, other| one.median.total_cmp(&other.median));
-    let found = adaptive.zip(best).map(|(adaptive, best)| {
-        let ratio = adaptive / best.median;
-        let measured = format!(
-            "{} of the throughput of the best fixed number",
-            percent(ratio)
-        );
-        (measured, reaches(ratio, 0.95))
-    });
+    let found = beside_best_fixed(&figure, CASES, 0.95);
     figure.find(
         "SH36",
         "With consumers that change, adaptive buffers are as good as the best fixed number",
