@@ -60,7 +60,7 @@ impl Meeting {
     }
 
     /// Says what was measured: the last that a node does.
-    pub async fn report(mut self, measured: &NodeMeasured) -> Result<()> {
+    pub async fn report(&mut self, measured: &NodeMeasured) -> Result<()> {
         let json = serde_json::to_vec(measured).expect("plain data is JSON");
         self.exchange(REPORT, json).await.map(drop)
     }

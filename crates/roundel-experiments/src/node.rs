@@ -92,8 +92,9 @@ async fn work(task: Task, node: usize) -> Result<()> {
     let setting = Arc::new(task.setting);
     let mut meeting = Meeting::join(task.meet, node, setting.nodes, &task.token).await?;
     let lost = meeting.lost();
+    let meeting = &mut meeting;
     let measure = async {
-        let measured = measure(&setting, &mut meeting).await?;
+        let measured = measure(&setting, meeting).await?;
         meeting.report(&measured).await
     };
     let mut lost = std::pin::pin!(lost);
@@ -105,7 +106,8 @@ async fn work(task: Task, node: usize) -> Result<()> {
         },
         lost = &mut lost => return Err(of_loss(lost)),
     };
-    // What failed here may be that another node is gone: then that is what is to be said.
+    // What failed here may be that another node is gone: then that is what is to be said. This node's own
+    // connection stays open meanwhile, else it might be taken for the one that was lost first.
     match tokio::time::timeout(LOSS_HEARD_MAX, lost).await {
         Ok(lost) => Err(of_loss(lost)),
         Err(_) => Err(error),

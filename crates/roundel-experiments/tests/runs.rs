@@ -219,7 +219,7 @@ fn wait_for<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
     }
 }
 
-/// Whether a process uses its second thread already, so that it is within its run.
+/// Whether a process has more threads than its first and its lifeline, so that it is within its run.
 fn works(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
     let threads = |stat: &str| {
@@ -228,7 +228,7 @@ fn works(pid: Pid) -> bool {
     };
     stat.ok()
         .and_then(|stat| threads(&stat))
-        .is_some_and(|threads| threads > 1)
+        .is_some_and(|threads| threads > 2)
 }
 
 fn alive(pid: Pid) -> bool {
