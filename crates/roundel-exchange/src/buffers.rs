@@ -7,8 +7,12 @@ use std::str::FromStr;
 
 /// Bytes of a message over Reliable Connection, header included.
 pub const RC_MESSAGE_BYTES: usize = 64 << 10;
+/// Bytes of a message that its reader copies from where it lies: only its source has buffers for it,
+/// of twice the bytes.
+pub const READ_AT_ONCE_MESSAGE_BYTES: usize = 2 * RC_MESSAGE_BYTES;
 /// Bytes that every link may have in flight: two messages of Reliable Connection, so that one is
-/// filled while the other travels. Datagrams are smaller, and as many more.
+/// filled while the other travels. Datagrams are smaller, and as many more; what is read at once is
+/// larger, and two all the same.
 pub const WINDOW_BYTES: usize = 2 * RC_MESSAGE_BYTES;
 /// Bytes that a link may have in flight at most, which is what it starts with where there is memory to
 /// spare: a receiver that computes for some milliseconds between two looks at the network shall not

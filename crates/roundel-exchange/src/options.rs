@@ -1,7 +1,7 @@
 //! The settings of an exchange, with their defaults and limits.
 
-use crate::buffers::{RC_MESSAGE_BYTES, Window};
-use crate::design::Design;
+use crate::buffers::{RC_MESSAGE_BYTES, READ_AT_ONCE_MESSAGE_BYTES, Window};
+use crate::design::{Design, Verb};
 use crate::loss::OnLoss;
 use crate::operator::LocalLinks;
 use crate::wire::{HEADER_LENGTH, Missing};
@@ -55,10 +55,12 @@ pub struct ExchangeOptions {
 impl ExchangeOptions {
     /// The defaults of a design on a device, in nodes of so many threads.
     pub fn new(design: Design, threads: usize, capabilities: &Capabilities) -> Self {
-        let message_bytes = match design.transport() {
-            Transport::ReliableConnection => {
-                RC_MESSAGE_BYTES.min(capabilities.rc_message_bytes_max)
+        let connected = |bytes: usize| bytes.min(capabilities.rc_message_bytes_max);
+        let message_bytes = match (design.transport(), design.verb()) {
+            (Transport::ReliableConnection, Verb::Read) if capabilities.reads_at_once => {
+                connected(READ_AT_ONCE_MESSAGE_BYTES)
             }
+            (Transport::ReliableConnection, _) => connected(RC_MESSAGE_BYTES),
             _ => capabilities.ud_message_bytes_max,
         };
         Self {

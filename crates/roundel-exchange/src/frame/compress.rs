@@ -4,11 +4,13 @@
 
 use crate::selection::{RowBits, WORD_ROWS, are_compressed};
 use std::arch::x86_64::{
-    __m512i, _mm512_loadu_si512, _mm512_maskz_compress_epi32, _mm512_maskz_compress_epi64,
-    _mm512_storeu_si512,
+    __m512i, _MM_HINT_T0, _mm_prefetch, _mm512_loadu_si512, _mm512_maskz_compress_epi32,
+    _mm512_maskz_compress_epi64, _mm512_storeu_si512,
 };
 use std::mem::MaybeUninit;
 
+/// How far ahead values are fetched into the cache.
+const PREFETCH: usize = 2048;
 /// Bytes of a register.
 const REGISTER: usize = size_of::<__m512i>();
 
@@ -78,6 +80,10 @@ unsafe fn compress_words<const WIDTH: usize>(
     for word in words {
         if at > room {
             break;
+        }
+        for line in 0..WORD_ROWS * WIDTH / REGISTER {
+            let ahead = values.wrapping_add(PREFETCH + line * REGISTER);
+            _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
         }
         // SAFETY: there is room for as many values as a word has bits, and a register is written only where
         // those that it begins with belong: what is beyond the compressed ones is written over.

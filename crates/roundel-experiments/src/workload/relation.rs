@@ -103,7 +103,7 @@ impl Partitioning {
     /// Sets `targets` to the group of each row.
     pub fn targets(&self, batch: &RecordBatch, targets: &mut Vec<u32>) {
         targets.resize(batch.num_rows(), 0);
-        hash(keys(batch), self.groups as u64, targets);
+        hash(keys(batch), self.groups as u32, targets);
     }
 
     /// What one scan of a relation sends to each group.
@@ -125,10 +125,10 @@ impl Partitioning {
 
 /// A multiplicative hash, whose upper half is scaled to the groups: no division.
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
-fn hash(keys: &[u64], groups: u64, targets: &mut [u32]) {
+fn hash(keys: &[u64], groups: u32, targets: &mut [u32]) {
     for (target, key) in targets.iter_mut().zip(keys) {
         let hash = key.wrapping_mul(MULTIPLIER) >> 32;
-        *target = ((hash * groups) >> 32) as u32;
+        *target = ((hash * u64::from(groups)) >> 32) as u32;
     }
 }
 
