@@ -31,9 +31,9 @@ pub use receive::{LinkId, Message, ReceiveEndpoint};
 pub use ring::RingAddress;
 pub use send::{DestinationId, GroupId, Origin, SendBuffer, SendEndpoint};
 
-use crate::error::Result;
+use crate::error::{ExchangeError, Result};
 use roundel_verbs::{
-    Arena, ArenaOptions, Buffer, CompletionChannel, Context, Device, TokioContext,
+    Arena, ArenaOptions, Buffer, CompletionChannel, Context, Device, ExposedBuffer, TokioContext,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,10 +79,10 @@ impl Fabric {
         })
     }
 
-    /// A buffer, of memory that peers can read and write where `exposed`.
-    fn buffer(&self, bytes: usize, exposed: bool) -> Result<Buffer> {
-        Ok(match exposed {
-            true => self.arena.allocate_exposed(bytes)?.reclaim(),
+    /// A buffer, of memory that can be exposed to peers where `exposable`.
+    fn buffer(&self, bytes: usize, exposable: bool) -> Result<Buffer> {
+        Ok(match exposable {
+            true => self.arena.allocate_exposable(bytes)?,
             false => self.arena.allocate(bytes)?,
         })
     }
@@ -95,10 +95,17 @@ impl Fabric {
     }
 
     /// A buffer of what there is to spare.
-    fn spare_buffer(&self, bytes: usize, exposed: bool) -> Option<Buffer> {
+    fn spare_buffer(&self, bytes: usize, exposable: bool) -> Option<Buffer> {
         if bytes > self.spare_bytes() {
             return None;
         }
-        self.buffer(bytes, exposed).ok()
+        self.buffer(bytes, exposable).ok()
     }
+}
+
+/// Lets peers at a buffer.
+fn expose(buffer: Buffer) -> Result<ExposedBuffer> {
+    buffer.expose().map_err(|_| {
+        ExchangeError::own("a buffer for peers, where they cannot reach it".to_owned())
+    })
 }

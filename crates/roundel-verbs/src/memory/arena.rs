@@ -80,6 +80,12 @@ impl Arena {
         self.allocation(length, false).map(Buffer::new)
     }
 
+    /// A buffer to fill or to read that can be [exposed](Buffer::expose) to peers. It holds what its last
+    /// user left there.
+    pub fn allocate_exposable(&self, length: usize) -> Result<Buffer> {
+        self.allocation(length, true).map(Buffer::new)
+    }
+
     /// A zeroed buffer that peers may read and write remotely.
     pub fn allocate_exposed(&self, length: usize) -> Result<ExposedBuffer> {
         let allocation = self.allocation(length, true)?;

@@ -4,7 +4,7 @@ use super::completion_queue::{ShmChannel, ShmCompletionQueue};
 use super::connected_ring::Posted;
 use super::hello::{self, Hello, ShmAddress};
 use super::layout::{
-    CHANNELS_MAX, PAGE, QUEUE_PAIRS_MAX, QUEUES_MAX, REGIONS_MAX, RINGS_AT, SEGMENTS_AT,
+    CHANNELS_MAX, PAGE, QUEUE_PAIRS_MAX, QUEUES_MAX, REGIONS_MAX, RINGS_AT, SEGMENTS_AT, SlotEntry,
 };
 use super::mapping::{Mapping, punch_hole};
 use super::monitor::{self, Monitor};
@@ -34,6 +34,9 @@ use std::sync::{Arc, Weak};
 
 /// How often it is looked whether memory is free before the device's thread is left to it.
 const QUIESCE_SPINS: usize = 1000;
+
+/// Released rings of at most so many bytes keep their memory.
+const RING_KEPT_BYTES: usize = 64 << 10;
 
 /// How a shared-memory device is opened.
 #[derive(Clone, Copy, Debug)]
@@ -336,8 +339,15 @@ impl DeviceState {
 
     pub(super) fn free_ring(&self, at: u64, bytes: usize) {
         let at = at as usize;
-        // Fresh zeroes: a stale claim must find nothing it knows.
-        punch_hole(&self.memory, at, bytes);
+        // Fresh zeroes: a stale claim must find nothing it knows. Most rings are short, and a hole costs
+        // all cores that map it an interruption.
+        match self
+            .mapping
+            .slots(at as u64, (bytes / size_of::<SlotEntry>()) as u32)
+        {
+            Some(slots) if bytes <= RING_KEPT_BYTES => slots.iter().for_each(SlotEntry::clear),
+            _ => punch_hole(&self.memory, at, bytes),
+        }
         self.rings.lock().give_back(at - RINGS_AT, bytes);
     }
 

@@ -10,10 +10,10 @@
 //! ```
 //!
 //! The file is sparse: only touched pages take memory, and pages of released ranges are punched
-//! out again. Everything here is written by peers too, so it is atomics throughout and no value
+//! out again, but for short rings. Everything here is written by peers too, so it is atomics throughout and no value
 //! is believed: whoever reads an offset or a length checks it against the mapping.
 
-use super::sync::{AtomicU32, AtomicU64};
+use super::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Version of this layout and of the hello that goes before it.
 pub(super) const VERSION: u32 = 1;
@@ -160,6 +160,27 @@ pub(super) struct SlotEntry {
     pub flags: AtomicU32,
     /// UD: the sending queue pair.
     pub source_pair: AtomicU32,
+}
+
+impl SlotEntry {
+    /// As in a file that nobody has written to.
+    pub(super) fn clear(&self) {
+        let Self {
+            claim,
+            at,
+            length,
+            bytes,
+            immediate,
+            flags,
+            source_pair,
+        } = self;
+        for word in [claim, at] {
+            word.store(0, Ordering::Relaxed);
+        }
+        for word in [length, bytes, immediate, flags, source_pair] {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
 }
 
 /// The message carried immediate data.

@@ -5,6 +5,7 @@
 //! order in which it got them. The paper's receivers look at all.
 
 use super::super::Fabric;
+use super::super::expose;
 use super::super::ring::{RemoteRing, Ring};
 use super::super::seal::{arrived, break_seal, sealed_length};
 use super::Place;
@@ -61,8 +62,8 @@ impl Written {
             taken: 0,
         };
         for _ in 0..options.window.least {
-            let buffer = fabric.arena.allocate_exposed(written.buffer_bytes)?;
-            written.add(buffer);
+            let buffer = fabric.buffer(written.buffer_bytes, true)?;
+            written.add(expose(buffer)?);
         }
         Ok(written)
     }
@@ -81,15 +82,21 @@ impl Written {
 
     fn add(&mut self, buffer: ExposedBuffer) {
         let slot = match self.vacant.pop() {
-            Some(slot) => {
-                self.slots[slot as usize] = Some(buffer);
-                slot
-            }
+            Some(slot) => slot,
             None => {
-                self.slots.push(Some(buffer));
+                self.slots.push(None);
                 self.slots.len() as u32 - 1
             }
         };
+        self.put(buffer, slot);
+    }
+
+    /// A buffer of this number that is to be written to.
+    fn put(&mut self, buffer: ExposedBuffer, slot: u32) {
+        if self.notification == Notification::Buffers {
+            break_seal(&buffer);
+        }
+        self.slots[slot as usize] = Some(buffer);
         self.untold.push_back(slot);
     }
 
@@ -113,12 +120,8 @@ impl Written {
     /// Takes a buffer back that was read.
     pub(super) fn give(&mut self, buffer: Buffer, slot: u32) {
         // It came out of exposed memory.
-        if let (Ok(buffer), Some(place)) = (buffer.expose(), self.slots.get_mut(slot as usize)) {
-            if self.notification == Notification::Buffers {
-                break_seal(&buffer);
-            }
-            *place = Some(buffer);
-            self.untold.push_back(slot);
+        if let Ok(buffer) = buffer.expose() {
+            self.put(buffer, slot);
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a SEND endpoint knows of its destinations and groups, and how a message gets out.
 
 use super::super::credit::Credit;
+use super::super::expose;
 use super::super::ring::{self, RemoteRing, Ring, empty_write};
 use super::super::seal::write_seal;
 use super::GroupId;
@@ -15,8 +16,8 @@ use crate::error::{ExchangeError, Result};
 use crate::report::{DestinationReport, EndpointReport};
 use crate::wire::{Data, Header, SequenceDigest};
 use roundel_verbs::{
-    AddressHandle, Arena, Buffer, Completion, CompletionStatus, ExposedBuffer, Payload, QueuePair,
-    SendOperation, SendRequest, SharedBuffer, VerbsError,
+    AddressHandle, Arena, Buffer, Completion, CompletionStatus, Payload, QueuePair, SendOperation,
+    SendRequest, SharedBuffer, VerbsError,
 };
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -415,7 +416,7 @@ impl State {
     pub(super) fn send_control(&mut self, destination: usize, header: &Header) -> Result<()> {
         if self.verb == Verb::Read {
             let bytes = header.emit();
-            let mut memory = self.arena.allocate_exposed(bytes.len())?.reclaim();
+            let mut memory = self.arena.allocate_exposable(bytes.len())?;
             memory.write(0, &bytes);
             let buffer = expose(memory)?;
             let target = &mut self.destinations[destination];
@@ -631,12 +632,5 @@ fn full(in_flight: usize) -> ExchangeError {
         what: "sends in flight",
         requested: in_flight + 1,
         limit: in_flight,
-    })
-}
-
-/// A buffer for the receivers to read.
-fn expose(memory: Buffer) -> Result<ExposedBuffer> {
-    memory.expose().map_err(|_| {
-        ExchangeError::own("a message for receivers to read, in memory that they cannot".to_owned())
     })
 }
