@@ -6,8 +6,10 @@ use std::time::Duration;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use futures::StreamExt as _;
 use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 use url::Url;
 
 use crate::EngineError;
@@ -16,6 +18,9 @@ use crate::error::LOST_WORKER;
 
 /// A query that fails may do so because a worker died, a moment before the coordinator knows.
 const DIAGNOSIS_WAIT: Duration = Duration::from_millis(500);
+
+/// Longest wait for a worker's host to take a connection, which its kernel does however busy the worker is.
+const REACHED_MAX: Duration = Duration::from_millis(500);
 
 /// How often a query is run again because datagrams were lost.
 const RESTARTS_MAX: usize = 3;
@@ -38,13 +43,40 @@ impl Watch {
         // An error that passed through another worker is text by now.
         let suspicious =
             matches!(error, EngineError::LinkBroken(_)) || error.to_string().contains(LOST_WORKER);
-        let wait = match suspicious {
-            true => DIAGNOSIS_WAIT,
-            false => Duration::ZERO,
+        if !suspicious {
+            return self.lost().now_or_never().unwrap_or(error);
+        }
+        // The kernel can need twice as long to give up an idle connection to a host that has vanished as one
+        // on which rows travel.
+        let asked =
+            async { tokio::join!(self.unreachable(), tokio::time::sleep(DIAGNOSIS_WAIT)).0 };
+        let found = tokio::select! {
+            lost = self.lost() => Some(lost),
+            unreachable = asked => unreachable,
         };
-        tokio::time::timeout(wait, self.lost())
+        found.unwrap_or(error)
+    }
+
+    /// A worker that cannot be connected to, if there is one.
+    async fn unreachable(&self) -> Option<EngineError> {
+        let asked = self.workers.iter().map(|(url, _)| async move {
+            let port = url.port_or_known_default()?;
+            let address = format!("{}:{port}", url.host_str()?);
+            let reason = match timeout(REACHED_MAX, TcpStream::connect(address)).await {
+                Ok(Ok(_)) => return None,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "its host does not answer".to_owned(),
+            };
+            Some(EngineError::WorkerLost {
+                url: url.to_string(),
+                reason,
+            })
+        });
+        futures::future::join_all(asked)
             .await
-            .unwrap_or(error)
+            .into_iter()
+            .flatten()
+            .next()
     }
 }
 
