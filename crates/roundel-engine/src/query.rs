@@ -9,18 +9,16 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use url::Url;
 
 use crate::EngineError;
 use crate::cluster::membership::Membership;
 use crate::error::LOST_WORKER;
 
-/// A query that fails may do so because a worker died, a moment before the coordinator knows.
+/// A query that fails may do so because a worker died, a moment before the coordinator knows. A host takes a
+/// connection in less, however busy its worker is.
 const DIAGNOSIS_WAIT: Duration = Duration::from_millis(500);
-
-/// Longest wait for a worker's host to take a connection, which its kernel does however busy the worker is.
-const REACHED_MAX: Duration = Duration::from_millis(500);
 
 /// How often a query is run again because datagrams were lost.
 const RESTARTS_MAX: usize = 3;
@@ -48,8 +46,7 @@ impl Watch {
         }
         // The kernel can need twice as long to give up an idle connection to a host that has vanished as one
         // on which rows travel.
-        let asked =
-            async { tokio::join!(self.unreachable(), tokio::time::sleep(DIAGNOSIS_WAIT)).0 };
+        let asked = async { tokio::join!(self.unreachable(), sleep(DIAGNOSIS_WAIT)).0 };
         let found = tokio::select! {
             lost = self.lost() => Some(lost),
             unreachable = asked => unreachable,
@@ -62,7 +59,7 @@ impl Watch {
         let asked = self.workers.iter().map(|(url, _)| async move {
             let port = url.port_or_known_default()?;
             let address = format!("{}:{port}", url.host_str()?);
-            let reason = match timeout(REACHED_MAX, TcpStream::connect(address)).await {
+            let reason = match timeout(DIAGNOSIS_WAIT, TcpStream::connect(address)).await {
                 Ok(Ok(_)) => return None,
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => "its host does not answer".to_owned(),

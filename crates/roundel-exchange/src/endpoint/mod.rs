@@ -81,10 +81,11 @@ impl Fabric {
 
     /// A buffer, of memory that can be exposed to peers where `exposable`.
     fn buffer(&self, bytes: usize, exposable: bool) -> Result<Buffer> {
-        Ok(match exposable {
-            true => self.arena.allocate_exposable(bytes)?,
-            false => self.arena.allocate(bytes)?,
-        })
+        let buffer = match exposable {
+            true => self.arena.allocate_exposable(bytes),
+            false => self.arena.allocate(bytes),
+        };
+        Ok(buffer?)
     }
 
     /// Bytes that nobody needs in order to get on: none when the arena is more than half full, the

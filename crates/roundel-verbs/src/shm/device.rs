@@ -339,14 +339,13 @@ impl DeviceState {
 
     pub(super) fn free_ring(&self, at: u64, bytes: usize) {
         let at = at as usize;
+        let count = (bytes / size_of::<SlotEntry>()) as u32;
+        let kept = self.mapping.slots(at as u64, count);
         // Fresh zeroes: a stale claim must find nothing it knows. Most rings are short, and a hole costs
         // all cores that map it an interruption.
-        match self
-            .mapping
-            .slots(at as u64, (bytes / size_of::<SlotEntry>()) as u32)
-        {
-            Some(slots) if bytes <= RING_KEPT_BYTES => slots.iter().for_each(SlotEntry::clear),
-            _ => punch_hole(&self.memory, at, bytes),
+        match kept.filter(|_| bytes <= RING_KEPT_BYTES) {
+            Some(slots) => slots.iter().for_each(SlotEntry::clear),
+            None => punch_hole(&self.memory, at, bytes),
         }
         self.rings.lock().give_back(at - RINGS_AT, bytes);
     }

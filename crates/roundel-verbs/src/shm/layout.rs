@@ -10,8 +10,9 @@
 //! ```
 //!
 //! The file is sparse: only touched pages take memory, and pages of released ranges are punched
-//! out again, but for short rings. Everything here is written by peers too, so it is atomics throughout and no value
-//! is believed: whoever reads an offset or a length checks it against the mapping.
+//! out again, but for short rings. Everything here is written by peers too, so it is atomics
+//! throughout and no value is believed: whoever reads an offset or a length checks it against the
+//! mapping.
 
 use super::sync::{AtomicU32, AtomicU64, Ordering};
 

@@ -4,10 +4,9 @@
 //! With polled buffers only the one is looked at that the source was given first: it uses them in the
 //! order in which it got them. The paper's receivers look at all.
 
-use super::super::Fabric;
-use super::super::expose;
 use super::super::ring::{RemoteRing, Ring};
 use super::super::seal::{arrived, break_seal, sealed_length};
+use super::super::{Fabric, expose};
 use super::Place;
 use crate::design::Notification;
 use crate::error::Result;
