@@ -22,7 +22,9 @@ use crate::exchange::Designs;
 use crate::query::{Watch, restarting, watched};
 use crate::tables::codec::MemoryShardCodec;
 use crate::tables::load::TableSet;
+use crate::tables::local_joins::rules_with_local_joins;
 use crate::tables::{files, placement};
+use crate::tpch::TpchLayout;
 use crate::yielding::YieldingJoins;
 use crate::{EngineError, Fabric, FabricReason, Result, tpch};
 
@@ -62,6 +64,7 @@ impl Session {
             .with_default_features()
             .with_config(config)
             .with_runtime_env(Arc::clone(&core.runtime))
+            .with_physical_optimizer_rules(rules_with_local_joins())
             .with_physical_optimizer_rule(Arc::new(YieldingJoins))
             .with_distributed_worker_resolver(LiveWorkers(Arc::clone(&core.membership)))
             .with_distributed_channel_resolver(core.channels.resolver(
@@ -126,14 +129,15 @@ impl Session {
     }
 
     /// Has every worker generate its shards of the TPC-H tables, in memory, and hold them while
-    /// any session uses them. Sessions of a cluster share the tables of one scale.
+    /// any session uses them. Sessions of a cluster share the tables of one scale and layout.
     pub fn load_tpch_memory<'a>(
         &'a self,
         scale: f64,
+        layout: TpchLayout,
         progress: &'a dyn LoadProgress,
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let tables = TableSet::load(&self.core, scale, progress).await?;
+            let tables = TableSet::load(&self.core, scale, layout, progress).await?;
             tables.register(&self.context)
         })
     }

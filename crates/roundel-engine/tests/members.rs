@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
+use roundel_engine::tpch::TpchLayout;
 use roundel_engine::{Cluster, ClusterOptions, Design, DesignChoice, EngineError, Session, Token};
 
 const SCALE: f64 = 0.01;
@@ -100,7 +101,10 @@ async fn garbage_on_the_port_changes_nothing() {
     }
     let cluster = join(&[&worker], &token).await.expect("it still serves");
     let session = cluster.session().expect("a session");
-    session.load_tpch_memory(0.001, &()).await.expect("loads");
+    session
+        .load_tpch_memory(0.001, TpchLayout::Random, &())
+        .await
+        .expect("loads");
     let rows = common::run(&session, "SELECT count(l_tax) FROM lineitem").await;
     assert_eq!(common::rows(&rows.expect("runs")), ["6005"]);
 }
@@ -121,7 +125,10 @@ async fn a_killed_worker_is_named_and_used_again_when_it_is_back() {
     let mut second = Worker::start("127.0.0.1:0", &token, true);
     let cluster = join(&[&first, &second], &token).await.expect("joins");
     let session = cluster.session().expect("a session");
-    session.load_tpch_memory(SCALE, &()).await.expect("loads");
+    session
+        .load_tpch_memory(SCALE, TpchLayout::Random, &())
+        .await
+        .expect("loads");
     let dir = tempfile::tempdir().expect("a directory");
     let files = cluster.session().expect("a session");
     files
@@ -168,7 +175,7 @@ async fn a_killed_worker_is_named_and_used_again_when_it_is_back() {
         .expect_err("shards are lost");
     assert!(matches!(error, EngineError::ShardLost { .. }), "{error}");
     session
-        .load_tpch_memory(SCALE, &())
+        .load_tpch_memory(SCALE, TpchLayout::Random, &())
         .await
         .expect("loads again");
     let rows = common::run(&session, count).await.expect("runs on both");
@@ -181,7 +188,10 @@ async fn workers_end_with_their_lifeline() {
     let mut worker = Worker::start("127.0.0.1:0", &token, true);
     let cluster = join(&[&worker], &token).await.expect("joins");
     let session = cluster.session().expect("a session");
-    session.load_tpch_memory(SCALE, &()).await.expect("loads");
+    session
+        .load_tpch_memory(SCALE, TpchLayout::Random, &())
+        .await
+        .expect("loads");
     let mut batches = start_endless(&session).await;
     let running = tokio::time::timeout(Duration::from_millis(300), batches.next()).await;
     assert!(running.is_err(), "it was to run for long");
@@ -215,7 +225,10 @@ async fn a_dropped_stream_cancels_the_query() {
 
 async fn cancel_a_query(cluster: &Cluster) {
     let session = cluster.session().expect("a session");
-    session.load_tpch_memory(SCALE, &()).await.expect("loads");
+    session
+        .load_tpch_memory(SCALE, TpchLayout::Random, &())
+        .await
+        .expect("loads");
     let mut batches = start_endless(&session).await;
     let running = tokio::time::timeout(Duration::from_millis(500), batches.next()).await;
     assert!(running.is_err(), "it was to run for long");
@@ -247,7 +260,10 @@ async fn cancel_a_query(cluster: &Cluster) {
 async fn queries_that_end_early_leave_no_buffers() {
     let cluster = Cluster::start(common::options(2)).await.expect("starts");
     let session = cluster.session().expect("a session");
-    session.load_tpch_memory(SCALE, &()).await.expect("loads");
+    session
+        .load_tpch_memory(SCALE, TpchLayout::Random, &())
+        .await
+        .expect("loads");
     for sql in [
         "SELECT l_orderkey FROM lineitem JOIN orders ON l_orderkey = o_orderkey LIMIT 3",
         "SELECT l_partkey, count(*) FROM lineitem GROUP BY l_partkey LIMIT 1",
@@ -296,7 +312,7 @@ async fn what_cannot_be_is_one_clear_line() {
     let session = cluster.session().expect("a session");
     for scale in [0.0, -1.0, f64::NAN] {
         let error = session
-            .load_tpch_memory(scale, &())
+            .load_tpch_memory(scale, TpchLayout::Random, &())
             .await
             .expect_err("no such scale");
         assert!(error.is_usage(), "{error}");

@@ -4,7 +4,7 @@ mod common;
 
 use arrow::array::RecordBatch;
 use futures::TryStreamExt as _;
-use roundel_engine::tpch::{QUERY_COUNT, SingleProcess, TpchTables, query};
+use roundel_engine::tpch::{QUERY_COUNT, SingleProcess, TpchLayout, TpchTables, query};
 use roundel_engine::{Cluster, ClusterOptions, Design, DesignChoice, Fabric, Session};
 
 const SCALE: f64 = 0.01;
@@ -38,16 +38,50 @@ async fn compare(session: &Session, tables: &TpchTables) {
 async fn memory_tables_on_two_workers() {
     let cluster = Cluster::start(common::options(2)).await.expect("starts");
     let session = cluster.session().expect("a session");
-    session.load_tpch_memory(SCALE, &()).await.expect("loads");
+    session
+        .load_tpch_memory(SCALE, TpchLayout::Random, &())
+        .await
+        .expect("loads");
     compare(&session, &TpchTables::Memory { scale: SCALE }).await;
     cluster.stop().await.expect("stops");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_that_are_dealt_by_their_keys() {
+    for workers in [1, 3] {
+        let cluster = Cluster::start(common::options(workers))
+            .await
+            .expect("starts");
+        let session = cluster.session().expect("a session");
+        let layout = TpchLayout::CoPartitioned;
+        session
+            .load_tpch_memory(SCALE, layout, &())
+            .await
+            .expect("loads");
+        compare(&session, &TpchTables::Memory { scale: SCALE }).await;
+        let reference = TpchTables::Memory { scale: SCALE };
+        other_shapes(&session, &reference).await;
+        // No row of orders or lineitem moves for their join, but for the counts of priorities.
+        let sql = format!("EXPLAIN {}", query(4).expect("a query"));
+        let plan = common::run(&session, &sql).await.expect("plans");
+        let plan = common::rows(&plan).join("\n");
+        assert!(plan.contains("dealt by key"), "{plan}");
+        assert!(plan.contains("Hash([o_orderpriority"), "{plan}");
+        assert!(plan.contains("HashJoinExec: mode=Partitioned"), "{plan}");
+        assert!(!plan.contains("Hash([o_orderkey"), "{plan}");
+        assert!(!plan.contains("CoalescePartitionsExec"), "{plan}");
+        cluster.stop().await.expect("stops");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_tables_over_grpc() {
     let cluster = Cluster::start(common::options(1)).await.expect("starts");
     let session = cluster.session_with(Fabric::Grpc).expect("a session");
-    session.load_tpch_memory(SCALE, &()).await.expect("loads");
+    session
+        .load_tpch_memory(SCALE, TpchLayout::Random, &())
+        .await
+        .expect("loads");
     compare(&session, &TpchTables::Memory { scale: SCALE }).await;
     cluster.stop().await.expect("stops");
 }
@@ -78,7 +112,10 @@ async fn memory_and_file_tables_agree_row_for_row() {
     let dir = tempfile::tempdir().expect("a directory");
     let cluster = Cluster::start(common::options(3)).await.expect("starts");
     let memory = cluster.session().expect("a session");
-    memory.load_tpch_memory(SCALE, &()).await.expect("loads");
+    memory
+        .load_tpch_memory(SCALE, TpchLayout::Random, &())
+        .await
+        .expect("loads");
     let files = cluster.session().expect("a session");
     files
         .register_tpch_files(dir.path(), SCALE, &())
@@ -96,14 +133,21 @@ async fn memory_and_file_tables_agree_row_for_row() {
     cluster.stop().await.expect("stops");
 }
 
-/// Shapes of stages that TPC-H does not have, on sharded and replicated tables.
 #[tokio::test(flavor = "multi_thread")]
 async fn other_shapes_of_plans() {
     let cluster = Cluster::start(common::options(2)).await.expect("starts");
     let session = cluster.session().expect("a session");
-    session.load_tpch_memory(SCALE, &()).await.expect("loads");
-    let tables = TpchTables::Memory { scale: SCALE };
-    let reference = SingleProcess::load(1, &tables, &()).await.expect("tables");
+    session
+        .load_tpch_memory(SCALE, TpchLayout::Random, &())
+        .await
+        .expect("loads");
+    other_shapes(&session, &TpchTables::Memory { scale: SCALE }).await;
+    cluster.stop().await.expect("stops");
+}
+
+/// Shapes of stages that TPC-H does not have, on sharded and replicated tables.
+async fn other_shapes(session: &Session, tables: &TpchTables) {
+    let reference = SingleProcess::load(1, tables, &()).await.expect("tables");
     for sql in [
         "SELECT * FROM region",
         "SELECT count(*) FROM nation",
@@ -121,16 +165,22 @@ async fn other_shapes_of_plans() {
          FROM orders",
         "SELECT count(*) FROM (SELECT * FROM lineitem LIMIT 100)",
         "SELECT l_orderkey FROM lineitem ORDER BY l_orderkey, l_linenumber LIMIT 7 OFFSET 3",
+        "SELECT l_orderkey FROM lineitem UNION SELECT o_orderkey FROM orders",
+        "SELECT c_custkey, count(o_orderkey) FROM customer LEFT JOIN orders ON c_custkey = o_custkey \
+         GROUP BY c_custkey",
+        "SELECT count(*) FROM partsupp JOIN lineitem ON ps_partkey = l_partkey AND ps_suppkey = l_suppkey",
+        "SELECT count(*) FROM orders FULL JOIN part ON o_orderkey = p_partkey",
+        "SELECT l_orderkey, o_orderkey FROM orders JOIN lineitem ON o_orderkey = l_orderkey \
+         ORDER BY o_orderkey, l_linenumber LIMIT 5",
         "SELECT 1 AS one",
     ] {
         let expected = all(&reference, sql).await;
         let expected = common::rows(&expected);
-        match common::run(&session, sql).await {
+        match common::run(session, sql).await {
             Ok(rows) => assert!(common::rows(&rows) == expected, "{sql}"),
             Err(error) => panic!("{sql}: {error}"),
         }
     }
-    cluster.stop().await.expect("stops");
 }
 
 /// A column of every kind that SQL can make, some with nulls, some very long.
@@ -184,7 +234,10 @@ async fn every_type_crosses_the_exchange() {
         };
         let cluster = Cluster::start(options).await.expect("starts");
         let session = cluster.session().expect("a session");
-        session.load_tpch_memory(SCALE, &()).await.expect("loads");
+        session
+            .load_tpch_memory(SCALE, TpchLayout::Random, &())
+            .await
+            .expect("loads");
         for sql in [TYPES, &joined] {
             let expected = all(&reference, sql).await;
             let expected = common::rows(&expected);

@@ -2,7 +2,8 @@
 //! messages.
 //!
 //! `cargo bench -p roundel-exchange --bench scatter` prints one line per number of partitions: the
-//! median nanoseconds per row of either loop, for batches of 8192 rows of two 8-byte integers.
+//! median nanoseconds per row of either loop, for batches of 8192 rows of two 8-byte integers. Words after
+//! `--` are how often each is run, then numbers of partitions; `peers/instructions` counts what is executed.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -14,11 +15,17 @@ use roundel_exchange::frame::RowSource;
 
 const ROWS: usize = 8_192;
 const MESSAGE_LENGTH: usize = 64 << 10;
+const PARTITIONS: &[usize] = &[2, 3, 8, 16, 64];
 
 fn main() {
-    let runs = std::env::args().find_map(|word| word.parse().ok());
-    let runs: usize = runs.unwrap_or(1001);
-    for partitions in [2, 3, 8, 16, 64] {
+    let words = std::env::args().filter_map(|word| word.parse().ok());
+    let words: Vec<usize> = words.collect();
+    let (runs, partitions) = match words.split_first() {
+        Some((runs, [])) => (*runs, PARTITIONS),
+        Some((runs, partitions)) => (*runs, partitions),
+        None => (1001, PARTITIONS),
+    };
+    for &partitions in partitions {
         let [sort, gather] = measure(partitions, runs);
         println!(
             "{partitions:3} partitions: {sort:.2} ns/row to sort, {gather:.2} ns/row to gather, {:.1} GB/s",
@@ -44,8 +51,7 @@ fn measure(partitions: usize, runs: usize) -> [f64; 2] {
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..runs {
         let started = Instant::now();
-        rows.sort(black_box(&targets), partitions, false)
-            .expect("partitions are in bounds");
+        sort(&mut rows, &targets, partitions);
         let sorted = Instant::now();
         gather(&batch, &rows, partitions, &mut message);
         times[0].push(sorted - started);
@@ -55,6 +61,13 @@ fn measure(partitions: usize, runs: usize) -> [f64; 2] {
         times.sort();
         times[runs / 2].as_nanos() as f64 / ROWS as f64
     })
+}
+
+// Apart, so that a profiler can tell them.
+#[inline(never)]
+fn sort(rows: &mut RowsByPartition, targets: &[u32], partitions: usize) {
+    rows.sort(black_box(targets), partitions, false)
+        .expect("partitions are in bounds");
 }
 
 #[inline(never)]

@@ -81,9 +81,14 @@ pub struct TpchArgs {
     /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Where the tables live: `memory`, sharded over the workers, or a directory of Parquet files,
-    /// which is filled first when it is empty.
-    #[arg(long, value_name = "memory|DIR", default_value = "memory")]
+    /// Where the tables live: `memory`, dealt to the workers at random; `memory:co-partitioned`, dealt by
+    /// the hash of their keys, so that orders meet their line items without an exchange; or a directory of
+    /// Parquet files, which is filled first when it is empty.
+    #[arg(
+        long,
+        value_name = "memory|memory:co-partitioned|DIR",
+        default_value = "memory"
+    )]
     pub tables: Tables,
     /// Queries to run, such as `1,3-5`.
     #[arg(long, value_name = "LIST", default_value_t)]

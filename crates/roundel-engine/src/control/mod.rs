@@ -54,6 +54,10 @@ pub(crate) struct LoadRequest {
     /// Which of these shards the worker is to hold.
     #[prost(uint32, repeated, tag = "4")]
     pub shards: Vec<u32>,
+    /// Into how many partitions a shard is divided by the hash of its table's key, where rows are dealt by
+    /// it; 0 where they are dealt at random.
+    #[prost(uint32, tag = "5")]
+    pub key_partitions: u32,
 }
 
 /// How far a load has come.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use parking_lot::RwLock;
 
-/// Which shard of which table.
+/// Which shard of which table, and which part of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ShardKey {
     /// The set that the table was loaded with.
@@ -15,6 +15,8 @@ pub(crate) struct ShardKey {
     pub table: String,
     /// Which shard; 0 for a replicated table.
     pub shard: usize,
+    /// Which partition of the shard, where it is divided by a key; else 0, which is all of it.
+    pub partition: usize,
 }
 
 /// Rows of a shard.

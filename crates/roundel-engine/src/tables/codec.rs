@@ -36,6 +36,9 @@ struct MemoryShardProto {
     /// Number of shards; 0 for a replicated table.
     #[prost(uint32, tag = "6")]
     shards: u32,
+    /// The column whose hash says where a row is.
+    #[prost(uint32, optional, tag = "7")]
+    key: Option<u32>,
 }
 
 impl PhysicalExtensionCodec for MemoryShardCodec {
@@ -67,6 +70,7 @@ impl PhysicalExtensionCodec for MemoryShardCodec {
             schema: Arc::new(schema),
             columns: proto.columns.into_iter().map(|c| c as usize).collect(),
             partitions: proto.partitions as usize,
+            key: proto.key.map(|column| column as usize),
         };
         let placement = match proto.shards {
             0 => Placement::Replicated,
@@ -94,6 +98,7 @@ impl PhysicalExtensionCodec for MemoryShardCodec {
             schema: Some(scan.schema.as_ref().try_into()?),
             columns: scan.columns.iter().map(|c| *c as u32).collect(),
             partitions: scan.partitions as u32,
+            key: scan.key.map(|column| column as u32),
             shards: match leaf.placement() {
                 Placement::Replicated => 0,
                 Placement::Sharded { shards, .. } => *shards as u32,

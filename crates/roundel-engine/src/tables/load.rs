@@ -22,11 +22,12 @@ use crate::cluster::Core;
 use crate::cluster::membership::Membership;
 use crate::control::client::ControlClient;
 use crate::control::{LoadReport, LoadRequest, TableRows};
-use crate::tpch::generate::{Table, check_scale, generate};
+use crate::tpch::TpchLayout;
+use crate::tpch::generate::{KEY_COLUMN, Table, check_scale, generate};
 use crate::{EngineError, LoadProgress, Result};
 
-/// Loaded tables by the bits of their scale.
-pub(crate) type SharedTables = HashMap<u64, Weak<TableSet>>;
+/// Loaded tables by the bits of their scale, and how they are dealt.
+pub(crate) type SharedTables = HashMap<(u64, TpchLayout), Weak<TableSet>>;
 
 /// TPC-H tables in the memory of a cluster's workers, for as long as this exists.
 pub(crate) struct TableSet {
@@ -34,6 +35,8 @@ pub(crate) struct TableSet {
     /// The workers of the shards, in the shards' order, and their incarnations at loading.
     workers: Vec<(Url, String)>,
     tables: HashMap<Table, TableRows>,
+    /// Partitions of each shard, where rows are dealt by the hash of a key; else 0.
+    key_partitions: usize,
     catalog: Arc<ShardCatalog>,
     membership: Arc<Membership>,
     /// Open for as long as the workers are to hold the shards.
@@ -57,25 +60,32 @@ impl TableSet {
     pub(crate) async fn load(
         core: &Core,
         scale: f64,
+        layout: TpchLayout,
         progress: &dyn LoadProgress,
     ) -> Result<Arc<Self>> {
         check_scale(scale)?;
-        let shared = core.tables.lock().get(&scale.to_bits()).cloned();
+        let wanted = (scale.to_bits(), layout);
+        let shared = core.tables.lock().get(&wanted).cloned();
         if let Some(tables) = shared.and_then(|tables| tables.upgrade())
             && tables.check().is_ok()
         {
             tables.report(progress);
             return Ok(tables);
         }
-        let tables = Arc::new(Self::generate(core, scale, progress).await?);
+        let tables = Arc::new(Self::generate(core, scale, layout, progress).await?);
         tables.report(progress);
         let mut shared = core.tables.lock();
         shared.retain(|_, tables| tables.strong_count() > 0);
-        shared.insert(scale.to_bits(), Arc::downgrade(&tables));
+        shared.insert(wanted, Arc::downgrade(&tables));
         Ok(tables)
     }
 
-    async fn generate(core: &Core, scale: f64, progress: &dyn LoadProgress) -> Result<Self> {
+    async fn generate(
+        core: &Core,
+        scale: f64,
+        layout: TpchLayout,
+        progress: &dyn LoadProgress,
+    ) -> Result<Self> {
         let live = core.membership.live();
         if live.is_empty() {
             return Err(EngineError::WorkerLost {
@@ -86,6 +96,10 @@ impl TableSet {
         let shard_count = live.len().max(SHARDS_MIN);
         let workers: Vec<_> = live.iter().cloned().cycle().take(shard_count).collect();
         let name = Uuid::new_v4().to_string();
+        let key_partitions = match layout {
+            TpchLayout::Random => 0,
+            TpchLayout::CoPartitioned => core.options.partitions_per_task(),
+        };
         let total = Totals::new(scale, live.len(), progress);
         let loads = live.iter().enumerate().map(|(worker, (url, _))| {
             let shards = (worker..shard_count).step_by(live.len());
@@ -94,6 +108,7 @@ impl TableSet {
                 scale,
                 shard_count: shard_count as u32,
                 shards: shards.map(|shard| shard as u32).collect(),
+                key_partitions: key_partitions as u32,
             };
             load_worker(core, worker, url, request, &total)
         });
@@ -105,6 +120,7 @@ impl TableSet {
                 table_set: name.clone(),
                 table: table.name().to_owned(),
                 shard: 0,
+                partition: 0,
             };
             core.catalog.insert(key, batches);
         }
@@ -112,6 +128,7 @@ impl TableSet {
             name,
             workers,
             tables: sum(&reports),
+            key_partitions,
             catalog: Arc::clone(&core.catalog),
             membership: Arc::clone(&core.membership),
             _leases: leases,
@@ -152,6 +169,14 @@ impl TableSet {
     /// the session knows them.
     pub(crate) fn register(self: &Arc<Self>, context: &SessionContext) -> Result<()> {
         let workers: Arc<[Url]> = self.workers.iter().map(|(url, _)| url.clone()).collect();
+        if self.key_partitions > 0 {
+            // DataFusion 55 makes a union of partitioned inputs an InterleaveExec and later refuses it, because
+            // it has dropped the projections that gave their keys one name.
+            let state = context.state_ref();
+            let mut state = state.write();
+            let options = state.config_mut().options_mut();
+            options.optimizer.prefer_existing_union = true;
+        }
         for (table, rows) in &self.tables {
             let placement = match table.is_replicated() {
                 true => Placement::Replicated,
@@ -160,7 +185,10 @@ impl TableSet {
                     workers: Arc::clone(&workers),
                 },
             };
+            let dealt_by = (self.key_partitions > 0 && !table.is_replicated())
+                .then_some((KEY_COLUMN, self.key_partitions));
             let provider = MemoryShardTable {
+                dealt_by,
                 tables: Arc::clone(self),
                 table: table.name().to_owned(),
                 schema: table.schema(),

@@ -5,6 +5,9 @@
 //!   replicated:  task 0 reads all rows, other tasks none; any worker holds it
 //! ```
 //!
+//! The shards of a table may be those that a shuffle by a key would make, with the partitions of its tasks.
+//! The leaf says so, and plans need no shuffle by that key.
+//!
 //! A leaf declares no order of rows, and at least two partitions.
 
 use std::fmt;
@@ -19,6 +22,7 @@ use datafusion::common::{Statistics, exec_err, internal_err};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
@@ -41,6 +45,8 @@ pub(crate) struct MemoryShardTable {
     pub(crate) table: String,
     pub(crate) schema: SchemaRef,
     pub(crate) placement: Placement,
+    /// The column by whose hash the rows were dealt, if they were, and the partitions of each shard.
+    pub(crate) dealt_by: Option<(usize, usize)>,
     pub(crate) statistics: Statistics,
 }
 
@@ -81,10 +87,14 @@ impl TableProvider for MemoryShardTable {
                 table_set: self.tables.name().to_owned(),
                 table: self.table.clone(),
                 schema: Arc::new(self.schema.project(&columns)?),
-                partitions: session
-                    .config()
-                    .target_partitions()
-                    .max(PARTITIONS_PER_TASK_MIN),
+                partitions: match self.dealt_by {
+                    Some((_, partitions)) => partitions,
+                    None => session
+                        .config()
+                        .target_partitions()
+                        .max(PARTITIONS_PER_TASK_MIN),
+                },
+                key: self.dealt_by.map(|(key, _)| key),
                 statistics,
                 columns,
             },
@@ -103,8 +113,25 @@ pub(crate) struct Scan {
     pub(crate) schema: SchemaRef,
     /// Partitions of each task.
     pub(crate) partitions: usize,
+    /// Index of the column whose hash, modulo the partitions of all tasks, says in which of them a row is.
+    pub(crate) key: Option<usize>,
     /// Of all shards together.
     pub(crate) statistics: Statistics,
+}
+
+impl Scan {
+    fn partitioning(&self) -> Partitioning {
+        let key = self
+            .key
+            .and_then(|key| self.columns.iter().position(|column| *column == key));
+        match key {
+            Some(at) => {
+                let column = Column::new(self.schema.field(at).name(), at);
+                Partitioning::Hash(vec![Arc::new(column)], self.partitions)
+            }
+            None => Partitioning::UnknownPartitioning(self.partitions),
+        }
+    }
 }
 
 /// Reads one shard of a memory table, or a replicated table.
@@ -120,7 +147,7 @@ impl MemoryShardExec {
     pub(crate) fn new(scan: Scan, placement: Placement) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&scan.schema)),
-            Partitioning::UnknownPartitioning(scan.partitions),
+            scan.partitioning(),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
@@ -150,6 +177,17 @@ impl MemoryShardExec {
                 self.scan.table,
                 task.task_count
             ),
+            // With more tasks a shuffle would send equal keys elsewhere.
+            Placement::Sharded { shards, .. }
+                if self.scan.key.is_some() && task.task_count > *shards =>
+            {
+                exec_err!(
+                    "memory table {} is dealt to {shards} shards by a key, and cannot be read beside a \
+                     table that takes {} tasks: load it at random",
+                    self.scan.table,
+                    task.task_count
+                )
+            }
             Placement::Sharded { shards, .. } => {
                 Ok((task.task_index < *shards).then_some(task.task_index))
             }
@@ -173,7 +211,11 @@ impl DisplayAs for MemoryShardExec {
             self.placement,
             self.scan.partitions,
             columns.join(", ")
-        )
+        )?;
+        match self.properties.output_partitioning() {
+            Partitioning::Hash(..) => f.write_str(", dealt by key"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -216,10 +258,15 @@ impl ExecutionPlan for MemoryShardExec {
         let task = DistributedTaskContext::from_ctx(&context);
         let mut batches = Vec::new();
         if let Some(shard) = self.shard_of(&task)? {
+            let (part, step) = match self.scan.key {
+                Some(_) => (partition, 1),
+                None => (0, self.scan.partitions),
+            };
             let key = ShardKey {
                 table_set: self.scan.table_set.clone(),
                 table: self.scan.table.clone(),
                 shard,
+                partition: part,
             };
             let held = context
                 .session_config()
@@ -232,7 +279,7 @@ impl ExecutionPlan for MemoryShardExec {
                     self.scan.table
                 );
             };
-            for batch in held.iter().skip(partition).step_by(self.scan.partitions) {
+            for batch in held.iter().skip(partition - part).step_by(step) {
                 batches.push(batch.project(&self.scan.columns)?);
             }
         }

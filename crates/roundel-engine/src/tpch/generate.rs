@@ -2,7 +2,8 @@
 //!
 //! A table is cut into chunks, each of which can be generated on its own. A shuffle with a fixed
 //! seed deals the chunks to shards at random, so that the shards of any number of workers hold,
-//! together, exactly the rows of the whole table.
+//! together, exactly the rows of the whole table. Rows can be dealt by the hash of a key too, for which each
+//! worker generates the whole table and keeps what is its own.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,6 +30,8 @@ const CHUNK_ROWS_MAX: u64 = 8192;
 const CHUNKS_MIN: u64 = 64;
 /// Seed of the shuffle that deals chunks to shards.
 const DEAL_SEED: u64 = 0x526f_756e_6465_6c00;
+/// The column by whose hash rows can be dealt to shards: the first of the table's key.
+pub(crate) const KEY_COLUMN: usize = 0;
 /// Largest scale: row numbers and part numbers stay far within the generator's integers.
 const SCALE_MAX: f64 = 100_000.0;
 
@@ -220,7 +223,7 @@ pub(crate) fn generate(
 }
 
 /// Joins neighbours until batches are of a good size to work on.
-fn merge(table: Table, batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
+pub(crate) fn merge(table: Table, batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
     let schema = table.schema();
     let mut merged = Vec::new();
     let mut group: Vec<RecordBatch> = Vec::new();

@@ -29,6 +29,17 @@ pub enum TpchTables {
     },
 }
 
+/// How the rows of tables in memory are dealt to the workers. Nation and region are at all of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum TpchLayout {
+    /// At random, in chunks.
+    #[default]
+    Random,
+    /// By the hash of the first column of each table's key: joins of orders with lineitem, or of part with
+    /// partsupp, move no rows (Liu, Yin, Blanas 2019, section 7.2: "local data").
+    CoPartitioned,
+}
+
 /// The text of query `number`, 1 to 22, with the standard's default parameters: one statement.
 pub fn query(number: usize) -> Option<&'static str> {
     QUERIES.get(number.checked_sub(1)?).copied()

@@ -6,6 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::metrics::Time;
+use datafusion::physical_plan::repartition::BatchPartitioner;
 use futures::Stream;
 use tokio::task::JoinHandle;
 use tonic::Status;
@@ -14,12 +18,14 @@ use crate::Result;
 use crate::control::{LoadReport, LoadRequest, TableRows};
 use crate::tables::catalog::{ShardCatalog, ShardKey};
 use crate::tables::column_stats::{ColumnStats, measure};
-use crate::tpch::generate::{Table, check_scale, generate};
+use crate::tpch::generate::{KEY_COLUMN, Table, check_scale, generate, merge};
 
 /// How often a load reports.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
-/// Most shards that a table may be dealt into.
+/// Most shards that a table may be dealt into, and most partitions of a shard.
 const SHARDS_MAX: u32 = 1 << 16;
+/// Chunks of a table that are in memory whole, of which a part is kept.
+const CHUNKS_AT_ONCE: usize = 16;
 
 /// Loads shards into one process's catalog.
 #[derive(Clone)]
@@ -41,7 +47,10 @@ impl Loader {
     ) -> Result<impl Stream<Item = Result<LoadReport, Status>> + Send + use<>, Status> {
         check_scale(request.scale).map_err(|e| Status::invalid_argument(e.to_string()))?;
         let shards_fit = request.shards.iter().all(|s| *s < request.shard_count);
-        if !shards_fit || !(1..=SHARDS_MAX).contains(&request.shard_count) {
+        if !shards_fit
+            || !(1..=SHARDS_MAX).contains(&request.shard_count)
+            || request.key_partitions > SHARDS_MAX
+        {
             return Err(Status::invalid_argument("no such shard"));
         }
         let lease = Lease {
@@ -132,29 +141,92 @@ impl Load {
 fn load(request: &LoadRequest, threads: usize, progress: &Progress) -> Result<Loaded> {
     let mut loaded = Vec::new();
     for (table, rows) in Table::ALL.into_iter().zip(&progress.rows) {
-        let shards: &[u32] = match table.is_replicated() {
-            true => &[0],
-            false => &request.shards,
+        let count = |rows_more| {
+            rows.fetch_add(rows_more, Ordering::Relaxed);
+            !progress.cancelled.load(Ordering::Relaxed)
         };
-        for &shard in shards {
-            let shard = shard as usize;
-            let chunks = table.shard_chunks(request.scale, shard, request.shard_count as usize);
-            let generated = |count| {
-                rows.fetch_add(count, Ordering::Relaxed);
-                !progress.cancelled.load(Ordering::Relaxed)
-            };
-            let batches = generate(table, request.scale, &chunks, threads, &generated)?;
-            let key = ShardKey {
-                table_set: request.table_set.clone(),
-                table: table.name().to_owned(),
-                shard,
-            };
+        let key = |shard: u32, partition: usize| ShardKey {
+            table_set: request.table_set.clone(),
+            table: table.name().to_owned(),
+            shard: shard as usize,
+            partition,
+        };
+        let parts = match request.key_partitions {
+            0 => dealt_at_random(table, request, threads, &count)?,
+            _ if table.is_replicated() => dealt_at_random(table, request, threads, &count)?,
+            _ => dealt_by_key(table, request, threads, &count)?,
+        };
+        for ((shard, partition), batches) in parts {
             let columns = 0..table.schema().fields().len();
             let stats = columns.map(|column| measure(&batches, column)).collect();
-            loaded.push((key, batches, stats));
+            loaded.push((key(shard, partition), batches, stats));
         }
     }
     Ok(loaded)
+}
+
+/// Batches by shard and partition of it.
+type Parts = Vec<((u32, usize), Vec<RecordBatch>)>;
+/// Counts rows, and says whether to go on.
+type Count<'a> = &'a (dyn Fn(u64) -> bool + Sync);
+
+/// The worker's shards of a table, each in one part.
+fn dealt_at_random(
+    table: Table,
+    request: &LoadRequest,
+    threads: usize,
+    count: Count<'_>,
+) -> Result<Parts> {
+    let shards: &[u32] = match table.is_replicated() {
+        true => &[0],
+        false => &request.shards,
+    };
+    let parts = shards.iter().map(|&shard| {
+        let chunks =
+            table.shard_chunks(request.scale, shard as usize, request.shard_count as usize);
+        let batches = generate(table, request.scale, &chunks, threads, count)?;
+        Ok(((shard, 0), batches))
+    });
+    parts.collect()
+}
+
+/// The worker's shards of a table, each in as many parts as it has partitions: a row is in the part where a
+/// shuffle by the table's key over tasks of so many partitions would bring it.
+fn dealt_by_key(
+    table: Table,
+    request: &LoadRequest,
+    threads: usize,
+    count: Count<'_>,
+) -> Result<Parts> {
+    let partitions = request.key_partitions as usize;
+    let all = partitions * request.shard_count as usize;
+    let key: Arc<dyn PhysicalExpr> = Arc::new(Column::new(
+        table.schema().field(KEY_COLUMN).name(),
+        KEY_COLUMN,
+    ));
+    let mut partitioner = BatchPartitioner::new_hash_partitioner(vec![key], all, Time::new())?;
+    let mut parts: Parts = Vec::new();
+    for &shard in &request.shards {
+        parts.extend((0..partitions).map(|partition| ((shard, partition), Vec::new())));
+    }
+    let chunks: Vec<usize> = (0..table.chunks(request.scale)).collect();
+    for chunks in chunks.chunks(CHUNKS_AT_ONCE) {
+        let uncounted = |_| count(0);
+        for batch in generate(table, request.scale, chunks, threads, &uncounted)? {
+            for dealt in partitioner.partition_iter(batch)? {
+                let (partition, rows) = dealt?;
+                let place = ((partition / partitions) as u32, partition % partitions);
+                if let Some((_, batches)) = parts.iter_mut().find(|(part, _)| *part == place) {
+                    count(rows.num_rows() as u64);
+                    batches.push(rows);
+                }
+            }
+        }
+        for (_, batches) in &mut parts {
+            *batches = merge(table, std::mem::take(batches))?;
+        }
+    }
+    Ok(parts)
 }
 
 /// Adds one shard's columns to those of the others of the same table.
@@ -165,5 +237,47 @@ fn add_columns(columns: &mut Vec<ColumnStats>, shard: Vec<ColumnStats>) {
     }
     for (column, shard) in columns.iter_mut().zip(&shard) {
         column.add(shard);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{AsArray as _, types::Int64Type};
+    use std::collections::HashMap;
+
+    /// The part of each key of a table, over two workers.
+    fn parts_of_keys(table: Table) -> HashMap<i64, (u32, usize)> {
+        let mut parts_of_keys = HashMap::new();
+        for shard in 0..2 {
+            let request = LoadRequest {
+                table_set: "set".to_owned(),
+                scale: 0.001,
+                shard_count: 2,
+                shards: vec![shard],
+                key_partitions: 3,
+            };
+            for (part, batches) in dealt_by_key(table, &request, 2, &|_| true).expect("generates") {
+                assert_eq!(part.0, shard);
+                for batch in batches {
+                    for key in batch
+                        .column(KEY_COLUMN)
+                        .as_primitive::<Int64Type>()
+                        .values()
+                    {
+                        let before = parts_of_keys.insert(*key, part);
+                        assert!(before.is_none_or(|before| before == part), "{key}");
+                    }
+                }
+            }
+        }
+        parts_of_keys
+    }
+
+    #[test]
+    fn equal_keys_are_in_the_same_part() {
+        let orders = parts_of_keys(Table::Orders);
+        assert_eq!(orders.len(), 1500);
+        assert_eq!(parts_of_keys(Table::LineItem), orders);
     }
 }

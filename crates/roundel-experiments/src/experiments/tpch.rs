@@ -21,14 +21,19 @@ pub const EXPERIMENT: Experiment = Experiment {
 const QUERIES: [u32; 3] = [3, 4, 10];
 const DESIGN: Design = Design::MesqSr;
 const GRPC: &str = "gRPC";
+/// Query 4 over tables that are dealt by their keys, so that its join needs no exchange. The other queries
+/// join by several keys.
+const LOCAL: &str = "local data";
+const LOCAL_QUERY: u32 = 4;
 
-/// A run of the queries, beside the same over gRPC.
+/// A run of the queries beside the same over gRPC, or of one over local data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TpchRun {
     fabric: DeviceChoice,
     workers: usize,
     scale: f64,
     iterations: usize,
+    local: bool,
 }
 
 /// What a query took.
@@ -49,8 +54,8 @@ struct Report {
 
 fn plan(options: &Options) -> Vec<Case> {
     let workers: &[usize] = if options.quick { &[2] } else { &[2, 4] };
-    let case = |&workers: &usize| Case {
-        series: DESIGN.name().into(),
+    let case = |workers: usize, local: bool| Case {
+        series: if local { LOCAL } else { DESIGN.name() }.into(),
         x: X::Number(workers as f64),
         work: Work::Tpch(TpchRun {
             fabric: options.fabric.clone(),
@@ -58,19 +63,27 @@ fn plan(options: &Options) -> Vec<Case> {
             // It grows with the cluster, as in the paper.
             scale: if options.quick { 0.05 } else { 0.5 } * workers as f64,
             iterations: if options.quick { 3 } else { 5 },
+            local,
         }),
     };
-    workers.iter().map(case).collect()
+    workers
+        .iter()
+        .flat_map(|&workers| [case(workers, false), case(workers, true)])
+        .collect()
 }
 
 impl TpchRun {
     /// Runs the queries.
     pub(super) fn run(&self, roundel: &Path) -> Result<Vec<TpchQuery>> {
-        let queries = QUERIES.map(|query| query.to_string()).join(",");
         let mut command = Command::new(roundel);
-        command
-            .arg("tpch")
-            .args(["--queries", &queries, "--json", "--compare", "grpc"]);
+        command.args(["tpch", "--json"]);
+        if self.local {
+            command.args(["--queries", &LOCAL_QUERY.to_string()]);
+            command.args(["--tables", "memory:co-partitioned"]);
+        } else {
+            let queries = QUERIES.map(|query| query.to_string()).join(",");
+            command.args(["--queries", &queries, "--compare", "grpc"]);
+        }
         let fabric = self.fabric.to_string();
         command.args(["--fabric", &fabric, "--design", DESIGN.name()]);
         command.args([
@@ -107,21 +120,57 @@ impl TpchRun {
 }
 
 fn tell(results: &Results) -> Vec<Figure> {
-    let mut figures: Vec<Figure> = QUERIES.map(|query| of_query(results, query)).into();
-    if let Some(figure) = figures.first_mut() {
-        figure.find(
-            "SH38",
-            "Query 4 over MESQ/SR takes about as long as over data that need not be moved",
-            None,
-        );
+    let figures = QUERIES.map(|query| of_query(results, query));
+    let mut all = vec![of_local_data(&figures)];
+    all.extend(figures);
+    all
+}
+
+/// Query 4 with and without an exchange, at the most nodes.
+fn of_local_data(figures: &[Figure]) -> Figure {
+    let mut figure = About {
+        id: "fig26",
+        title: "Response time of query 4, beside data that need not be moved",
+        place: "Figure 26, section 7.2.1",
+        paper_saw: "Over 8 nodes MESQ/SR takes about as long as the same query over co-partitioned tables, where \
+                    no row moves, and so on both networks; MPI takes longer.",
+        x: axis("nodes", Unit::None, Scale::Names),
+        y: axis("response time", Unit::Seconds, Scale::Linear),
     }
-    figures
+    .figure();
+    let known = figures
+        .iter()
+        .find(|known| known.id == query_id(LOCAL_QUERY));
+    for name in [LOCAL, DESIGN.name(), GRPC] {
+        let last = known.and_then(|known| known.points(name).last());
+        if let Some(last) = last
+            && let X::Number(nodes) = last.x
+        {
+            // Of one number of nodes: bars.
+            let x = X::Name(nodes.to_string());
+            figure.add(name, Point { x, ..last.clone() });
+        }
+    }
+    let found = figure.ratio(DESIGN.name(), LOCAL).map(|ratio| {
+        let measured = format!("{ratio:.2} times as long as over local data");
+        (measured, verdict(ratio <= 1.25))
+    });
+    figure.find(
+        "SH38",
+        "Query 4 over MESQ/SR takes about as long as over data that need not be moved",
+        found,
+    );
+    figure
+}
+
+fn query_id(query: u32) -> String {
+    format!("fig27-q{query}")
 }
 
 fn of_query(results: &Results, query: u32) -> Figure {
     let title = format!("Response time of query {query}");
     let mut figure = About {
-        id: &format!("fig27-q{query}"),
+        id: &query_id(query),
         title: &title,
         place: "Figure 27, section 7.2.2",
         paper_saw: "Over 16 nodes MESQ/SR is 70 % faster than MPI in query 4, 55 % in query 3 and twice as fast in \
@@ -141,7 +190,7 @@ fn of_query(results: &Results, query: u32) -> Figure {
             .iter()
             .filter_map(|one| one.baseline_seconds)
             .collect();
-        for (name, seconds) in [(DESIGN.name(), ours), (GRPC, grpc)] {
+        for (name, seconds) in [(case.series.as_str(), ours), (GRPC, grpc)] {
             if !seconds.is_empty() {
                 figure.add(name, Point::of_runs(case.x.clone(), seconds));
             }

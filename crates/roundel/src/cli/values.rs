@@ -8,13 +8,16 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use bytesize::ByteSize;
-use roundel_engine::tpch::QUERY_COUNT;
+use roundel_engine::tpch::{QUERY_COUNT, TpchLayout};
+
+/// How to ask for tables in memory that are dealt by their keys.
+const CO_PARTITIONED: &str = "memory:co-partitioned";
 
 /// Where the TPC-H tables live.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tables {
     /// In the workers' memory.
-    Memory,
+    Memory(TpchLayout),
     /// In Parquet files of a directory.
     Directory(PathBuf),
 }
@@ -24,7 +27,8 @@ impl FromStr for Tables {
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
         Ok(match text {
-            "memory" => Self::Memory,
+            "memory" => Self::Memory(TpchLayout::Random),
+            CO_PARTITIONED => Self::Memory(TpchLayout::CoPartitioned),
             directory => Self::Directory(PathBuf::from(directory)),
         })
     }
@@ -33,7 +37,8 @@ impl FromStr for Tables {
 impl fmt::Display for Tables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Memory => f.write_str("memory"),
+            Self::Memory(TpchLayout::Random) => f.write_str("memory"),
+            Self::Memory(TpchLayout::CoPartitioned) => f.write_str(CO_PARTITIONED),
             Self::Directory(directory) => write!(f, "{}", directory.display()),
         }
     }

@@ -57,9 +57,9 @@ async fn run_on(cluster: &Cluster, args: &TpchArgs) -> Result<(), Failure> {
 
 async fn load(session: &Session, args: &TpchArgs) -> Result<(), Failure> {
     match &args.tables {
-        Tables::Memory => {
+        Tables::Memory(layout) => {
             let bars = LoadBars::new("generating");
-            session.load_tpch_memory(args.scale, &bars).await?;
+            session.load_tpch_memory(args.scale, *layout, &bars).await?;
         }
         Tables::Directory(directory) => {
             let bars = LoadBars::new("writing");

@@ -24,7 +24,7 @@ impl Reference {
         let threads = workers * usize::from(args.cluster.node.threads);
         let scale = args.scale;
         let tables = match &args.tables {
-            Tables::Memory => TpchTables::Memory { scale },
+            Tables::Memory(_) => TpchTables::Memory { scale },
             Tables::Directory(directory) => TpchTables::Files {
                 dir: directory.clone(),
                 scale,

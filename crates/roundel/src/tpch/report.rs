@@ -76,7 +76,7 @@ pub struct Settings {
     pub fabric: String,
     /// Why that.
     pub fabric_reason: String,
-    /// `memory` or a directory.
+    /// `memory`, `memory:co-partitioned` or a directory.
     pub tables: String,
     /// Queries asked for.
     pub queries: String,
