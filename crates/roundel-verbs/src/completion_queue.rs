@@ -307,7 +307,7 @@ impl CompletionChannel {
     /// when nobody holds the channel or one of its queues any more.
     ///
     /// # Errors
-    /// When the file descriptor cannot be watched; needs a tokio runtime with I/O.
+    /// When the file descriptor cannot be watched; needs a tokio runtime with I/O, but on virtual time.
     pub fn drive(&self) -> Result<impl Future<Output = ()> + Send + use<>> {
         let failed = |source| VerbsError::System {
             call: "watching a completion channel",
@@ -315,16 +315,33 @@ impl CompletionChannel {
         };
         // The driver keeps the provider's channel, so that its descriptor stays open, but not the
         // object model's: when that is dropped, the driver is told and ends.
-        let watched = Watched(self.0.provider.clone());
-        // SAFETY: the descriptor stays open as long as the watcher holds the provider's channel.
-        #[allow(unsafe_code)]
-        let watched =
-            unsafe { AsyncFd::register_with_interest(watched, tokio::io::Interest::READABLE) }
-                .map_err(|error| failed(error.into()))?;
+        let provider = self.0.provider.clone();
+        let mut nobody = TaskContext::from_waker(Waker::noop());
+        let watched = match provider.poll_event(&mut nobody) {
+            Some(_) => None,
+            None => {
+                let watched = Watched(provider.clone());
+                // SAFETY: the descriptor stays open as long as the watcher holds the provider's channel.
+                #[allow(unsafe_code)]
+                let watched = unsafe {
+                    AsyncFd::register_with_interest(watched, tokio::io::Interest::READABLE)
+                };
+                Some(watched.map_err(|error| failed(error.into()))?)
+            }
+        };
         let channel = Arc::downgrade(&self.0);
         Ok(async move {
-            while let Ok(mut guard) = watched.readable().await {
-                guard.clear_ready();
+            loop {
+                match &watched {
+                    Some(watched) => match watched.readable().await {
+                        Ok(mut guard) => guard.clear_ready(),
+                        Err(_) => return,
+                    },
+                    None => {
+                        let event = |cx: &mut TaskContext<'_>| provider.poll_event(cx);
+                        std::future::poll_fn(|cx| event(cx).unwrap_or(Poll::Ready(()))).await;
+                    }
+                }
                 let Some(channel) = channel.upgrade().map(CompletionChannel) else {
                     return;
                 };

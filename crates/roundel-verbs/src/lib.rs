@@ -17,6 +17,7 @@
 //! * [`rdma`] is real devices through libibverbs.
 //! * [`shm`] is the software NIC in shared memory, for the processes of one host.
 //! * [`tcp`] is verbs over sockets, for hosts without RDMA.
+//! * [`sim`] is a cluster on virtual time, from a seed.
 //! * [`rendezvous`] is how peers exchange addresses and learn of each other's death.
 //! * [`conformance`] is the suite that every provider passes.
 //! * [`loopback`] says quickly which verbs work on an open device.
@@ -34,6 +35,7 @@ pub mod context;
 pub mod counters;
 pub mod device;
 pub mod error;
+mod event;
 mod in_flight;
 #[cfg(not(roundel_loom))]
 pub mod loopback;
@@ -46,6 +48,8 @@ pub mod rdma;
 pub mod rendezvous;
 pub mod shared_receive;
 pub mod shm;
+#[cfg(not(roundel_loom))]
+pub mod sim;
 #[cfg(not(roundel_loom))]
 pub mod tcp;
 pub mod work;

@@ -12,6 +12,7 @@ use crate::work::{CompletionStatus, InlineBytes, SendOperation};
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 /// A device of a provider.
 pub trait ProviderDevice: Send + Sync {
@@ -86,6 +87,11 @@ pub trait ProviderChannel: Send + Sync + std::any::Any {
     fn acknowledge(&self);
     /// Makes the descriptor readable, as an event would.
     fn notify(&self);
+    /// Ready when there is an event, for those that run on virtual time and cannot wait for a descriptor;
+    /// `None` where they can.
+    fn poll_event(&self, _cx: &mut Context<'_>) -> Option<Poll<()>> {
+        None
+    }
 }
 
 /// A completion queue.

@@ -68,8 +68,15 @@ impl Fabric {
     /// # Panics
     /// When called outside of a tokio runtime.
     pub fn open(device: Device, memory: ArenaOptions) -> Result<Self> {
+        Self::on(device, memory, Arc::new(TokioContext::current()))
+    }
+
+    /// A device with memory, a channel and its driver, in a world of its own.
+    ///
+    /// # Errors
+    /// When the device has no channel left.
+    pub fn on(device: Device, memory: ArenaOptions, context: Arc<dyn Context>) -> Result<Self> {
         let channel = device.create_channel()?;
-        let context = Arc::new(TokioContext::current());
         context.spawn(Box::pin(channel.drive()?));
         Ok(Self {
             arena: device.arena(memory),

@@ -81,7 +81,7 @@ async fn repartition(options: &ExchangeOptions, nodes: usize, batches: i64, rows
 
 /// Rows travel by the verb of the design alone: what else a side posts are headers and entries of
 /// queues.
-fn check_verb(design: Design, source: &CounterSnapshot, receiver: &CounterSnapshot) {
+pub fn check_verb(design: Design, source: &CounterSnapshot, receiver: &CounterSnapshot) {
     use Opcode::{Read, Send, Write, WriteWithImmediate};
     let by = |counters: &CounterSnapshot, opcodes: &[Opcode]| -> u64 {
         opcodes.iter().map(|opcode| counters.bytes(*opcode)).sum()

@@ -17,4 +17,5 @@ mod random;
 mod repair;
 mod restart;
 mod scatter;
+mod simulated;
 mod types;

@@ -7,9 +7,11 @@
 mod arena;
 mod buffer;
 mod copy;
+mod pages;
 mod ranges;
 
 pub use arena::{Arena, ArenaOptions, ArenaUsage};
 pub use buffer::{Buffer, ExposedBuffer, RemoteAddress, SharedBuffer};
 pub(crate) use copy::{copy_last_byte_last, copy_words_whole};
+pub(crate) use pages::Pages;
 pub(crate) use ranges::FreeRanges;

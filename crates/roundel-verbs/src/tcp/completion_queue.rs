@@ -6,43 +6,16 @@
 
 use super::device::DeviceState;
 use crate::error::{Result, VerbsError};
+use crate::event::Event;
 use crate::provider::{ProviderChannel, ProviderCompletionQueue, RawCompletion};
 use parking_lot::Mutex;
-use rustix::event::{EventfdFlags, eventfd};
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 /// Polls that may find nothing around a sleep.
 const POLLS_OF_SLEEPERS: u32 = 8;
-
-/// A descriptor that is readable from a signal on until it is cleared.
-pub(super) struct Event(OwnedFd);
-
-impl Event {
-    pub(super) fn new() -> Result<Self> {
-        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map(Self)
-            .map_err(VerbsError::system("eventfd"))
-    }
-
-    pub(super) fn signal(&self) {
-        // Would-block means that it is readable already.
-        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
-    }
-
-    pub(super) fn clear(&self) {
-        // Would-block means that there was no signal, which is fine.
-        let _ = rustix::io::read(&self.0, &mut [0u8; 8]);
-    }
-}
-
-impl AsFd for Event {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
 
 pub(super) struct TcpChannel(Event);
 

@@ -6,12 +6,12 @@
 //! hop between them in every message. It takes over when nobody has polled for a moment, and at
 //! once when a queue is armed, for then somebody is about to sleep.
 
-use super::completion_queue::Event;
 use super::connection::{Departed, StreamPair};
 use super::datagram::DatagramPair;
 use super::device::DeviceState;
 use super::handshake::Incoming;
 use crate::error::{Result, VerbsError};
+use crate::event::Event;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;

@@ -1,64 +1,12 @@
 //! Registered memory: pages of this process, found by their local key, and by their remote key
 //! when peers may reach them. Knows nothing of connections.
-#![allow(unsafe_code)] // Maps memory.
 
-use crate::error::{Result, VerbsError};
-use crate::memory::RemoteAddress;
+use crate::error::Result;
+use crate::memory::{Pages, RemoteAddress};
 use crate::provider::{ProviderSegment, RawLocal};
 use parking_lot::RwLock;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// Bytes of a page, and of a huge page.
-const PAGE: usize = 4096;
-const HUGE_PAGE: usize = 2 << 20;
-
-/// Pages of this process, unmapped when the last who uses them is done: the segment, or whoever is
-/// just moving a peer's bytes in or out.
-pub(super) struct Pages {
-    base: *mut u8,
-    length: usize,
-}
-
-// SAFETY: the pages belong to no thread; who touches them when is the object model's to say.
-unsafe impl Send for Pages {}
-// SAFETY: as above.
-unsafe impl Sync for Pages {}
-
-impl Pages {
-    fn map(length: usize) -> Result<Self> {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh anonymous mapping at an address that the system chooses.
-        let base =
-            unsafe { mmap_anonymous(std::ptr::null_mut(), length, protection, MapFlags::PRIVATE) }
-                .map_err(VerbsError::system("mapping memory"))?;
-        if length >= HUGE_PAGE {
-            // SAFETY: the range was mapped just now. Advice that is not taken does no harm.
-            let _ = unsafe { madvise(base, length, Advice::LinuxHugepage) };
-        }
-        Ok(Self {
-            base: base.cast(),
-            length,
-        })
-    }
-
-    /// The address of a range, if it lies inside.
-    fn range(&self, address: u64, length: usize) -> Option<*mut u8> {
-        let at = address.checked_sub(self.base as u64)?;
-        let end = at.checked_add(length as u64)?;
-        // SAFETY: inside the mapping, as the condition says.
-        (end <= self.length as u64).then(|| unsafe { self.base.add(at as usize) })
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `map`, and nobody uses them any more.
-        let unmapped = unsafe { munmap(self.base.cast(), self.length) };
-        debug_assert!(unmapped.is_ok(), "unmapping what was mapped");
-    }
-}
 
 /// The memory of a device, by key.
 #[derive(Default)]
@@ -84,9 +32,6 @@ impl Keys {
 
 impl Registry {
     pub(super) fn register(self: &Arc<Self>, length: usize, exposed: bool) -> Result<TcpSegment> {
-        let length = length
-            .checked_next_multiple_of(PAGE)
-            .ok_or_else(|| VerbsError::InvalidRequest(format!("a segment of {length} bytes")))?;
         let pages = Arc::new(Pages::map(length)?);
         let mut keys = self.0.write();
         let local_key = keys.unused();
@@ -142,15 +87,15 @@ pub(super) struct TcpSegment {
 
 impl ProviderSegment for TcpSegment {
     fn base(&self) -> *mut u8 {
-        self.pages.base
+        self.pages.base()
     }
 
     fn remote_base(&self) -> u64 {
-        self.pages.base as u64
+        self.pages.base() as u64
     }
 
     fn len(&self) -> usize {
-        self.pages.length
+        self.pages.len()
     }
 
     fn local_key(&self) -> u32 {

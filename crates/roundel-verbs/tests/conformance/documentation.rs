@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub const UPDATE: &str = "ROUNDEL_UPDATE_DOCS";
 
 /// The columns of the tables.
-const PROVIDERS: [&str; 3] = ["`shm`", "`tcp`", "Soft-RoCE"];
+const PROVIDERS: [&str; 4] = ["`shm`", "`tcp`", "Soft-RoCE", "`sim`"];
 
 /// What stands where a provider does not differ.
 const NO_DIFFERENCE: &str = "–";

@@ -4,8 +4,13 @@ mod documentation;
 
 use roundel_testbed::{Machine, Place, in_machine};
 use roundel_verbs::conformance::{self, Provider, Report};
+use roundel_verbs::sim::{Parameters, Simulation};
 use roundel_verbs::{Device, VerbsError, rdma, shm, tcp};
 use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Instant;
 
 /// Runs the suite; `column` is what the document calls the provider.
 fn run(provider: &dyn Provider, column: &str) {
@@ -51,6 +56,57 @@ fn tcp_over_ipv6() {
         let text = b"SKIPPED tcp_over_ipv6: this host has no IPv6 loopback address\n";
         let _ = std::io::Write::write_all(&mut std::io::stderr(), text);
     }
+}
+
+/// A cluster on virtual time, which passes as time does.
+struct Simulated {
+    simulation: Arc<Simulation>,
+    ended: Arc<AtomicBool>,
+    clock: Option<JoinHandle<()>>,
+}
+
+impl Simulated {
+    fn start() -> Self {
+        let simulation = Arc::new(Simulation::new(Parameters::edr(), 1));
+        let ended = Arc::new(AtomicBool::new(false));
+        let (running, end) = (simulation.clone(), ended.clone());
+        let clock = std::thread::spawn(move || {
+            let start = Instant::now();
+            while !end.load(Ordering::Relaxed) {
+                running.advance(start.elapsed());
+                std::thread::yield_now();
+            }
+        });
+        Self {
+            simulation,
+            ended,
+            clock: Some(clock),
+        }
+    }
+}
+
+impl Provider for Simulated {
+    fn open(&self) -> Result<Device, VerbsError> {
+        Ok(self.simulation.add_node(1).device())
+    }
+
+    fn slowness(&self) -> u64 {
+        10
+    }
+}
+
+impl Drop for Simulated {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(clock) = self.clock.take() {
+            let _ = clock.join();
+        }
+    }
+}
+
+#[test]
+fn sim() {
+    run(&Simulated::start(), "`sim`");
 }
 
 /// The devices in turn, so that nodes of a case reach each other over the wire.

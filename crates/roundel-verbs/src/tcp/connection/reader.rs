@@ -5,9 +5,9 @@
 
 use super::send_side::Garbage;
 use super::transmit::Lost;
+use crate::memory::Pages;
 use crate::memory::copy_last_byte_last;
 use crate::tcp::frame::{Frame, HEADER_BYTES};
-use crate::tcp::memory::Pages;
 use crate::tcp::socket;
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;

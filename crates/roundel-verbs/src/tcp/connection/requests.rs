@@ -1,9 +1,9 @@
 //! What a connection carries: the requests of this end, and what the peer is told of its own. Knows
 //! nothing of when they are sent.
 
+use crate::memory::Pages;
 use crate::provider::RawSendRequest;
 use crate::tcp::frame::{Frame, Refusal};
-use crate::tcp::memory::Pages;
 use crate::work::{CompletionStatus, InlineBytes, SendOperation};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,0 +1,117 @@
+//! Completion queues and channels. Whoever waits is woken in virtual time; the descriptor of a channel is
+//! there for those who ask for it.
+
+use crate::error::{Result, VerbsError};
+use crate::event::Event;
+use crate::provider::{ProviderChannel, RawCompletion};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// The completion queues of a node, by number.
+#[derive(Default)]
+pub(super) struct Queues(Vec<Queue>);
+
+#[derive(Default)]
+pub(super) struct Queue {
+    pub completions: VecDeque<RawCompletion>,
+    pub armed: bool,
+    pub channel: Option<Arc<SimChannel>>,
+}
+
+impl Queues {
+    pub(super) fn create(&mut self, channel: Option<Arc<SimChannel>>) -> usize {
+        self.0.push(Queue {
+            channel,
+            ..Queue::default()
+        });
+        self.0.len() - 1
+    }
+
+    pub(super) fn at(&mut self, number: usize) -> &mut Queue {
+        &mut self.0[number]
+    }
+}
+
+impl Queue {
+    pub(super) fn push(&mut self, completion: RawCompletion) {
+        self.completions.push_back(completion);
+        if std::mem::take(&mut self.armed)
+            && let Some(channel) = &self.channel
+        {
+            channel.notify();
+        }
+    }
+
+    /// Forgets the completions of a queue pair that is gone.
+    pub(super) fn detach(&mut self, number: u32) {
+        self.completions
+            .retain(|completion| completion.queue_pair != number);
+    }
+}
+
+/// A completion channel.
+pub(super) struct SimChannel {
+    /// Signalled too, once somebody has asked for its descriptor.
+    event: Event,
+    state: Mutex<Signal>,
+}
+
+#[derive(Default)]
+struct Signal {
+    raised: bool,
+    watched: bool,
+    waker: Option<Waker>,
+}
+
+impl SimChannel {
+    pub(super) fn create() -> Result<Self, VerbsError> {
+        Ok(Self {
+            event: Event::new()?,
+            state: Mutex::default(),
+        })
+    }
+}
+
+impl ProviderChannel for SimChannel {
+    fn fd(&self) -> BorrowedFd<'_> {
+        let mut state = self.state.lock();
+        if !std::mem::replace(&mut state.watched, true) && state.raised {
+            self.event.signal();
+        }
+        self.event.as_fd()
+    }
+
+    fn acknowledge(&self) {
+        let mut state = self.state.lock();
+        if std::mem::take(&mut state.raised) && state.watched {
+            self.event.clear();
+        }
+    }
+
+    fn notify(&self) {
+        let waker = {
+            let mut state = self.state.lock();
+            if !std::mem::replace(&mut state.raised, true) && state.watched {
+                self.event.signal();
+            }
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn poll_event(&self, cx: &mut Context<'_>) -> Option<Poll<()>> {
+        let mut state = self.state.lock();
+        Some(match state.raised {
+            true => Poll::Ready(()),
+            false => {
+                state.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        })
+    }
+}

@@ -1,0 +1,86 @@
+//! Registered memory of a node: pages of this process, whose remote addresses are the same in every run.
+
+use crate::error::Result;
+use crate::memory::{Pages, RemoteAddress};
+use crate::provider::RawLocal;
+use std::sync::Arc;
+
+/// Between the remote addresses of two segments: more than any of them has.
+const REMOTE_STRIDE_BITS: u32 = 40;
+
+/// The segments of a node, by number. Keys are made of numbers, and neither begins at 0 nor opens as another
+/// kind.
+#[derive(Default)]
+pub(super) struct Segments(Vec<Option<Segment>>);
+
+#[derive(Clone)]
+pub(super) struct Segment {
+    pub pages: Arc<Pages>,
+    pub number: usize,
+    exposed: bool,
+}
+
+impl Segment {
+    pub(super) fn local_key(&self) -> u32 {
+        2 * self.number as u32 + 1
+    }
+
+    pub(super) fn remote_key(&self) -> u32 {
+        match self.exposed {
+            true => 2 * self.number as u32 + 2,
+            false => 0,
+        }
+    }
+
+    pub(super) fn remote_base(&self) -> u64 {
+        (self.number as u64 + 1) << REMOTE_STRIDE_BITS
+    }
+}
+
+impl Segments {
+    pub(super) fn register(&mut self, length: usize, exposed: bool) -> Result<Segment> {
+        // Numbers are not used twice: what is gone stays gone.
+        let segment = Segment {
+            pages: Arc::new(Pages::map(length)?),
+            number: self.0.len(),
+            exposed,
+        };
+        self.0.push(Some(segment.clone()));
+        Ok(segment)
+    }
+
+    pub(super) fn deregister(&mut self, number: usize) {
+        if let Some(segment) = self.0.get_mut(number) {
+            *segment = None;
+        }
+    }
+
+    fn at(&self, number: u32) -> Option<&Segment> {
+        self.0.get(number as usize)?.as_ref()
+    }
+
+    /// The address of local memory, if its key covers it. No bytes need no key.
+    pub(super) fn local(&self, local: &RawLocal) -> Option<*mut u8> {
+        if local.length == 0 {
+            return Some(std::ptr::NonNull::dangling().as_ptr());
+        }
+        let number = local.local_key.checked_sub(1)?;
+        let segment = self.at(number / 2).filter(|_| number.is_multiple_of(2))?;
+        segment.pages.range(local.address, local.length)
+    }
+
+    /// The address of exposed memory, if the key covers it. No bytes need no key.
+    pub(super) fn exposed(&self, at: RemoteAddress, length: usize) -> Option<*mut u8> {
+        if length == 0 {
+            return Some(std::ptr::NonNull::dangling().as_ptr());
+        }
+        let number = at.remote_key.checked_sub(2)?;
+        let segment = self.at(number / 2).filter(|_| number.is_multiple_of(2))?;
+        let offset = at.address.checked_sub(segment.remote_base())?;
+        let address = (segment.pages.base() as u64).checked_add(offset)?;
+        segment
+            .pages
+            .range(address, length)
+            .filter(|_| segment.exposed)
+    }
+}

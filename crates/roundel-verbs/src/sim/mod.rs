@@ -1,0 +1,199 @@
+//! The `sim` provider: nodes, NICs and a switch in one process, on virtual time, from a seed.
+//!
+//! ```text
+//!   task ──post──► NIC ──packets──► switch ──packets──► NIC ──completion──► task
+//!    │              engine, contexts,   queues, room      engine, contexts
+//!    └─ charged to its thread: posting, polling, hashing, copying
+//! ```
+//!
+//! Everything that happens is an event at a moment of virtual time (module `events`), and moves one state
+//! (module `state`); tasks run on the threads of their nodes (module `executor`). The same seed gives the same
+//! events. Endpoints and operators run on it unchanged: they know a device and a [`Context`].
+//!
+//! Payload of reliable connections stays where it was posted from until the last packet of a message has come;
+//! it is copied once. What the hardware can do is in [`parameters`](Parameters).
+
+mod completions;
+mod contexts;
+mod device;
+mod events;
+mod executor;
+mod memory;
+mod packet;
+mod pair;
+mod parameters;
+mod requester;
+mod responder;
+mod state;
+mod switch;
+mod time;
+mod trace;
+
+pub use parameters::{Link, Nic, Parameters, Processor, Switch};
+pub use time::{Rate, Span};
+
+use crate::completion_queue::BoxFuture;
+use crate::context::Context;
+use crate::device::Device;
+use device::{SimDevice, World};
+use events::{Cpu, Event};
+use executor::{SimContext, Tasks};
+use parking_lot::Mutex;
+use state::State;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use time::Time;
+
+/// A cluster on virtual time.
+pub struct Simulation {
+    world: World,
+    tasks: Arc<Tasks>,
+}
+
+/// Why a simulation ended before what it was to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// Nothing is going to happen any more, and tasks still wait.
+    NoProgress,
+    /// So much time has passed.
+    OutOfTime,
+}
+
+impl Simulation {
+    /// Without nodes yet.
+    pub fn new(parameters: Parameters, seed: u64) -> Self {
+        Self {
+            world: Arc::new(Mutex::new(State::new(parameters, seed))),
+            tasks: Arc::default(),
+        }
+    }
+
+    /// Adds a node with so many threads, at least one.
+    pub fn add_node(&self, threads: usize) -> SimNode {
+        SimNode {
+            world: self.world.clone(),
+            tasks: self.tasks.clone(),
+            node: self.world.lock().add_node(threads.max(1)),
+        }
+    }
+
+    /// The time.
+    pub fn now(&self) -> Duration {
+        self.world.lock().clock.since_start()
+    }
+
+    /// A hash of everything that has happened so far, and when. The same program, parameters and seed have
+    /// the same.
+    pub fn trace(&self) -> u64 {
+        self.world.lock().trace.hash()
+    }
+
+    /// Has the next thing happen; false when there is none.
+    pub fn step(&self) -> bool {
+        self.tasks.line_up(&self.world);
+        let mut state = self.world.lock();
+        match state.next() {
+            None => false,
+            Some(Event::Run(cpu)) => {
+                drop(state);
+                self.tasks.run(&self.world, cpu);
+                true
+            }
+            Some(event) => {
+                state.happen(event);
+                true
+            }
+        }
+    }
+
+    /// Has everything happen that is due until a moment, and moves the clock there.
+    pub fn advance(&self, until: Duration) {
+        let until = Time::default() + Span::from(until);
+        loop {
+            self.tasks.line_up(&self.world);
+            let mut state = self.world.lock();
+            if state.events.next_at().is_none_or(|at| at > until) {
+                state.clock = state.clock.max(until);
+                return;
+            }
+            drop(state);
+            self.step();
+        }
+    }
+
+    /// Runs a task on the first thread of a node until it has ended, for at most so much virtual time. Other
+    /// tasks go on meanwhile.
+    ///
+    /// # Errors
+    /// When it has not ended.
+    pub fn run<T: Send + 'static>(
+        &self,
+        node: &SimNode,
+        limit: Duration,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Stopped> {
+        let result = Arc::new(Mutex::new(None));
+        let ended = Arc::new(AtomicBool::new(false));
+        let (into, end) = (result.clone(), ended.clone());
+        node.spawn(
+            0,
+            Box::pin(async move {
+                let value = task.await;
+                *into.lock() = Some(value);
+                end.store(true, Ordering::Release);
+            }),
+        );
+        let end = self.now() + limit;
+        while !ended.load(Ordering::Acquire) {
+            if !self.step() {
+                return Err(Stopped::NoProgress);
+            }
+            if self.now() > end {
+                return Err(Stopped::OutOfTime);
+            }
+        }
+        let value = result.lock().take();
+        value.ok_or(Stopped::NoProgress)
+    }
+}
+
+impl Drop for Simulation {
+    fn drop(&mut self) {
+        self.tasks.end();
+    }
+}
+
+/// A node of a simulation. Clones share it.
+#[derive(Clone)]
+pub struct SimNode {
+    world: World,
+    tasks: Arc<Tasks>,
+    node: usize,
+}
+
+impl SimNode {
+    /// Its device.
+    pub fn device(&self) -> Device {
+        Device::new(Arc::new(SimDevice::new(&self.world, self.node)))
+    }
+
+    /// Its time, tasks and randomness.
+    pub fn context(&self) -> Arc<dyn Context> {
+        Arc::new(SimContext {
+            world: self.world.clone(),
+            tasks: self.tasks.clone(),
+            node: self.node,
+        })
+    }
+
+    /// Starts a task on one of its threads, counted round and round.
+    pub fn spawn(&self, thread: usize, task: BoxFuture<'static, ()>) {
+        let threads = self.world.lock().nodes[self.node].cpus.len();
+        let cpu = Cpu {
+            node: self.node,
+            index: thread % threads,
+        };
+        self.tasks.begin(cpu, task);
+    }
+}

@@ -1,0 +1,259 @@
+//! A queue pair: what was posted, how far it is, and how it breaks.
+
+use super::packet::{Loose, PairId};
+use super::state::State;
+use super::time::Time;
+use crate::counters::{Counters, Opcode};
+use crate::provider::{ProviderAddressHandle, RawCompletion, RawLocal, RawSendRequest};
+use crate::queue_pair::{QueuePairState, Transport};
+use crate::work::{CompletionStatus, InlineBytes, SendOperation};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+pub(super) struct Pair {
+    pub id: PairId,
+    pub transport: Transport,
+    pub queue_key: u32,
+    pub state: QueuePairState,
+    /// The other end of a connection.
+    pub remote: Option<PairId>,
+    pub send_queue: usize,
+    pub receive_queue: usize,
+    pub send_depth: usize,
+    pub receive_depth: usize,
+    pub rnr_retry: u8,
+    pub sending: Sending,
+    pub receiving: Receiving,
+    /// Whether the NIC has it among those that may have something to send.
+    pub active: bool,
+    /// Where the NIC keeps its contexts.
+    pub requester: Option<usize>,
+    pub responder: Option<usize>,
+    pub counters: Arc<Counters>,
+}
+
+/// The requests of a queue pair. Each has a number, from 0.
+#[derive(Default)]
+pub(super) struct Sending {
+    /// Those that have not completed.
+    pub requests: VecDeque<Request>,
+    /// Number of the first of them.
+    pub first: u64,
+    /// Requests before this number are known to the NIC.
+    pub rung: u64,
+    /// The request that is sent next, and how much of it was.
+    pub next: u64,
+    pub offset: usize,
+    /// READs and atomics without an answer.
+    pub returning: usize,
+    /// When the last request was acknowledged, or there was none before.
+    pub progress: Time,
+    /// Whether somebody looks whether requests are acknowledged.
+    pub watched: bool,
+    /// How often in a row nobody acknowledged, and nobody was ready.
+    pub tries: u32,
+    pub not_ready: u32,
+    /// Told to wait.
+    pub waits: bool,
+    /// The message that is being sent, where it is not kept until it is acknowledged.
+    pub loose: Option<Arc<Loose>>,
+}
+
+/// What comes to a queue pair.
+#[derive(Default)]
+pub(super) struct Receiving {
+    pub posted: VecDeque<Receive>,
+    /// The request that is wanted next, and how much of it has come.
+    pub expected: u64,
+    pub offset: usize,
+    /// Whether the requester was told that something is missing.
+    pub complained: bool,
+    /// READs to answer.
+    pub responses: VecDeque<Response>,
+    /// What atomics found, by the number of their request, for those that ask again.
+    pub found: VecDeque<(u64, u64)>,
+}
+
+/// A receive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Receive {
+    pub id: u64,
+    pub local: RawLocal,
+}
+
+/// A request to send.
+#[derive(Clone)]
+pub(super) struct Request {
+    pub id: u64,
+    pub operation: SendOperation,
+    pub inline: Option<InlineBytes>,
+    pub local: RawLocal,
+    pub destination: Option<Arc<dyn ProviderAddressHandle>>,
+    /// Carried out; it completes after those before it.
+    pub done: bool,
+    /// Bytes of what it asked for that have come.
+    pub returned: usize,
+}
+
+impl From<&RawSendRequest> for Request {
+    fn from(raw: &RawSendRequest) -> Self {
+        Self {
+            id: raw.id,
+            operation: raw.operation,
+            inline: raw.inline,
+            local: raw.local,
+            destination: raw.destination.clone(),
+            done: false,
+            returned: 0,
+        }
+    }
+}
+
+impl Request {
+    pub(super) fn bytes(&self) -> usize {
+        match &self.inline {
+            Some(inline) => inline.as_slice().len(),
+            None => self.local.length,
+        }
+    }
+
+    pub(super) fn returns(&self) -> bool {
+        self.operation.returns_bytes()
+    }
+
+    pub(super) fn consumes_receive(&self) -> bool {
+        matches!(
+            self.operation,
+            SendOperation::Send
+                | SendOperation::SendWithImmediate(_)
+                | SendOperation::WriteWithImmediate(..)
+        )
+    }
+
+    pub(super) fn immediate(&self) -> Option<u32> {
+        match self.operation {
+            SendOperation::SendWithImmediate(immediate)
+            | SendOperation::WriteWithImmediate(_, immediate) => Some(immediate),
+            _ => None,
+        }
+    }
+}
+
+/// A READ that is being answered.
+#[derive(Clone, Copy)]
+pub(super) struct Response {
+    pub message: u64,
+    pub bytes: usize,
+    /// Bytes of it that were sent.
+    pub offset: usize,
+}
+
+impl Sending {
+    pub(super) fn request(&mut self, message: u64) -> Option<&mut Request> {
+        let at = message.checked_sub(self.first)?;
+        self.requests.get_mut(at as usize)
+    }
+
+    /// Sends from this request on again.
+    pub(super) fn go_back(&mut self, message: u64) {
+        self.next = self.next.min(message.max(self.first));
+        self.offset = 0;
+        let sent = (self.next - self.first) as usize;
+        for request in self.requests.iter_mut().skip(sent) {
+            request.returned = 0;
+        }
+        let sent = self.requests.iter().take(sent);
+        self.returning = sent
+            .filter(|request| request.returns() && !request.done)
+            .count();
+    }
+}
+
+impl Pair {
+    fn send_completion(&self, request: &Request, status: CompletionStatus) -> RawCompletion {
+        RawCompletion {
+            id: request.id,
+            queue_pair: self.id.number,
+            status,
+            opcode: request.operation.opcode(),
+            bytes: request.bytes(),
+            written: false,
+            immediate: None,
+            source_queue_pair: 0,
+        }
+    }
+
+    /// The end of a receive that nothing came to.
+    pub(super) fn receive_completion(&self, id: u64, status: CompletionStatus) -> RawCompletion {
+        RawCompletion {
+            id,
+            queue_pair: self.id.number,
+            status,
+            opcode: Opcode::Receive,
+            bytes: 0,
+            written: false,
+            immediate: None,
+            source_queue_pair: 0,
+        }
+    }
+}
+
+impl State {
+    /// Completes what was carried out, in order.
+    pub(super) fn complete_sends(&mut self, id: PairId) {
+        let clock = self.clock;
+        loop {
+            let Some(pair) = self.pair(id) else { return };
+            let sending = &mut pair.sending;
+            let Some(request) = sending.requests.pop_front_if(|request| request.done) else {
+                return;
+            };
+            sending.first += 1;
+            sending.progress = clock;
+            sending.tries = 0;
+            sending.not_ready = 0;
+            let completion = pair.send_completion(&request, CompletionStatus::Success);
+            pair.counters
+                .add(request.operation.opcode(), request.bytes());
+            let queue = pair.send_queue;
+            self.nodes[id.node].queues.at(queue).push(completion);
+        }
+    }
+
+    /// Moves a queue pair to the error state: the request of this number ends with this status, all others
+    /// are flushed.
+    pub(super) fn break_pair(&mut self, id: PairId, cause: Option<(u64, CompletionStatus)>) {
+        let Some(pair) = self.pair(id) else { return };
+        if pair.state == QueuePairState::Error {
+            return;
+        }
+        pair.state = QueuePairState::Error;
+        let first = pair.sending.first;
+        let requests = std::mem::take(&mut pair.sending.requests);
+        pair.sending.first += requests.len() as u64;
+        let sends: Vec<_> = (first..)
+            .zip(&requests)
+            .map(|(message, request)| {
+                let status = match cause {
+                    Some((failed, status)) if failed == message => status,
+                    _ => CompletionStatus::Flushed,
+                };
+                pair.send_completion(request, status)
+            })
+            .collect();
+        let receives = std::mem::take(&mut pair.receiving.posted);
+        let receives: Vec<_> = receives
+            .iter()
+            .map(|receive| pair.receive_completion(receive.id, CompletionStatus::Flushed))
+            .collect();
+        pair.receiving.responses.clear();
+        let (send_queue, receive_queue) = (pair.send_queue, pair.receive_queue);
+        let queues = &mut self.nodes[id.node].queues;
+        for completion in sends {
+            queues.at(send_queue).push(completion);
+        }
+        for completion in receives {
+            queues.at(receive_queue).push(completion);
+        }
+    }
+}

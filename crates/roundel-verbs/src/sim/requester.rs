@@ -1,0 +1,482 @@
+//! What a NIC sends, and what it makes of the answers.
+#![allow(unsafe_code)] // Copies messages between registered memories.
+
+use super::contexts::Side;
+use super::device::SimAddressHandle;
+use super::events::Event;
+use super::packet::{Content, Loose, Packet, PairId, Part};
+use super::pair::{Request, Response};
+use super::parameters::{ACKNOWLEDGE_BYTES, DATAGRAM_BYTES, HEADER_BYTES, REMOTE_ADDRESS_BYTES};
+use super::state::State;
+use super::time::{Span, Time};
+use crate::memory::{RemoteAddress, copy_words_whole};
+use crate::queue_pair::{QueuePairState, Transport};
+use crate::work::CompletionStatus::{
+    LocalProtection, ReceiverNotReady, RemoteAccess, RetryExceeded,
+};
+use crate::work::{ATOMIC_BYTES, CompletionStatus, SendOperation};
+use std::any::Any;
+use std::sync::Arc;
+
+/// Bytes of immediate data (IB).
+const IMMEDIATE_BYTES: usize = 4;
+
+impl State {
+    /// A NIC learns of requests.
+    pub(super) fn ring(&mut self, id: PairId, up_to: u64) {
+        let Some(pair) = self.pair(id) else { return };
+        pair.sending.rung = pair.sending.rung.max(up_to);
+        self.activate(id);
+    }
+
+    /// A queue pair may have something to send.
+    pub(super) fn activate(&mut self, id: PairId) {
+        let Some(pair) = self.pair(id) else { return };
+        if !std::mem::replace(&mut pair.active, true) {
+            self.nodes[id.node].nic.active.push_back(id.number);
+        }
+        self.wake_nic(id.node);
+    }
+
+    fn wake_nic(&mut self, node: usize) {
+        let nic = &mut self.nodes[node].nic;
+        if !nic.waits_for_room && !std::mem::replace(&mut nic.emitting, true) {
+            let at = self.clock.max(nic.engine_free);
+            self.events.add(at, Event::Emit(node));
+        }
+    }
+
+    /// The switch has room for packets of a node again.
+    pub(super) fn room_for(&mut self, node: usize) {
+        if std::mem::take(&mut self.nodes[node].nic.waits_for_room) {
+            self.wake_nic(node);
+        }
+    }
+
+    /// Says something to the other end, ahead of requests.
+    pub(super) fn answer(&mut self, from: PairId, to: PairId, content: Content) {
+        let packet = Packet {
+            from,
+            to,
+            wire_bytes: HEADER_BYTES + ACKNOWLEDGE_BYTES,
+            content,
+        };
+        let node = from.node;
+        self.nodes[node].nic.control.push_back(Box::new(packet));
+        self.wake_nic(node);
+    }
+
+    /// A NIC sends its next packet.
+    pub(super) fn emit(&mut self, node: usize) {
+        self.nodes[node].nic.emitting = false;
+        let most = self.parameters.link.packet_bytes
+            + HEADER_BYTES
+            + REMOTE_ADDRESS_BYTES
+            + DATAGRAM_BYTES
+            + IMMEDIATE_BYTES;
+        if !self.switch.has_room(node, most) {
+            self.nodes[node].nic.waits_for_room = true;
+            return;
+        }
+        let Some((packet, cost)) = self.next_packet(node) else {
+            return;
+        };
+        let bytes = packet.wire_bytes;
+        let nic = &mut self.nodes[node].nic;
+        let start = (self.clock + cost).max(nic.link_free);
+        nic.link_free = start + self.parameters.link.rate.time(bytes);
+        // The engine works on one packet while the one before it is on the link.
+        nic.engine_free = start;
+        let left = nic.link_free;
+        self.forget_when_left(&packet, left);
+        if packet.to.node == node {
+            self.take_in(left, packet);
+        } else {
+            self.switch.reserve(node, bytes);
+            // Its head is there while its tail has not left.
+            let at = start + self.parameters.link.latency;
+            self.events.add(at, Event::Arrive(node, packet));
+        }
+        self.wake_nic(node);
+    }
+
+    /// What nobody acknowledges completes when it has left.
+    fn forget_when_left(&mut self, packet: &Packet, left: Time) {
+        let message = match &packet.content {
+            Content::Unreliable(part, _) if part.last => part.message,
+            Content::Datagram(message, _) => *message,
+            _ => return,
+        };
+        self.events.add(left, Event::Left(packet.from, message));
+    }
+
+    /// What a NIC sends next, and what its engine takes for it.
+    fn next_packet(&mut self, node: usize) -> Option<(Box<Packet>, Span)> {
+        let cost = self.parameters.nic.packet;
+        if let Some(packet) = self.nodes[node].nic.control.pop_front() {
+            return Some((packet, cost));
+        }
+        loop {
+            let nic = &self.nodes[node].nic;
+            let number = *nic.active.front()?;
+            let found = self.packet_of(node, number);
+            let nic = &mut self.nodes[node].nic;
+            match found {
+                Some(found) => {
+                    nic.burst += 1;
+                    if nic.burst >= self.parameters.nic.burst_packets {
+                        nic.burst = 0;
+                        nic.active.rotate_left(1);
+                    }
+                    return Some(found);
+                }
+                None => {
+                    nic.burst = 0;
+                    nic.active.pop_front();
+                    if let Some(pair) = &mut self.nodes[node].pairs[number as usize] {
+                        pair.active = false;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next packet of a queue pair: of what it was asked for, then of what it asks.
+    fn packet_of(&mut self, node: usize, number: u32) -> Option<(Box<Packet>, Span)> {
+        let most = self.parameters.link.packet_bytes;
+        let pair = self.nodes[node].pairs[number as usize].as_deref_mut()?;
+        if pair.state != QueuePairState::ReadyToSend {
+            return None;
+        }
+        let id = pair.id;
+        if let Some(response) = pair.receiving.responses.front_mut() {
+            let to = pair.remote?;
+            let part = part_of(response.message, response.offset, response.bytes, most);
+            response.offset += part.length;
+            if part.last {
+                pair.receiving.responses.pop_front();
+            }
+            let packet = Packet {
+                from: id,
+                to,
+                wire_bytes: HEADER_BYTES + ACKNOWLEDGE_BYTES + part.length,
+                content: Content::Response(part),
+            };
+            let cost = self.parameters.nic.packet + self.context(id, Side::Responder);
+            return Some((Box::new(packet), cost));
+        }
+        let sending = &pair.sending;
+        if sending.waits || sending.next >= sending.rung {
+            return None;
+        }
+        let (message, offset) = (sending.next, sending.offset);
+        let request = pair.sending.request(message)?.clone();
+        if request.returns() && pair.sending.returning >= self.parameters.nic.reads_max {
+            return None;
+        }
+        let transport = pair.transport;
+        if self.nodes[node].segments.local(&request.local).is_none() {
+            self.break_pair(id, Some((message, LocalProtection)));
+            return None;
+        }
+        let packet = match transport {
+            Transport::UnreliableDatagram => self.datagram(id, message, &request),
+            _ => self.part(
+                id,
+                transport,
+                part_of(message, offset, request.bytes(), most),
+                &request,
+            ),
+        }?;
+        let engine = match offset {
+            0 => self.parameters.nic.send,
+            _ => self.parameters.nic.packet,
+        };
+        let cost = engine + self.context(id, Side::Requester);
+        Some((Box::new(packet), cost))
+    }
+
+    /// A part of a request on a connection.
+    fn part(
+        &mut self,
+        id: PairId,
+        transport: Transport,
+        part: Part,
+        request: &Request,
+    ) -> Option<Packet> {
+        let clock = self.clock;
+        let loose = match transport {
+            Transport::UnreliableConnection if part.is_first() => Some(self.loose(id, request, 0)),
+            _ => None,
+        };
+        let pair = self.pair(id)?;
+        let to = pair.remote?;
+        let sending = &mut pair.sending;
+        let (part, payload) = match request.returns() {
+            // It is short, whatever it asks for.
+            true => (Part { last: true, ..part }, 0),
+            false => (part, part.length),
+        };
+        if part.last {
+            if sending.next == sending.first {
+                sending.progress = clock;
+            }
+            sending.next += 1;
+            sending.offset = 0;
+            sending.returning += usize::from(request.returns());
+        } else {
+            sending.offset += part.length;
+        }
+        let content = match transport {
+            Transport::UnreliableConnection => {
+                if loose.is_some() {
+                    sending.loose = loose;
+                }
+                Content::Unreliable(part, sending.loose.clone()?)
+            }
+            _ => Content::Request(part),
+        };
+        let watch = transport == Transport::ReliableConnection
+            && !std::mem::replace(&mut sending.watched, true);
+        if watch {
+            let at = clock + self.parameters.nic.acknowledge_wait;
+            self.events.add(at, Event::Timeout(id));
+        }
+        let addressed = part.is_first() && remote_address(&request.operation).is_some();
+        let immediate = part.last && request.immediate().is_some();
+        Some(Packet {
+            from: id,
+            to,
+            wire_bytes: HEADER_BYTES
+                + payload
+                + usize::from(addressed) * REMOTE_ADDRESS_BYTES
+                + usize::from(immediate) * IMMEDIATE_BYTES,
+            content,
+        })
+    }
+
+    /// A datagram, which is one packet.
+    fn datagram(&mut self, id: PairId, message: u64, request: &Request) -> Option<Packet> {
+        let handle = request.destination.as_ref()?;
+        let handle: &dyn Any = handle.as_ref();
+        let handle = handle.downcast_ref::<SimAddressHandle>()?;
+        let loose = self.loose(id, request, handle.queue_key);
+        let pair = self.pair(id)?;
+        pair.sending.next += 1;
+        Some(Packet {
+            from: id,
+            to: handle.pair,
+            wire_bytes: HEADER_BYTES + DATAGRAM_BYTES + loose.bytes.len(),
+            content: Content::Datagram(message, loose),
+        })
+    }
+
+    /// A copy of a message, for those that complete before they have come.
+    fn loose(&self, id: PairId, request: &Request, queue_key: u32) -> Arc<Loose> {
+        let bytes = match &request.inline {
+            Some(inline) => inline.as_slice().to_vec(),
+            None => {
+                let length = request.local.length;
+                let mut bytes = vec![0; length];
+                if let Some(from) = self.nodes[id.node].segments.local(&request.local) {
+                    // SAFETY: the source was checked against its segment, and is readable until the request
+                    // completes; the target is as long.
+                    unsafe { copy_words_whole(from, bytes.as_mut_ptr(), length) };
+                }
+                bytes
+            }
+        };
+        Arc::new(Loose {
+            bytes,
+            immediate: request.immediate(),
+            write: remote_address(&request.operation),
+            queue_key,
+        })
+    }
+
+    /// The last packet of a message that nobody acknowledges has left.
+    pub(super) fn left(&mut self, id: PairId, message: u64) {
+        let Some(pair) = self.pair(id) else { return };
+        if let Some(request) = pair.sending.request(message) {
+            request.done = true;
+            self.complete_sends(id);
+        }
+    }
+
+    /// Everything before this request was carried out, but for what is to be returned.
+    pub(super) fn acknowledged(&mut self, id: PairId, before: u64) {
+        let Some(pair) = self.pair(id) else { return };
+        let first = pair.sending.first;
+        for message in first..before {
+            match pair.sending.request(message) {
+                Some(request) if !request.returns() => request.done = true,
+                Some(_) => {}
+                None => break,
+            }
+        }
+        self.complete_sends(id);
+    }
+
+    /// The peer has no receive for this request.
+    pub(super) fn not_ready(&mut self, id: PairId, message: u64) {
+        self.acknowledged(id, message);
+        let clock = self.clock;
+        let Some(pair) = self.pair(id) else { return };
+        if pair.sending.request(message).is_none() || pair.sending.waits {
+            return;
+        }
+        pair.sending.not_ready += 1;
+        // 7 is without end (IB).
+        if pair.rnr_retry < 7 && pair.sending.not_ready > u32::from(pair.rnr_retry) {
+            self.break_pair(id, Some((message, ReceiverNotReady)));
+            return;
+        }
+        pair.sending.progress = clock;
+        pair.sending.tries = 0;
+        pair.sending.waits = true;
+        pair.sending.go_back(message);
+        let at = clock + self.parameters.nic.not_ready_wait;
+        self.events.add(at, Event::Resume(id));
+    }
+
+    pub(super) fn resume(&mut self, id: PairId) {
+        let Some(pair) = self.pair(id) else { return };
+        pair.sending.waits = false;
+        self.activate(id);
+    }
+
+    /// The peer wants this request, and what comes after it, once more.
+    pub(super) fn missing(&mut self, id: PairId, message: u64) {
+        self.acknowledged(id, message);
+        let Some(pair) = self.pair(id) else { return };
+        pair.sending.go_back(message);
+        self.activate(id);
+    }
+
+    /// The peer refused this request.
+    pub(super) fn refused(&mut self, id: PairId, message: u64, status: CompletionStatus) {
+        self.acknowledged(id, message);
+        self.break_pair(id, Some((message, status)));
+    }
+
+    pub(super) fn timeout(&mut self, id: PairId) {
+        let (clock, wait) = (self.clock, self.parameters.nic.acknowledge_wait);
+        let retries = self.parameters.nic.retries;
+        let Some(pair) = self.pair(id) else { return };
+        let sending = &mut pair.sending;
+        if pair.state != QueuePairState::ReadyToSend || sending.first >= sending.next {
+            sending.watched = false;
+            return;
+        }
+        let mut due = sending.progress + wait;
+        if due <= clock {
+            sending.tries += 1;
+            let first = sending.first;
+            if sending.tries > retries {
+                self.break_pair(id, Some((first, RetryExceeded)));
+                return;
+            }
+            sending.progress = clock;
+            sending.go_back(first);
+            due = clock + wait;
+            self.activate(id);
+        }
+        self.events.add(due, Event::Timeout(id));
+    }
+
+    /// A part of what a READ asked for.
+    pub(super) fn returned(&mut self, from: PairId, id: PairId, part: Part) {
+        let Some(pair) = self.pair(id) else { return };
+        let Some(request) = pair.sending.request(part.message) else {
+            return;
+        };
+        if request.done || request.returned != part.offset {
+            return;
+        }
+        request.returned += part.length;
+        if !part.last {
+            return;
+        }
+        let (SendOperation::Read(at), local) = (request.operation, request.local) else {
+            return;
+        };
+        let source = self.nodes[from.node].segments.exposed(at, local.length);
+        let target = self.nodes[id.node].segments.local(&local);
+        match (source, target) {
+            (Some(source), Some(target)) => {
+                // SAFETY: both ranges were checked against their segments; a posted buffer is the request's
+                // alone, and never overlaps exposed memory.
+                unsafe { copy_words_whole(source, target, local.length) };
+                self.answered(id, part.message);
+            }
+            (None, _) => self.break_pair(id, Some((part.message, RemoteAccess))),
+            (_, None) => self.break_pair(id, Some((part.message, LocalProtection))),
+        }
+    }
+
+    /// What an atomic found.
+    pub(super) fn found(&mut self, id: PairId, message: u64, word: u64) {
+        let Some(pair) = self.pair(id) else { return };
+        let Some(request) = pair
+            .sending
+            .request(message)
+            .filter(|request| !request.done)
+        else {
+            return;
+        };
+        let local = request.local;
+        match self.nodes[id.node].segments.local(&local) {
+            Some(target) if local.length == ATOMIC_BYTES => {
+                // SAFETY: the range was checked, and is as long as a word; a posted buffer is the request's
+                // alone.
+                unsafe { target.cast::<u64>().write_unaligned(word) };
+                self.answered(id, message);
+            }
+            _ => self.break_pair(id, Some((message, LocalProtection))),
+        }
+    }
+
+    fn answered(&mut self, id: PairId, message: u64) {
+        let Some(pair) = self.pair(id) else { return };
+        if let Some(request) = pair.sending.request(message) {
+            request.done = true;
+            pair.sending.returning = pair.sending.returning.saturating_sub(1);
+        }
+        self.acknowledged(id, message);
+        self.activate(id);
+    }
+
+    /// Answers a READ.
+    pub(super) fn respond(&mut self, id: PairId, message: u64, bytes: usize) {
+        let Some(pair) = self.pair(id) else { return };
+        pair.receiving.responses.push_back(Response {
+            message,
+            bytes,
+            offset: 0,
+        });
+        self.activate(id);
+    }
+}
+
+/// The part of a message that begins at an offset.
+fn part_of(message: u64, offset: usize, bytes: usize, most: usize) -> Part {
+    let length = (bytes - offset).min(most);
+    Part {
+        message,
+        offset,
+        length,
+        last: offset + length == bytes,
+    }
+}
+
+/// The memory that an operation is about.
+pub(super) fn remote_address(operation: &SendOperation) -> Option<RemoteAddress> {
+    match operation {
+        SendOperation::Write(at)
+        | SendOperation::WriteWithImmediate(at, _)
+        | SendOperation::Read(at)
+        | SendOperation::CompareAndSwap { at, .. }
+        | SendOperation::FetchAndAdd { at, .. } => Some(*at),
+        SendOperation::Send | SendOperation::SendWithImmediate(_) => None,
+    }
+}

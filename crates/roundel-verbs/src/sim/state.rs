@@ -1,0 +1,152 @@
+//! Everything that the simulated hardware holds, and what an event does to it. It knows of threads only how
+//! busy they are; who runs on them is the executor's.
+
+use super::completions::Queues;
+use super::events::{Cpu, Event, Events};
+use super::executor::Waiting;
+use super::memory::Segments;
+use super::packet::{Packet, PairId};
+use super::pair::Pair;
+use super::parameters::Parameters;
+use super::switch::Switch;
+use super::time::{Span, Time};
+use super::trace::Trace;
+use crate::counters::CounterSnapshot;
+use crate::queue_pair::QueuePairState;
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha8Rng;
+use std::collections::VecDeque;
+
+/// The simulated hardware.
+pub(super) struct State {
+    pub parameters: Parameters,
+    pub clock: Time,
+    pub events: Events,
+    pub nodes: Vec<Node>,
+    pub switch: Switch,
+    pub random: ChaCha8Rng,
+    /// The thread that runs now, and what it has done since the clock moved.
+    pub running: Option<(Cpu, Span)>,
+    /// Of everything that has happened.
+    pub trace: Trace,
+}
+
+/// A node's hardware.
+#[derive(Default)]
+pub(super) struct Node {
+    /// Queue pairs by number.
+    pub pairs: Vec<Option<Box<Pair>>>,
+    pub free_numbers: VecDeque<u32>,
+    pub incarnations: u32,
+    pub queues: Queues,
+    pub segments: Segments,
+    pub nic: Nic,
+    pub cpus: Vec<Thread>,
+    /// Of destroyed queue pairs.
+    pub counters: CounterSnapshot,
+}
+
+/// What a NIC is doing.
+#[derive(Default)]
+pub(super) struct Nic {
+    /// What goes ahead of requests.
+    pub control: VecDeque<Box<Packet>>,
+    /// Queue pairs that may have something to send.
+    pub active: VecDeque<u32>,
+    /// Packets that the first of them has sent since it was another's turn.
+    pub burst: usize,
+    /// Whether it is due to send, or waits for room in the switch.
+    pub emitting: bool,
+    pub waits_for_room: bool,
+    /// When its link is free.
+    pub link_free: Time,
+    /// When the engine that looks at what comes in is free.
+    pub input_free: Time,
+    /// When the engine that sends is free.
+    pub engine_free: Time,
+    /// Queue pairs whose contexts it holds, as requester and as responder.
+    pub requesters: Vec<u32>,
+    pub responders: Vec<u32>,
+}
+
+/// How busy a thread is.
+#[derive(Default)]
+pub(super) struct Thread {
+    pub busy_until: Time,
+    pub waiting: Waiting,
+}
+
+impl State {
+    pub(super) fn new(parameters: Parameters, seed: u64) -> Self {
+        Self {
+            parameters,
+            clock: Time::default(),
+            events: Events::default(),
+            nodes: Vec::new(),
+            switch: Switch::default(),
+            random: ChaCha8Rng::seed_from_u64(seed),
+            running: None,
+            trace: Trace::default(),
+        }
+    }
+
+    /// Another node, with so many threads.
+    pub(super) fn add_node(&mut self, threads: usize) -> usize {
+        let mut node = Node::default();
+        node.cpus.resize_with(threads, Thread::default);
+        self.nodes.push(node);
+        self.switch.add_port(&self.parameters);
+        self.nodes.len() - 1
+    }
+
+    /// The time as the running thread has it.
+    pub(super) fn now(&self) -> Time {
+        match self.running {
+            Some((_, done)) => self.clock + done,
+            None => self.clock,
+        }
+    }
+
+    /// The running thread does something for so long.
+    pub(super) fn charge(&mut self, span: Span) {
+        if let Some((_, done)) = &mut self.running {
+            *done += span;
+        }
+    }
+
+    pub(super) fn pair(&mut self, id: PairId) -> Option<&mut Pair> {
+        let pairs = &mut self.nodes.get_mut(id.node)?.pairs;
+        let pair = pairs.get_mut(id.number as usize)?.as_deref_mut()?;
+        (pair.id == id).then_some(pair)
+    }
+
+    /// The state of a queue pair; one that is gone is broken.
+    pub(super) fn state_of(&mut self, id: PairId) -> QueuePairState {
+        self.pair(id)
+            .map_or(QueuePairState::Error, |pair| pair.state)
+    }
+
+    /// What an event does to the hardware. Those of threads are the executor's.
+    pub(super) fn happen(&mut self, event: Event) {
+        match event {
+            Event::Wake(waker) => waker.wake(),
+            Event::Run(_) => {}
+            Event::Doorbell(pair, up_to) => self.ring(pair, up_to),
+            Event::Emit(node) => self.emit(node),
+            Event::Left(pair, message) => self.left(pair, message),
+            Event::Arrive(input, packet) => self.arrive(input, packet),
+            Event::Passed(input, packet) => self.passed(input, packet),
+            Event::Received(packet) => self.received(*packet),
+            Event::Resume(pair) => self.resume(pair),
+            Event::Timeout(pair) => self.timeout(pair),
+        }
+    }
+
+    /// Moves the clock to what happens next.
+    pub(super) fn next(&mut self) -> Option<Event> {
+        let (at, event) = self.events.next()?;
+        self.clock = at;
+        self.trace.add(at, &event);
+        Some(event)
+    }
+}
