@@ -12,6 +12,7 @@
 //! * [`workload`]: the relation, and the operators over a transport.
 //! * [`node`] and [`run`]: the processes.
 //! * [`experiments`]: the catalogue.
+//! * [`simulate`]: exchanges on virtual time, drawn from seeds, with faults.
 //! * [`figure`]: what an experiment tells, and [`report`] how it is shown.
 //!
 //! This crate knows nothing of queries: what it measures of them it has the program `roundel` measure.
@@ -27,6 +28,7 @@ pub mod outcome;
 pub mod report;
 pub mod run;
 pub mod setting;
+pub mod simulate;
 pub mod transport;
 pub mod workload;
 

@@ -1,6 +1,7 @@
 //! What is going to happen, in the order of time; what happens at the same moment, in the order in which
 //! it was decided.
 
+use super::faults::Trouble;
 use super::packet::{Packet, PairId};
 use super::time::Time;
 use std::cmp::{Ordering, Reverse};
@@ -35,6 +36,8 @@ pub(super) enum Event {
     Received(Box<Packet>),
     /// A queue pair tries again after it was told to wait.
     Resume(PairId),
+    /// Something happens to a node.
+    Trouble(usize, Trouble),
     /// A queue pair looks whether its requests were acknowledged.
     Timeout(PairId),
 }

@@ -108,6 +108,11 @@ impl Tasks {
         let next = {
             let state = &mut *world.lock();
             let thread = &mut state.nodes[cpu.node].cpus[cpu.index];
+            if thread.busy_until > state.clock {
+                // It stands still.
+                state.events.add(thread.busy_until, Event::Run(cpu));
+                return;
+            }
             thread.waiting.due = false;
             state.running = Some((cpu, Span::ZERO));
             thread.waiting.tasks.pop_front()
@@ -132,6 +137,17 @@ impl Tasks {
             thread.waiting.due = true;
             state.events.add(thread.busy_until, Event::Run(cpu));
         }
+    }
+
+    /// Ends the tasks of a node, as far as they are not running.
+    pub(super) fn crash(&self, node: usize) {
+        let ended: Vec<_> = {
+            let mut tasks = self.tasks.lock();
+            let own = tasks.iter_mut().filter(|task| task.cpu.node == node);
+            own.filter_map(|task| task.future.take()).collect()
+        };
+        // Outside the lock: what they drop may wake others.
+        drop(ended);
     }
 
     /// Ends all tasks, which may hold devices and with them the simulation.

@@ -18,6 +18,7 @@ mod contexts;
 mod device;
 mod events;
 mod executor;
+mod faults;
 mod memory;
 mod packet;
 mod pair;
@@ -29,7 +30,9 @@ mod switch;
 mod time;
 mod trace;
 
+pub use faults::{Faults, Moment, PacketFault, PacketKind, Trouble, What};
 pub use parameters::{Link, Nic, Parameters, Processor, Switch};
+pub use state::Unwanted;
 pub use time::{Rate, Span};
 
 use crate::completion_queue::BoxFuture;
@@ -69,6 +72,16 @@ impl Simulation {
         }
     }
 
+    /// Has things go wrong from here on.
+    pub fn set_faults(&self, faults: Faults) {
+        self.world.lock().set_faults(faults);
+    }
+
+    /// Messages so far that came where no receive was posted.
+    pub fn unwanted(&self) -> Unwanted {
+        self.world.lock().unwanted
+    }
+
     /// Adds a node with so many threads, at least one.
     pub fn add_node(&self, threads: usize) -> SimNode {
         SimNode {
@@ -101,7 +114,15 @@ impl Simulation {
                 true
             }
             Some(event) => {
+                let crashed = match event {
+                    Event::Trouble(node, Trouble::Crash) => Some(node),
+                    _ => None,
+                };
                 state.happen(event);
+                drop(state);
+                if let Some(node) = crashed {
+                    self.tasks.crash(node);
+                }
                 true
             }
         }
@@ -133,6 +154,21 @@ impl Simulation {
         limit: Duration,
         task: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, Stopped> {
+        let ended = self.run_until(node, limit, task, || false)?;
+        ended.ok_or(Stopped::NoProgress)
+    }
+
+    /// The same, unless something else happens before it has ended; then the answer is `None`.
+    ///
+    /// # Errors
+    /// When neither has.
+    pub fn run_until<T: Send + 'static>(
+        &self,
+        node: &SimNode,
+        limit: Duration,
+        task: impl Future<Output = T> + Send + 'static,
+        otherwise: impl Fn() -> bool,
+    ) -> Result<Option<T>, Stopped> {
         let result = Arc::new(Mutex::new(None));
         let ended = Arc::new(AtomicBool::new(false));
         let (into, end) = (result.clone(), ended.clone());
@@ -145,7 +181,7 @@ impl Simulation {
             }),
         );
         let end = self.now() + limit;
-        while !ended.load(Ordering::Acquire) {
+        while !ended.load(Ordering::Acquire) && !otherwise() {
             if !self.step() {
                 return Err(Stopped::NoProgress);
             }
@@ -154,7 +190,7 @@ impl Simulation {
             }
         }
         let value = result.lock().take();
-        value.ok_or(Stopped::NoProgress)
+        Ok(value)
     }
 }
 

@@ -18,6 +18,8 @@ pub(super) struct Packet {
     pub to: PairId,
     /// Of the link, headers included.
     pub wire_bytes: usize,
+    /// Its checksum is wrong.
+    pub spoilt: bool,
     pub content: Content,
 }
 

@@ -209,6 +209,10 @@ impl State {
                 return;
             };
             sending.first += 1;
+            if sending.next < sending.first {
+                // It was to be sent again, and had come after all.
+                (sending.next, sending.offset) = (sending.first, 0);
+            }
             sending.progress = clock;
             sending.tries = 0;
             sending.not_ready = 0;

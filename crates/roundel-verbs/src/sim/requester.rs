@@ -4,6 +4,7 @@
 use super::contexts::Side;
 use super::device::SimAddressHandle;
 use super::events::Event;
+use super::faults::Fate;
 use super::packet::{Content, Loose, Packet, PairId, Part};
 use super::pair::{Request, Response};
 use super::parameters::{ACKNOWLEDGE_BYTES, DATAGRAM_BYTES, HEADER_BYTES, REMOTE_ADDRESS_BYTES};
@@ -59,6 +60,7 @@ impl State {
             from,
             to,
             wire_bytes: HEADER_BYTES + ACKNOWLEDGE_BYTES,
+            spoilt: false,
             content,
         };
         let node = from.node;
@@ -69,11 +71,13 @@ impl State {
     /// A NIC sends its next packet.
     pub(super) fn emit(&mut self, node: usize) {
         self.nodes[node].nic.emitting = false;
-        let most = self.parameters.link.packet_bytes
-            + HEADER_BYTES
-            + REMOTE_ADDRESS_BYTES
-            + DATAGRAM_BYTES
-            + IMMEDIATE_BYTES;
+        // It may come twice.
+        let most = 2
+            * (self.parameters.link.packet_bytes
+                + HEADER_BYTES
+                + REMOTE_ADDRESS_BYTES
+                + DATAGRAM_BYTES
+                + IMMEDIATE_BYTES);
         if !self.switch.has_room(node, most) {
             self.nodes[node].nic.waits_for_room = true;
             return;
@@ -82,6 +86,7 @@ impl State {
             return;
         };
         let bytes = packet.wire_bytes;
+        let cost = self.as_slow_as(node, cost);
         let nic = &mut self.nodes[node].nic;
         let start = (self.clock + cost).max(nic.link_free);
         nic.link_free = start + self.parameters.link.rate.time(bytes);
@@ -92,12 +97,28 @@ impl State {
         if packet.to.node == node {
             self.take_in(left, packet);
         } else {
-            self.switch.reserve(node, bytes);
             // Its head is there while its tail has not left.
-            let at = start + self.parameters.link.latency;
-            self.events.add(at, Event::Arrive(node, packet));
+            self.send_off(node, start + self.parameters.link.latency, packet);
         }
         self.wake_nic(node);
+    }
+
+    /// A packet goes to the switch, unless something happens to it.
+    fn send_off(&mut self, node: usize, at: Time, mut packet: Box<Packet>) {
+        let fate = self.fate(&packet);
+        let (at, copies) = match fate {
+            Fate::Lost => return,
+            Fate::Late(span) => (at + span, 1),
+            Fate::Twice => (at, 2),
+            Fate::Spoilt | Fate::Arrives => (at, 1),
+        };
+        packet.spoilt = matches!(fate, Fate::Spoilt);
+        for _ in 1..copies {
+            self.switch.reserve(node, packet.wire_bytes);
+            self.events.add(at, Event::Arrive(node, packet.clone()));
+        }
+        self.switch.reserve(node, packet.wire_bytes);
+        self.events.add(at, Event::Arrive(node, packet));
     }
 
     /// What nobody acknowledges completes when it has left.
@@ -160,6 +181,7 @@ impl State {
                 from: id,
                 to,
                 wire_bytes: HEADER_BYTES + ACKNOWLEDGE_BYTES + part.length,
+                spoilt: false,
                 content: Content::Response(part),
             };
             let cost = self.parameters.nic.packet + self.context(id, Side::Responder);
@@ -251,6 +273,7 @@ impl State {
                 + payload
                 + usize::from(addressed) * REMOTE_ADDRESS_BYTES
                 + usize::from(immediate) * IMMEDIATE_BYTES,
+            spoilt: false,
             content,
         })
     }
@@ -267,6 +290,7 @@ impl State {
             from: id,
             to: handle.pair,
             wire_bytes: HEADER_BYTES + DATAGRAM_BYTES + loose.bytes.len(),
+            spoilt: false,
             content: Content::Datagram(message, loose),
         })
     }

@@ -33,6 +33,7 @@ impl State {
             _ => (self.parameters.nic.packet, Side::Requester),
         };
         let cost = engine + self.context(packet.to, side);
+        let cost = self.as_slow_as(packet.to.node, cost);
         let nic = &mut self.nodes[packet.to.node].nic;
         nic.input_free = at.max(nic.input_free) + cost;
         let at = nic.input_free + self.parameters.nic.deliver;
@@ -44,12 +45,14 @@ impl State {
             from,
             to,
             wire_bytes,
+            spoilt,
             content,
         } = packet;
         if from.node != to.node {
             self.taken_in(to.node, wire_bytes);
         }
-        if !self.concerns(from, to, &content) {
+        let unheard = from.node != to.node && self.is_cut_off(to.node);
+        if spoilt || unheard || !self.concerns(from, to, &content) {
             return;
         }
         match content {
@@ -126,6 +129,7 @@ impl State {
         if request.consumes_receive() {
             let Some(receive) = pair.receiving.posted.front().copied() else {
                 pair.receiving.complained = true;
+                self.unwanted.requests += 1;
                 self.answer(to, from, Content::NotReady(message));
                 return false;
             };
@@ -360,6 +364,7 @@ impl State {
     fn datagram_came(&mut self, from: PairId, to: PairId, loose: &Loose) {
         let Some(pair) = self.pair(to) else { return };
         let Some(receive) = pair.receiving.posted.front().copied() else {
+            self.unwanted.datagrams += 1;
             return;
         };
         let bytes = GRH_BYTES + loose.bytes.len();

@@ -4,6 +4,7 @@
 use super::completions::Queues;
 use super::events::{Cpu, Event, Events};
 use super::executor::Waiting;
+use super::faults::{FaultState, Health};
 use super::memory::Segments;
 use super::packet::{Packet, PairId};
 use super::pair::Pair;
@@ -25,10 +26,22 @@ pub(super) struct State {
     pub nodes: Vec<Node>,
     pub switch: Switch,
     pub random: ChaCha8Rng,
+    pub faults: FaultState,
+    /// What must not happen where endpoints keep to their credit.
+    pub unwanted: Unwanted,
     /// The thread that runs now, and what it has done since the clock moved.
     pub running: Option<(Cpu, Span)>,
     /// Of everything that has happened.
     pub trace: Trace,
+}
+
+/// Messages that came where there was no receive for them, in the whole cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unwanted {
+    /// On reliable connections: they are sent again.
+    pub requests: u64,
+    /// Datagrams: they are lost.
+    pub datagrams: u64,
 }
 
 /// A node's hardware.
@@ -42,6 +55,7 @@ pub(super) struct Node {
     pub segments: Segments,
     pub nic: Nic,
     pub cpus: Vec<Thread>,
+    pub health: Health,
     /// Of destroyed queue pairs.
     pub counters: CounterSnapshot,
 }
@@ -85,6 +99,8 @@ impl State {
             nodes: Vec::new(),
             switch: Switch::default(),
             random: ChaCha8Rng::seed_from_u64(seed),
+            faults: FaultState::default(),
+            unwanted: Unwanted::default(),
             running: None,
             trace: Trace::default(),
         }
@@ -137,6 +153,7 @@ impl State {
             Event::Arrive(input, packet) => self.arrive(input, packet),
             Event::Passed(input, packet) => self.passed(input, packet),
             Event::Received(packet) => self.received(*packet),
+            Event::Trouble(node, what) => self.befall(node, what),
             Event::Resume(pair) => self.resume(pair),
             Event::Timeout(pair) => self.timeout(pair),
         }

@@ -35,6 +35,7 @@ impl Trace {
             Event::Passed(input, packet) => (6, *input, packet.wire_bytes as u64),
             Event::Received(packet) => (7, packet.to.node, kind_of(&packet.content)),
             Event::Resume(pair) => (8, pair.node, u64::from(pair.number)),
+            Event::Trouble(node, what) => (10, *node, u64::from(what.is_final())),
             Event::Timeout(pair) => (9, pair.node, u64::from(pair.number)),
         };
         self.mix(at.picos());

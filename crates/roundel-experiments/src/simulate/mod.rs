@@ -1,0 +1,20 @@
+//! Exchanges on virtual time, drawn from seeds, with faults: whether every row arrives exactly once at the right
+//! node, or a typed error comes in time.
+//!
+//! ```text
+//!   seed ──draw──► Plan ──run──► Ended
+//!                   ▲              │ broken?
+//!                   └────shrink────┘
+//! ```
+//!
+//! A [`Plan`] says all: the same plan has the same events, whose hash is in [`Ended`]. It must not know of
+//! commands and terminals.
+
+mod cluster;
+mod plan;
+mod rows;
+mod shrink;
+
+pub use cluster::{Broken, Ended, run};
+pub use plan::{Pattern, Plan};
+pub use shrink::shrink;

@@ -1,0 +1,275 @@
+//! What a seed stands for.
+
+use rand::Rng as _;
+use rand::SeedableRng as _;
+use rand::seq::IndexedRandom as _;
+use rand_chacha::ChaCha8Rng;
+use roundel_exchange::{Design, OnLoss};
+use roundel_verbs::Transport;
+use roundel_verbs::sim::{Faults, Moment, PacketFault, PacketKind, Trouble, What};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use std::time::Duration;
+
+/// Losses up to here are made good, whatever is lost, by whoever makes losses good.
+const LOSS_MADE_GOOD: f64 = 0.02;
+/// So is a cut up to here.
+const CUT_MADE_GOOD: Duration = Duration::from_millis(200);
+/// Moments of trouble: exchanges of this size take some of this.
+const TROUBLE_AT_MAX: Duration = Duration::from_micros(300);
+
+/// An exchange, and what goes wrong.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Of everything that is random in the run.
+    pub seed: u64,
+    /// Nodes, at least 2.
+    pub nodes: usize,
+    /// Threads of each.
+    pub threads: usize,
+    /// The design.
+    #[serde(with = "as_text")]
+    pub design: Design,
+    /// Who gets which rows.
+    pub pattern: Pattern,
+    /// Batches of each thread for each group.
+    pub batches: usize,
+    /// Rows of a batch.
+    pub rows: usize,
+    /// Bytes of a message.
+    pub message_bytes: usize,
+    /// Buffers of a link; adaptive when `None`.
+    pub buffers: Option<usize>,
+    /// Whether batches are to come in order.
+    pub ordered: bool,
+    /// Over datagrams: what is done about losses.
+    #[serde(with = "as_text")]
+    pub on_loss: OnLoss,
+    /// How long sources and readers linger at most, now and then.
+    pub dawdle: Duration,
+    /// What goes wrong.
+    pub faults: Faults,
+}
+
+/// Who gets which rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pattern {
+    /// Each node its own.
+    Repartition,
+    /// Each node and the next one the same.
+    Multicast,
+    /// All nodes the same.
+    Broadcast,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn draw(seed: u64) -> Self {
+        let random = &mut ChaCha8Rng::seed_from_u64(seed);
+        let designs: Vec<Design> = Design::every().collect();
+        let design = *designs.choose(random).unwrap_or(&Design::MesqSr);
+        let sizes: &[usize] = match design.transport() {
+            Transport::ReliableConnection => &[512, 1024, 4096, 16 << 10],
+            _ => &[512, 1024, 4096],
+        };
+        let mut plan = Self {
+            seed,
+            nodes: *[2, 2, 2, 3, 3, 4, 5].choose(random).unwrap_or(&2),
+            threads: random.random_range(1..=3),
+            design,
+            pattern: *[Pattern::Repartition, Pattern::Multicast, Pattern::Broadcast]
+                .choose(random)
+                .unwrap_or(&Pattern::Repartition),
+            batches: random.random_range(1..=4),
+            rows: random.random_range(1..=80),
+            message_bytes: *sizes.choose(random).unwrap_or(&4096),
+            buffers: random.random_bool(0.7).then(|| random.random_range(2..=6)),
+            ordered: random.random_bool(0.5),
+            on_loss: *OnLoss::ALL.choose(random).unwrap_or(&OnLoss::Repair),
+            dawdle: Duration::from_micros(*[0, 5, 50].choose(random).unwrap_or(&0)),
+            faults: Faults::default(),
+        };
+        if random.random_bool(0.7) {
+            plan.faults = plan.draw_faults(random);
+        }
+        plan
+    }
+
+    fn draw_faults(&self, random: &mut ChaCha8Rng) -> Faults {
+        let mut share = |most: f64| match random.random_bool(0.3) {
+            true => random.random_range(0.0..most),
+            false => 0.0,
+        };
+        let mut faults = Faults {
+            loss: share(LOSS_MADE_GOOD / 2.0),
+            corruption: share(LOSS_MADE_GOOD / 2.0),
+            duplication: share(0.1),
+            delayed: share(0.2),
+            delay: Duration::from_micros(20),
+            ..Faults::default()
+        };
+        if random.random_bool(0.3) {
+            faults.packets = (0..random.random_range(1..=3))
+                .map(|_| packet_fault(random))
+                .collect();
+        }
+        if random.random_bool(0.4) {
+            let at = random.random_range(0..TROUBLE_AT_MAX.as_nanos() as u64);
+            faults.moments.push(Moment {
+                at: Duration::from_nanos(at),
+                node: random.random_range(0..self.nodes),
+                what: trouble(random),
+            });
+        }
+        faults
+    }
+
+    /// The nodes of each group. Groups that a node is in come one after the other.
+    pub fn groups(&self) -> Vec<Vec<usize>> {
+        match self.pattern {
+            Pattern::Repartition => (0..self.nodes).map(|node| vec![node]).collect(),
+            Pattern::Multicast => (1..self.nodes).map(|node| vec![node - 1, node]).collect(),
+            Pattern::Broadcast => vec![(0..self.nodes).collect()],
+        }
+    }
+
+    /// The partitions of a group: one for each thread of a source.
+    pub fn partitions(&self, group: usize) -> Range<u32> {
+        let threads = self.threads as u32;
+        group as u32 * threads..(group as u32 + 1) * threads
+    }
+
+    /// What a node reads.
+    pub fn read_by(&self, node: usize) -> Range<u32> {
+        let groups = self.groups();
+        let mut own = (0..groups.len()).filter(|group| groups[*group].contains(&node));
+        match own.next() {
+            None => 0..0,
+            Some(first) => {
+                let last = own.next_back().unwrap_or(first);
+                self.partitions(first).start..self.partitions(last).end
+            }
+        }
+    }
+
+    /// Whether an error may come of it. Where losses are made good, few losses are no reason.
+    pub fn may_fail(&self) -> bool {
+        let faults = &self.faults;
+        let makes_good = self.design.transport() == Transport::ReliableConnection
+            || self.on_loss == OnLoss::Repair;
+        let loses = faults.loss + faults.corruption > 0.0
+            || faults
+                .packets
+                .iter()
+                .any(|packet| packet.what == What::Lost);
+        let much = faults.loss + faults.corruption > LOSS_MADE_GOOD;
+        let troubled = faults.moments.iter().any(|moment| match moment.what {
+            Trouble::Crash | Trouble::DeadNic => true,
+            Trouble::Cut(duration) => !makes_good || duration > CUT_MADE_GOOD,
+            Trouble::Pause(_) | Trouble::SlowNic(_) => false,
+        });
+        troubled || much || loses && !makes_good
+    }
+
+    /// Whether a receive may be missing for what comes: something comes twice.
+    pub fn may_repeat(&self) -> bool {
+        let twice = |packet: &PacketFault| packet.what == What::Twice;
+        self.faults.duplication > 0.0 || self.faults.packets.iter().any(twice)
+    }
+}
+
+fn packet_fault(random: &mut ChaCha8Rng) -> PacketFault {
+    let kinds = [
+        PacketKind::Request,
+        PacketKind::Response,
+        PacketKind::Acknowledgement,
+        PacketKind::Datagram,
+    ];
+    PacketFault {
+        kind: *kinds.choose(random).unwrap_or(&PacketKind::Request),
+        number: random.random_range(0..60),
+        what: match random.random_range(0..3) {
+            0 => What::Lost,
+            1 => What::Twice,
+            _ => What::Late(Duration::from_micros(random.random_range(1..200))),
+        },
+    }
+}
+
+fn trouble(random: &mut ChaCha8Rng) -> Trouble {
+    match random.random_range(0..5) {
+        0 => Trouble::Crash,
+        1 => Trouble::DeadNic,
+        2 => Trouble::Pause(Duration::from_micros(random.random_range(1..100_000))),
+        3 => Trouble::Cut(Duration::from_micros(random.random_range(1..200_000))),
+        _ => Trouble::SlowNic(random.random_range(2..200)),
+    }
+}
+
+/// Of what has a name.
+mod as_text {
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    pub fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(value)
+    }
+
+    pub fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_one_plan_and_its_text_another_way_to_it() {
+        for seed in 0..200 {
+            let plan = Plan::draw(seed);
+            assert_eq!(Plan::draw(seed), plan);
+            let text = serde_json::to_string(&plan).unwrap();
+            assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
+        }
+    }
+
+    #[test]
+    fn seeds_draw_every_design_pattern_and_trouble() {
+        let plans: Vec<Plan> = (0..3000).map(Plan::draw).collect();
+        for design in Design::every() {
+            assert!(plans.iter().any(|plan| plan.design == design), "{design}");
+        }
+        let troubles: Vec<Trouble> = plans
+            .iter()
+            .flat_map(|plan| plan.faults.moments.iter().map(|moment| moment.what))
+            .collect();
+        let has = |found: fn(&Trouble) -> bool| troubles.iter().any(found);
+        assert!(has(|what| *what == Trouble::Crash));
+        assert!(has(|what| *what == Trouble::DeadNic));
+        assert!(has(|what| matches!(what, Trouble::Pause(_))));
+        assert!(has(|what| matches!(what, Trouble::Cut(_))));
+        assert!(has(|what| matches!(what, Trouble::SlowNic(_))));
+        assert!(plans.iter().any(Plan::may_fail) && !plans.iter().all(Plan::may_fail));
+    }
+
+    #[test]
+    fn a_node_reads_the_partitions_of_its_groups() {
+        let plan = Plan {
+            nodes: 3,
+            threads: 2,
+            pattern: Pattern::Multicast,
+            ..Plan::draw(0)
+        };
+        assert_eq!(plan.groups(), [[0, 1], [1, 2]]);
+        let read = [0, 1, 2].map(|node| plan.read_by(node));
+        assert_eq!(read, [0..2, 0..4, 2..4]);
+    }
+}

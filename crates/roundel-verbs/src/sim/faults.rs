@@ -1,0 +1,228 @@
+//! What goes wrong, at rates, at moments, or with the n-th packet of a kind.
+
+use super::events::Event;
+use super::packet::{Content, Packet};
+use super::state::State;
+use super::time::{Span, Time};
+use rand::Rng as _;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// What goes wrong. Nothing does by default. Packets within a node are spared.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Faults {
+    /// Share of packets that are lost.
+    pub loss: f64,
+    /// Share of packets whose bytes are spoilt, which the receiving NIC finds out by their checksum.
+    pub corruption: f64,
+    /// Share of packets that come twice.
+    pub duplication: f64,
+    /// Share of packets that are held back, for up to [`delay`](Self::delay), and overtaken.
+    pub delayed: f64,
+    /// How long at most.
+    pub delay: Duration,
+    /// What happens to single packets.
+    pub packets: Vec<PacketFault>,
+    /// What happens at moments.
+    pub moments: Vec<Moment>,
+}
+
+/// What happens to one packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PacketFault {
+    /// Of which kind.
+    pub kind: PacketKind,
+    /// Which of them in the whole cluster, from 0.
+    pub number: u64,
+    /// What.
+    pub what: What,
+}
+
+/// What can happen to a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum What {
+    /// It is lost.
+    Lost,
+    /// It comes twice.
+    Twice,
+    /// It is held back for so long.
+    Late(Duration),
+}
+
+/// Kinds of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PacketKind {
+    /// A part of a message on a connection.
+    Request,
+    /// A part of what a READ or an atomic returns.
+    Response,
+    /// What a receiver says of requests.
+    Acknowledgement,
+    /// A datagram.
+    Datagram,
+}
+
+/// What happens at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// When.
+    pub at: Duration,
+    /// To which node.
+    pub node: usize,
+    /// What.
+    pub what: Trouble,
+}
+
+/// What can happen to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trouble {
+    /// It ends, with its tasks.
+    Crash,
+    /// Its NIC is dead from here on.
+    DeadNic,
+    /// Its threads stand still for so long; its NIC does not.
+    Pause(Duration),
+    /// It reaches nobody for so long, and nobody reaches it.
+    Cut(Duration),
+    /// Its NIC takes so many times as long for everything.
+    SlowNic(u32),
+}
+
+impl Trouble {
+    /// Whether the node is lost to the others for good.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Crash | Self::DeadNic)
+    }
+}
+
+/// How far faults have come.
+#[derive(Default)]
+pub(super) struct FaultState {
+    faults: Faults,
+    /// Packets of each kind so far.
+    seen: HashMap<PacketKind, u64>,
+}
+
+/// What has gone wrong with a node.
+#[derive(Default)]
+pub(super) struct Health {
+    pub dead: bool,
+    pub cut_until: Time,
+    /// How many times as long its NIC takes; 0 is once.
+    pub slowness: u32,
+}
+
+/// How a packet fares.
+pub(super) enum Fate {
+    Arrives,
+    Lost,
+    Twice,
+    Late(Span),
+    Spoilt,
+}
+
+impl State {
+    pub(super) fn set_faults(&mut self, faults: Faults) {
+        for moment in &faults.moments {
+            let at = Time::default() + Span::from(moment.at);
+            self.events
+                .add(at.max(self.clock), Event::Trouble(moment.node, moment.what));
+        }
+        self.faults = FaultState {
+            faults,
+            seen: HashMap::new(),
+        };
+    }
+
+    /// Something happens to a node's hardware. What happens to its tasks is the executor's.
+    pub(super) fn befall(&mut self, node: usize, what: Trouble) {
+        let clock = self.clock;
+        let Some(node) = self.nodes.get_mut(node) else {
+            return;
+        };
+        match what {
+            Trouble::Crash | Trouble::DeadNic => node.health.dead = true,
+            Trouble::Cut(duration) => node.health.cut_until = clock + duration.into(),
+            Trouble::SlowNic(times) => node.health.slowness = times,
+            Trouble::Pause(duration) => {
+                for cpu in &mut node.cpus {
+                    cpu.busy_until = cpu.busy_until.max(clock) + duration.into();
+                }
+            }
+        }
+    }
+
+    /// How long a node's NIC takes for what should take so long.
+    pub(super) fn as_slow_as(&self, node: usize, span: Span) -> Span {
+        span * u64::from(self.nodes[node].health.slowness.max(1))
+    }
+
+    /// Whether packets of a node go nowhere, and none comes to it.
+    pub(super) fn is_cut_off(&self, node: usize) -> bool {
+        let health = &self.nodes[node].health;
+        health.dead || health.cut_until > self.clock
+    }
+
+    /// How a packet fares that has left its node.
+    pub(super) fn fate(&mut self, packet: &Packet) -> Fate {
+        if self.is_cut_off(packet.from.node) || self.is_cut_off(packet.to.node) {
+            return Fate::Lost;
+        }
+        let kind = packet.content.kind();
+        let state = &mut self.faults;
+        let faults = &state.faults;
+        if !faults.packets.is_empty() {
+            let number = state.seen.entry(kind).or_default();
+            let this = *number;
+            *number += 1;
+            let found = faults
+                .packets
+                .iter()
+                .find(|one| one.kind == kind && one.number == this);
+            match found.map(|one| one.what) {
+                None => {}
+                Some(What::Lost) => return Fate::Lost,
+                Some(What::Twice) => return Fate::Twice,
+                Some(What::Late(span)) => return Fate::Late(span.into()),
+            }
+        }
+        let shares = [
+            faults.loss,
+            faults.corruption,
+            faults.duplication,
+            faults.delayed,
+        ];
+        if shares.iter().all(|share| *share <= 0.0) {
+            return Fate::Arrives;
+        }
+        let most = Span::from(faults.delay).as_picos().max(1);
+        let late = Fate::Late(Span::picos(self.random.random_range(0..most)));
+        let mut drawn: f64 = self.random.random();
+        let fates = [Fate::Lost, Fate::Spoilt, Fate::Twice, late];
+        for (share, fate) in shares.into_iter().zip(fates) {
+            if drawn < share {
+                return fate;
+            }
+            drawn -= share;
+        }
+        Fate::Arrives
+    }
+}
+
+impl Content {
+    fn kind(&self) -> PacketKind {
+        match self {
+            Self::Request(_) | Self::Unreliable(..) => PacketKind::Request,
+            Self::Response(_) | Self::Found { .. } => PacketKind::Response,
+            Self::Acknowledge(_) | Self::NotReady(_) | Self::Missing(_) | Self::Refused(..) => {
+                PacketKind::Acknowledgement
+            }
+            Self::Datagram(..) => PacketKind::Datagram,
+        }
+    }
+}
