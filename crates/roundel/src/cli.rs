@@ -4,6 +4,7 @@
 mod doctor;
 mod experiment;
 mod perf;
+mod simulate;
 mod values;
 
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use roundel_engine::{BuffersChoice, DesignChoice, Fabric, FabricChoice, OnLoss};
 pub use doctor::DoctorArgs;
 pub use experiment::{ExperimentAction, ExperimentArgs, RunArgs};
 pub use perf::{MeasureArg, PerfArgs, PollArg, TransportArg, VerbArg};
+pub use simulate::SimulateArgs;
 pub use values::{QueryList, TableArg, Tables};
 
 /// SQL over a cluster of worker processes, shuffled through registered memory.
@@ -38,6 +40,7 @@ Examples:
   roundel sql --table t=t.csv -c 'SELECT count(*) FROM t'
   roundel perf                                  bandwidth, message rate and latency of each verb
   roundel experiment run all --quick --plot     every design beside its baselines, as a report
+  roundel simulate --minutes 1                  exchanges of simulated clusters, with faults
   roundel doctor                                what works here, and what to do about the rest
 
 Roundel runs on Linux.";
@@ -57,6 +60,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Run the papers' experiments on this host and show each figure beside what the paper saw.
     Experiment(ExperimentArgs),
+    /// Run exchanges of simulated clusters, drawn from seeds, with faults: every row must come once.
+    Simulate(SimulateArgs),
 }
 
 const TPCH_EXAMPLES: &str = "\

@@ -5,6 +5,7 @@ use std::io;
 use std::process::ExitCode;
 
 use roundel_engine::EngineError;
+use roundel_experiments::simulate::Broken;
 use roundel_protocols::perf::PerfError;
 use roundel_verbs::VerbsError;
 
@@ -17,6 +18,9 @@ pub enum Failure {
     /// Something failed on the way, or an answer was wrong.
     #[error("{0}")]
     Run(String),
+    /// A simulation is broken.
+    #[error("{0}")]
+    Broken(Broken),
     /// A signal asked the command to end; holds its number.
     #[error("ended by signal {0}")]
     Signal(i32),
@@ -31,12 +35,18 @@ impl Failure {
         let code = match self {
             Self::Usage(_) => 2,
             Self::Run(_) => 1,
+            Self::Broken(Broken::Wrong(_)) => 3,
+            Self::Broken(Broken::NoProgress(_)) => 4,
+            Self::Broken(Broken::Crashed(_)) => 5,
             // As shells report a process that a signal ended.
             Self::Signal(signal) => 128_u8.saturating_add(u8::try_from(*signal).unwrap_or(0)),
             Self::OutputClosed => return ExitCode::SUCCESS,
         };
         if let Self::Usage(message) | Self::Run(message) = self {
             eprintln!("error: {message}");
+        }
+        if let Self::Broken(broken) = self {
+            eprintln!("error: {}", one_line(&broken.to_string()));
         }
         ExitCode::from(code)
     }

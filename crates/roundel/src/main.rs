@@ -10,6 +10,7 @@ mod perf;
 mod progress;
 mod report;
 mod signals;
+mod simulate;
 mod sql;
 mod tpch;
 mod verify;
@@ -58,7 +59,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Worker(args) => Some(usize::from(args.node.threads)),
         // What is measured has a thread of its own.
         Command::Perf(_) => Some(1),
-        Command::Doctor(_) | Command::Experiment(_) => Some(1),
+        Command::Doctor(_) | Command::Experiment(_) | Command::Simulate(_) => Some(1),
         Command::Tpch(_) | Command::Sql(_) => None,
     };
     let runtime = runtime(threads)?;
@@ -70,6 +71,7 @@ fn run(command: &Command) -> Result<(), Failure> {
             Command::Perf(args) => perf::run(args).await,
             Command::Doctor(args) => doctor::run(args),
             Command::Experiment(args) => experiment::run(args).await,
+            Command::Simulate(args) => simulate::run(args),
         }
     };
     // Libraries panic on some damaged files. Unwinding drops the cluster, which ends its workers.

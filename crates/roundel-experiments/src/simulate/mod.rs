@@ -13,8 +13,10 @@
 mod cluster;
 mod plan;
 mod rows;
+mod seeds;
 mod shrink;
 
 pub use cluster::{Broken, Ended, run};
 pub use plan::{Pattern, Plan};
+pub use seeds::{Found, Search, search};
 pub use shrink::shrink;

@@ -97,6 +97,41 @@ impl Plan {
         plan
     }
 
+    /// Whether it can be run.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        let within = |what: &str, value: usize, range: Range<usize>| match range.contains(&value) {
+            true => Ok(()),
+            false => Err(format!(
+                "{what}: {value} is not from {} to {}",
+                range.start,
+                range.end - 1
+            )),
+        };
+        within("nodes", self.nodes, 2..65)?;
+        within("threads", self.threads, 1..65)?;
+        within("batches", self.batches, 1..100_001)?;
+        within("rows", self.rows, 1..1_000_001)?;
+        within("message_bytes", self.message_bytes, 512..(1 << 20) + 1)?;
+        within("buffers", self.buffers.unwrap_or(2), 2..1025)?;
+        for moment in &self.faults.moments {
+            within("the node of a moment", moment.node, 0..self.nodes)?;
+        }
+        let faults = &self.faults;
+        let shares = [
+            faults.loss,
+            faults.corruption,
+            faults.duplication,
+            faults.delayed,
+        ];
+        match shares.iter().find(|share| !(0.0..=1.0).contains(*share)) {
+            Some(share) => Err(format!("a share of {share}: shares are from 0 to 1")),
+            None => Ok(()),
+        }
+    }
+
     fn draw_faults(&self, random: &mut ChaCha8Rng) -> Faults {
         let mut share = |most: f64| match random.random_bool(0.3) {
             true => random.random_range(0.0..most),

@@ -42,7 +42,9 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
     with(&|plan| plan.faults.moments.clear());
     with(&|plan| plan.faults.packets.clear());
     for index in 0..plan.faults.packets.len() {
-        with(&|plan| drop(plan.faults.packets.remove(index)));
+        with(&|plan| {
+            plan.faults.packets.remove(index);
+        });
     }
     with(&|plan| plan.faults.loss = 0.0);
     with(&|plan| plan.faults.corruption = 0.0);
