@@ -21,3 +21,26 @@ fn no_seed_is_broken() {
     }
     assert!(broken.is_empty(), "{} seeds: {broken:?}", broken.len());
 }
+
+/// What is written instead of compared when this is set.
+const UPDATE: &str = "ROUNDEL_UPDATE_TRACES";
+
+/// The same seed has the same events on every machine, with and without optimisation. They change when the
+/// simulated hardware does, or what endpoints do; then write them again.
+#[test]
+fn seeds_have_the_events_that_they_had() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces.txt");
+    let mut traces = String::new();
+    for seed in 0..40 {
+        let plan = Plan::draw(seed);
+        let trace = run(&plan).map(|ended| ended.trace);
+        let trace = trace.unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+        traces += &format!("{seed} {} {trace:016x}\n", plan.design);
+    }
+    if std::env::var_os(UPDATE).is_some() {
+        std::fs::write(path, traces).expect("the traces can be written");
+        return;
+    }
+    let before = std::fs::read_to_string(path).expect("the traces are there");
+    assert_eq!(traces, before, "update them with {UPDATE}=1");
+}

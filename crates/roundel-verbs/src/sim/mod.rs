@@ -10,8 +10,8 @@
 //! (module `state`); tasks run on the threads of their nodes (module `executor`). The same seed gives the same
 //! events. Endpoints and operators run on it unchanged: they know a device and a [`Context`].
 //!
-//! Payload of reliable connections stays where it was posted from until the last packet of a message has come;
-//! it is copied once. What the hardware can do is in [`parameters`](Parameters).
+//! Payload of reliable connections stays where it was posted from until it has come, and is copied once: what is
+//! written, packet by packet, all else with the last packet of its message. What the hardware can do is in [`parameters`](Parameters).
 
 mod completions;
 mod contexts;

@@ -108,6 +108,7 @@ impl State {
         if part.is_first() && !self.admits(from, to, part.message, &request) {
             return;
         }
+        self.write_part(from, to, part, &request);
         let Some(pair) = self.pair(to) else { return };
         let receiving = &mut pair.receiving;
         receiving.complained = false;
@@ -129,7 +130,7 @@ impl State {
         if request.consumes_receive() {
             let Some(receive) = pair.receiving.posted.front().copied() else {
                 pair.receiving.complained = true;
-                self.unwanted.requests += 1;
+                self.unwanted.requests += u64::from(bytes > 0);
                 self.answer(to, from, Content::NotReady(message));
                 return false;
             };
@@ -175,30 +176,47 @@ impl State {
         self.answer(to, from, Content::Refused(message, status));
     }
 
-    /// Carries a request out that has come whole, and answers.
-    fn carry_out(&mut self, from: PairId, to: PairId, message: u64, request: &Request) {
-        let bytes = request.bytes();
-        let source = match &request.inline {
+    /// Where the bytes of a request are.
+    fn source(&self, from: PairId, request: &Request) -> Option<*const u8> {
+        match &request.inline {
             Some(inline) => Some(inline.as_slice().as_ptr()),
             None => {
                 let local = self.nodes[from.node].segments.local(&request.local);
                 local.map(<*mut u8>::cast_const)
             }
+        }
+    }
+
+    /// What a WRITE writes is seen as it comes.
+    fn write_part(&mut self, from: PairId, to: PairId, part: Part, request: &Request) {
+        let (SendOperation::Write(at) | SendOperation::WriteWithImmediate(at, _)) =
+            request.operation
+        else {
+            return;
         };
+        let (bytes, source) = (request.bytes(), self.source(from, request));
+        let target = self.nodes[to.node].segments.exposed(at, bytes);
+        let end = part.offset + part.length;
+        if let (Some(source), Some(target), true) = (source, target, end <= bytes) {
+            // SAFETY: both ranges were checked against their segments, and the part ends within them; exposed
+            // memory never overlaps a buffer that can be posted.
+            unsafe {
+                let (source, target) = (source.add(part.offset), target.add(part.offset));
+                copy_last_byte_last(source, target, part.length);
+            }
+        }
+    }
+
+    /// Carries a request out that has come whole, and answers.
+    fn carry_out(&mut self, from: PairId, to: PairId, message: u64, request: &Request) {
+        let bytes = request.bytes();
+        let source = self.source(from, request);
         match request.operation {
             SendOperation::Read(_) => return self.respond(to, message, bytes),
             SendOperation::CompareAndSwap { .. } | SendOperation::FetchAndAdd { .. } => {
                 return self.change_word(from, to, message, request);
             }
-            SendOperation::Write(at) | SendOperation::WriteWithImmediate(at, _) => {
-                let target = self.nodes[to.node].segments.exposed(at, bytes);
-                if let (Some(source), Some(target)) = (source, target) {
-                    // SAFETY: both ranges were checked against their segments; exposed memory never overlaps
-                    // a buffer that can be posted.
-                    unsafe { copy_last_byte_last(source, target, bytes) };
-                }
-            }
-            SendOperation::Send | SendOperation::SendWithImmediate(_) => {}
+            _ => {}
         }
         if request.consumes_receive() {
             let written = remote_address(&request.operation).is_some();

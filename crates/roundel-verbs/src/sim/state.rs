@@ -38,7 +38,8 @@ pub(super) struct State {
 /// Messages that came where there was no receive for them, in the whole cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unwanted {
-    /// On reliable connections: they are sent again.
+    /// On reliable connections: they are sent again. Not those without payload, with which endpoints wake each
+    /// other.
     pub requests: u64,
     /// Datagrams: they are lost.
     pub datagrams: u64,

@@ -7,5 +7,6 @@ mod experiment;
 mod fabrics;
 mod faults;
 mod perf;
+mod simulate;
 mod sql;
 mod tpch;
