@@ -15,6 +15,8 @@ use std::time::Duration;
 const LOSS_MADE_GOOD: f64 = 0.02;
 /// So is a cut up to here.
 const CUT_MADE_GOOD: Duration = Duration::from_millis(200);
+/// Shares that are told apart, from none to all.
+const SHARES: f64 = 4096.0;
 /// Moments of trouble: exchanges of this size take some of this.
 const TROUBLE_AT_MAX: Duration = Duration::from_micros(300);
 
@@ -133,8 +135,9 @@ impl Plan {
     }
 
     fn draw_faults(&self, random: &mut ChaCha8Rng) -> Faults {
+        // Of a size that is the same when it was written and read.
         let mut share = |most: f64| match random.random_bool(0.3) {
-            true => random.random_range(0.0..most),
+            true => f64::from(random.random_range(0..(most * SHARES) as u32)) / SHARES,
             false => 0.0,
         };
         let mut faults = Faults {

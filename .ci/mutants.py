@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Makes the exchange wrong in one place at a time, and sees whether the simulation finds out.
+
+use: mutants.py [NAME ...]      all of them, or those named
+
+Each mutant is built in a copy of the sources, and must break one of the first 1000 seeds; the sources as they are
+must not.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SEEDS = "0..1000"
+EXCHANGE = "crates/roundel-exchange/src/endpoint"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+MUTANTS = [
+    Mutant(
+        "credit is granted for a receive that is not posted",
+        f"{EXCHANGE}/receive/mod.rs",
+        "credit: self.links[index].first_credit(),",
+        "credit: self.links[index].first_credit() + 1,",
+    ),
+    Mutant(
+        "counts are not compared at the end",
+        f"{EXCHANGE}/receive/link.rs",
+        "Some(end) => end != self.arrived,",
+        "Some(_) => false,",
+    ),
+    Mutant(
+        "a message that came before is taken once more",
+        f"{EXCHANGE}/receive/sequence.rs",
+        "let Some(ahead) = sequence.checked_sub(self.next) else {\n            return Arrival::Duplicate;",
+        "let Some(ahead) = sequence.checked_sub(self.next) else {\n            return Arrival::Fresh;",
+    ),
+    Mutant(
+        "the seal is written first",
+        f"{EXCHANGE}/send/write.rs",
+        "        if let (Notification::MessageQueue, Some(told))",
+        """        if self.notification == Notification::Buffers {
+            let seal = seal(length);
+            requests.insert(0, SendRequest {
+                id: CONTROL,
+                operation: SendOperation::Write(slot.at.offset(slot.bytes as usize - seal.len())),
+                payload: InlineBytes::new(&seal).map_or(Payload::Empty, Payload::Inline),
+                destination: None,
+            });
+        }
+        if let (Notification::MessageQueue, Some(told))""",
+    ),
+    Mutant(
+        "the news of a message is written first",
+        f"{EXCHANGE}/send/write.rs",
+        "requests.push(told.put(CONTROL, entry));",
+        "requests.insert(0, told.put(CONTROL, entry));",
+    ),
+    Mutant(
+        "credit is taken for more credit",
+        f"{EXCHANGE}/credit.rs",
+        "            self.granted = credit;",
+        "            self.granted = self.granted.wrapping_add(credit);",
+    ),
+    Mutant(
+        "a buffer is given to the source twice",
+        f"{EXCHANGE}/receive/written.rs",
+        "        self.untold.push_back(slot);\n    }\n\n    /// The buffer of a number, which",
+        "        self.untold.push_back(slot);\n        self.untold.push_back(slot);\n    }\n\n    /// The buffer of a number, which",
+    ),
+]
+
+
+def copy_sources(to: Path) -> None:
+    """What git knows, as it is in the work tree; unchanged files keep their times, so that cargo does too."""
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    for name in names.decode().split("\0"):
+        source, target = ROOT / name, to / name
+        if not name or not source.is_file():
+            continue
+        if target.exists() and target.read_bytes() == source.read_bytes():
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+
+
+def broken_seeds(copy: Path) -> list[str]:
+    """The seeds that the simulation of a copy finds broken."""
+    target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target/mutants/target"))
+    environment = os.environ | {"CARGO_TARGET_DIR": target, "SEEDS": SEEDS, "RUST_BACKTRACE": "0"}
+    command = ["cargo", "test", "--locked", "--release", "-p", "roundel-experiments", "--test", "simulate"]
+    built = subprocess.run([*command, "--no-run"], cwd=copy, env=environment, capture_output=True, text=True)
+    if built.returncode != 0:
+        sys.exit(f"error: it does not build: {built.stderr.strip()[-2000:]}")
+    run = [*command, "--", "no_seed_is_broken"]
+    done = subprocess.run(run, cwd=copy, env=environment, capture_output=True, text=True, timeout=600)
+    if done.returncode == 0:
+        return []
+    found = re.search(r"seeds: \[([\d, ]+)\]", done.stdout + done.stderr)
+    if not found:
+        sys.exit(f"error: the simulation ended strangely: {done.stdout[-2000:]}")
+    return found[1].split(", ")
+
+
+def main() -> None:
+    wanted = sys.argv[1:]
+    chosen = [mutant for mutant in MUTANTS if not wanted or mutant.name in wanted]
+    if not chosen:
+        sys.exit("error: no such mutant; there are: " + "; ".join(mutant.name for mutant in MUTANTS))
+    copy = ROOT / "target/mutants/sources"
+    copy_sources(copy)
+    survived = []
+    if broken := broken_seeds(copy):
+        sys.exit(f"error: seeds are broken without any mutant: {', '.join(broken)}")
+    for mutant in chosen:
+        file = copy / mutant.file
+        before = file.read_text()
+        if before.count(mutant.old) != 1:
+            sys.exit(f"error: '{mutant.name}' has no place in {mutant.file} any more")
+        started = time.monotonic()
+        file.write_text(before.replace(mutant.old, mutant.new))
+        try:
+            broken = broken_seeds(copy)
+        finally:
+            file.write_text(before)
+        took = time.monotonic() - started
+        said = f"first by seed {broken[0]}, of {len(broken)}" if broken else "NOT FOUND"
+        print(f"{mutant.name}: {said} ({took:.0f} s)", flush=True)
+        if not broken:
+            survived.append(mutant.name)
+    if survived:
+        sys.exit(f"error: not found within seeds {SEEDS}: " + "; ".join(survived))
+
+
+if __name__ == "__main__":
+    main()
