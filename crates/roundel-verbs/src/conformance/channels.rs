@@ -218,8 +218,10 @@ fn ping_pong(provider: &dyn Provider) -> CaseResult {
         sends: b.node.sends.clone(),
         receives: b.node.receives.clone(),
     };
+    // A queue pair that is dropped may take its last message with it.
+    let qb = &qb;
     std::thread::scope(|scope| {
-        let second = scope.spawn(move || other.echo(&qb, rounds));
+        let second = scope.spawn(move || other.echo(qb, rounds));
         let first = echo(&a.node, &qa, rounds, true);
         let second = second
             .join()
