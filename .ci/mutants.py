@@ -31,6 +31,12 @@ class Mutant:
 
 MUTANTS = [
     Mutant(
+        "one message more is sent than there is credit for",
+        f"{EXCHANGE}/credit.rs",
+        "        let left = self.granted.wrapping_sub(self.spent);",
+        "        let left = self.granted.wrapping_sub(self.spent).wrapping_add(1);",
+    ),
+    Mutant(
         "counts are not compared at the end",
         f"{EXCHANGE}/receive/link.rs",
         "Some(end) => end != self.arrived,",

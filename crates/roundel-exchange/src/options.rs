@@ -14,6 +14,9 @@ const CREDITS_PER_WINDOW: usize = 16;
 /// A receiver writes its credit back every so many receives.
 pub const CREDIT_FREQUENCY: u32 = 2;
 
+/// Most receives of a datagram queue pair, where the device allows as many.
+const DATAGRAMS_MAX: usize = 4096;
+
 /// Settings of an exchange; sender and receiver use the same.
 #[derive(Clone, Debug)]
 pub struct ExchangeOptions {
@@ -39,6 +42,8 @@ pub struct ExchangeOptions {
     /// share, drawn at random for it, at most [`roundel_verbs::QUEUE_KEY_MAX`]. Groups of several destinations need one to be sent to by
     /// multicast. Without it every endpoint draws one of its own.
     pub queue_key: Option<u32>,
+    /// Over datagrams: most receives, and most sends, of a queue pair, which bounds how many links there can be.
+    pub datagrams_max: usize,
     /// The links of this process, if rows for a consumer in it are handed over in memory.
     pub local: Option<Arc<LocalLinks>>,
     /// Whether a task of a source may feed several destinations, so that one that is not read would
@@ -73,6 +78,7 @@ impl ExchangeOptions {
             missing_deadline: Duration::from_secs(2),
             on_loss: OnLoss::default(),
             queue_key: None,
+            datagrams_max: DATAGRAMS_MAX.min(capabilities.work_requests_max),
             local: None,
             coupled: false,
             batch_rows: 8192,

@@ -7,11 +7,12 @@
 //!        └──► figures, each beside what the paper saw
 //! ```
 //!
-//! * [`setting`]: what is run, and [`measured`] what came of it.
+//! * [`setting`]: what is run, [`fabric`] over what, and [`measured`] what came of it.
 //! * [`transport`]: what moves messages: the designs over verbs, and what they are compared with.
 //! * [`workload`]: the relation, and the operators over a transport.
 //! * [`node`] and [`run`]: the processes.
 //! * [`experiments`]: the catalogue.
+//! * [`scorecard`]: what simulated hardware says of the claims of a paper.
 //! * [`simulate`]: exchanges on virtual time, drawn from seeds, with faults.
 //! * [`figure`]: what an experiment tells, and [`report`] how it is shown.
 //!
@@ -20,6 +21,7 @@
 pub mod clock;
 pub mod error;
 pub mod experiments;
+pub mod fabric;
 pub mod figure;
 pub mod measured;
 mod meeting;
@@ -27,6 +29,7 @@ pub mod node;
 pub mod outcome;
 pub mod report;
 pub mod run;
+pub mod scorecard;
 pub mod setting;
 pub mod simulate;
 pub mod transport;
@@ -34,6 +37,7 @@ pub mod workload;
 
 pub use error::Error;
 pub use experiments::{Experiment, Failed, Options, Progress, catalogue, run as run_experiments};
+pub use fabric::FabricChoice;
 pub use measured::Measured;
 pub use node::node_main;
 pub use run::NodeCommand;

@@ -1,5 +1,6 @@
 //! What a run measured.
 
+use crate::setting::KEY_BYTES;
 use serde::{Deserialize, Serialize};
 
 /// What one node measured.
@@ -56,6 +57,9 @@ pub struct Endpoints {
     pub messages: u64,
     /// Seconds that senders waited for credit, over all threads.
     pub blocked_for_credit: f64,
+    /// Seconds that senders waited for a buffer to fill, over all threads, where they are simulated.
+    #[serde(default)]
+    pub blocked_for_buffers: f64,
     /// Messages with which receivers wrote credit back.
     pub credit_messages: u64,
     /// WRITEs that were posted, of both sides.
@@ -76,6 +80,7 @@ impl Endpoints {
         self.registered_bytes += other.registered_bytes;
         self.messages += other.messages;
         self.blocked_for_credit += other.blocked_for_credit;
+        self.blocked_for_buffers += other.blocked_for_buffers;
         self.credit_messages += other.credit_messages;
         self.writes += other.writes;
         self.window = self.window.max(other.window);
@@ -126,6 +131,12 @@ impl Measured {
         let mut sum = Endpoints::default();
         self.nodes.iter().for_each(|node| sum.add(&node.endpoints));
         sum
+    }
+
+    /// Bytes that all nodes have sent, of tuples of 16 bytes.
+    pub fn sent_bytes(&self) -> u64 {
+        let sent = self.nodes.iter().flat_map(|node| &node.sent);
+        sent.map(|rows| rows.count * 2 * KEY_BYTES as u64).sum()
     }
 
     /// Bytes that arrived at all nodes.

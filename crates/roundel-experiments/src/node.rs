@@ -259,7 +259,7 @@ async fn prepare(
             prepared.endpoints = Box::new(move || Endpoints {
                 round_trip: round_trips
                     .iter()
-                    .map(|all| median(&mut all.lock()))
+                    .map(|all| qperf::Pairs::round_trip(all))
                     .fold(0.0, f64::max),
                 ..Endpoints::default()
             });
@@ -282,12 +282,6 @@ async fn prepare(
     }
     prepared.setup_seconds = clock::monotonic() - beginning;
     Ok(prepared)
-}
-
-/// 0 of none.
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 impl Prepared {

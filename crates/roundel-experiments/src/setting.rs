@@ -1,11 +1,13 @@
 //! What is run: one point of a figure. Nodes get it as JSON.
 
 use crate::error::{Error, Result};
+use crate::fabric::FabricChoice;
 use roundel_exchange::{Buffers, Design};
-use roundel_verbs::DeviceChoice;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// Most nodes of a run.
+const NODES_MAX: usize = 4096;
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 8;
 /// Rows of a batch.
@@ -20,8 +22,8 @@ pub const MESSAGE_BYTES: usize = 64 << 10;
 pub struct Setting {
     /// What moves the rows.
     pub transport: Transport,
-    /// The device of the verbs transports.
-    pub fabric: DeviceChoice,
+    /// What the verbs transports run over.
+    pub fabric: FabricChoice,
     /// Who gets which rows.
     pub pattern: Pattern,
     /// Processes.
@@ -104,10 +106,10 @@ impl Setting {
     }
 
     /// The base case: two nodes of one thread repartition tuples of 16 bytes.
-    pub fn new(transport: Transport, fabric: DeviceChoice) -> Self {
+    pub fn new(transport: Transport, fabric: impl Into<FabricChoice>) -> Self {
         Self {
             transport,
-            fabric,
+            fabric: fabric.into(),
             pattern: Pattern::Repartition,
             nodes: 2,
             threads: 1,
@@ -134,8 +136,8 @@ impl Setting {
     /// # Errors
     /// What is wrong with it.
     pub fn check(&self) -> Result<()> {
-        let wrong = if self.nodes == 0 || self.nodes > 256 {
-            format!("{} nodes; there can be 1 to 256", self.nodes)
+        let wrong = if self.nodes == 0 || self.nodes > NODES_MAX {
+            format!("{} nodes; there can be 1 to {NODES_MAX}", self.nodes)
         } else if self.threads == 0 || self.threads > 256 {
             format!("{} threads; there can be 1 to 256", self.threads)
         } else if self.rows == 0 || self.rows > 1 << 30 {
@@ -155,7 +157,10 @@ impl Setting {
             "credit is written back for at least one receive".into()
         } else if self.transport == Transport::PingPong && self.nodes % 2 == 1 {
             "ping pong is between two nodes each".into()
-        } else if self.transport == Transport::Mpi && !cfg!(feature = "mpi") {
+        } else if self.transport == Transport::Mpi
+            && !cfg!(feature = "mpi")
+            && !self.fabric.is_simulated()
+        {
             "this program was built without MPI: use --features mpi".into()
         } else {
             return Ok(());
@@ -278,7 +283,7 @@ mod tests {
             let setting = Setting {
                 buffers: Buffers::Fixed(16),
                 wait: Wait::Spin(50),
-                ..Setting::new(transport, DeviceChoice::default())
+                ..Setting::new(transport, FabricChoice::default())
             };
             let json = serde_json::to_string(&setting).unwrap();
             assert_eq!(serde_json::from_str::<Setting>(&json).unwrap(), setting);
@@ -288,7 +293,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        let good = Setting::new(Transport::Sockets, DeviceChoice::default());
+        let good = Setting::new(Transport::Sockets, FabricChoice::default());
         good.check().unwrap();
         let wrong = [
             Setting {

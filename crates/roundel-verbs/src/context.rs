@@ -2,6 +2,9 @@
 //! this crate reads a clock itself, so that the same code runs on virtual time.
 
 use crate::completion_queue::BoxFuture;
+use crate::guarded::VirtualLock;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 /// Work done by a CPU, for providers on which it costs virtual time.
@@ -11,8 +14,10 @@ pub enum Work {
     Hash(usize),
     /// Bytes copied.
     Copy(usize),
-    /// A lock waited for.
-    Lock,
+    /// Bytes that the kernel takes from the thread, or gives it, over TCP.
+    Tcp(usize),
+    /// Anything else, in cycles.
+    Cycles(u64),
 }
 
 /// Time, tasks and randomness.
@@ -27,6 +32,27 @@ pub trait Context: Send + Sync {
     fn random(&self) -> u64;
     /// Accounts for work of the CPU; costs nothing outside a simulation.
     fn charge(&self, _work: Work) {}
+    /// A lock of the threads of this node, where waiting for it takes virtual time.
+    fn lock(&self) -> Option<Arc<dyn VirtualLock>> {
+        None
+    }
+    /// Whether work was accounted for that takes longer than the clock has moved since.
+    fn is_ahead(&self) -> bool {
+        false
+    }
+}
+
+/// Waits until work that was accounted for is over, so that what comes next is done when it would be.
+/// Outside a simulation that is at once.
+pub async fn settle(context: &dyn Context) {
+    std::future::poll_fn(|cx| match context.is_ahead() {
+        true => {
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+        false => Poll::Ready(()),
+    })
+    .await;
 }
 
 /// The real world, on a tokio runtime.

@@ -36,6 +36,7 @@ pub mod counters;
 pub mod device;
 pub mod error;
 mod event;
+mod guarded;
 mod in_flight;
 #[cfg(not(roundel_loom))]
 pub mod loopback;
@@ -59,10 +60,11 @@ pub use capabilities::Capabilities;
 #[cfg(not(roundel_loom))]
 pub use choice::{DeviceChoice, UnknownDevice};
 pub use completion_queue::{CompletionChannel, CompletionQueue, WaitPolicy};
-pub use context::{Context, TokioContext, Work};
+pub use context::{Context, TokioContext, Work, settle};
 pub use counters::{CounterSnapshot, Opcode};
 pub use device::Device;
 pub use error::VerbsError;
+pub use guarded::{Guard, Guarded, VirtualLock};
 pub use memory::{Arena, ArenaOptions, Buffer, ExposedBuffer, RemoteAddress, SharedBuffer};
 pub use multicast::MulticastGroup;
 pub use queue_pair::{

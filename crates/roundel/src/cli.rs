@@ -15,7 +15,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use roundel_engine::{BuffersChoice, DesignChoice, Fabric, FabricChoice, OnLoss};
 
 pub use doctor::DoctorArgs;
-pub use experiment::{ExperimentAction, ExperimentArgs, RunArgs};
+pub use experiment::{ExperimentAction, ExperimentArgs, RunArgs, ScorecardArgs};
 pub use perf::{MeasureArg, PerfArgs, PollArg, TransportArg, VerbArg};
 pub use simulate::SimulateArgs;
 pub use values::{QueryList, TableArg, Tables};

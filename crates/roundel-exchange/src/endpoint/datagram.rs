@@ -3,6 +3,7 @@
 
 use super::Fabric;
 use crate::error::{ExchangeError, Result};
+use crate::options::ExchangeOptions;
 use crate::wire::{HEADER_LENGTH, Header, WireError};
 use roundel_verbs::capabilities::GRH_BYTES;
 use roundel_verbs::{
@@ -10,21 +11,13 @@ use roundel_verbs::{
     QueuePairOptions, ReceiveRequest, Transport,
 };
 
-/// Most receives, and most sends, of a datagram queue pair.
-pub(super) const DEPTH: usize = 4096;
-
-/// How many of them a device allows.
-pub(super) fn depth(fabric: &Fabric) -> usize {
-    DEPTH.min(fabric.device.capabilities().work_requests_max)
-}
-
 /// A datagram queue pair, ready to send and receive, on one completion queue.
 pub(super) fn open(
     fabric: &Fabric,
     queue: &CompletionQueue,
-    queue_key: Option<u32>,
+    options: &ExchangeOptions,
 ) -> Result<QueuePair> {
-    let depth = depth(fabric);
+    let depth = options.datagrams_max;
     let queue_pair = fabric.device.create_queue_pair(
         &QueuePairOptions {
             transport: Transport::UnreliableDatagram,
@@ -32,7 +25,9 @@ pub(super) fn open(
             receive_depth: depth,
             rnr_retry: 7,
             // At random: a fixed key would let any stranger's datagrams in.
-            queue_key: queue_key.unwrap_or_else(|| fabric.context.random() as u32 & QUEUE_KEY_MAX),
+            queue_key: options
+                .queue_key
+                .unwrap_or_else(|| fabric.context.random() as u32 & QUEUE_KEY_MAX),
         },
         queue,
         queue,
@@ -56,7 +51,7 @@ pub(super) fn post_receives(
         });
     }
     if queue_pair.post_receive(&mut receives)? < count {
-        return Err(too_many_links());
+        return Err(too_many_links(count));
     }
     Ok(())
 }
@@ -71,9 +66,9 @@ pub(super) fn post_again(queue_pair: &QueuePair, buffer: Buffer) {
     let _ = queue_pair.post_receive(&mut again);
 }
 
-pub(super) fn too_many_links() -> ExchangeError {
+pub(super) fn too_many_links(receives: usize) -> ExchangeError {
     ExchangeError::own(format!(
-        "more links than a datagram queue pair of {DEPTH} receives can serve"
+        "more links than a datagram queue pair of {receives} receives can serve"
     ))
 }
 

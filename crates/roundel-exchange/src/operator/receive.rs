@@ -19,9 +19,8 @@ use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
 use futures::Stream;
-use parking_lot::Mutex;
 use roundel_verbs::completion_queue::BoxFuture;
-use roundel_verbs::{CompletionQueue, CompletionStatus};
+use roundel_verbs::{CompletionQueue, CompletionStatus, Guarded};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::pin::Pin;
@@ -45,7 +44,7 @@ pub struct Receive {
 /// One endpoint with the partitions it serves.
 pub(super) struct Lane {
     pub(super) queue: CompletionQueue,
-    pub(super) state: Mutex<LaneState>,
+    pub(super) state: Guarded<LaneState>,
 }
 
 pub(super) struct LaneState {
@@ -87,16 +86,19 @@ impl Receive {
             let endpoint = ReceiveEndpoint::open(fabric, options)?;
             lanes.push(Arc::new(Lane {
                 queue: endpoint.queue().clone(),
-                state: Mutex::new(LaneState {
-                    endpoint,
-                    inboxes: HashMap::new(),
-                    store: Store::new(budget.clone()),
-                    messages: Vec::new(),
-                    gap: options.messages_ahead() * options.payload_bytes(),
-                    waiting_for_data: Duration::ZERO,
-                    waiting: Waiting::default(),
-                    pumped: false,
-                }),
+                state: Guarded::new(
+                    LaneState {
+                        endpoint,
+                        inboxes: HashMap::new(),
+                        store: Store::new(budget.clone()),
+                        messages: Vec::new(),
+                        gap: options.messages_ahead() * options.payload_bytes(),
+                        waiting_for_data: Duration::ZERO,
+                        waiting: Waiting::default(),
+                        pumped: false,
+                    },
+                    &*fabric.context,
+                ),
             }));
         }
         for lane in &lanes {

@@ -13,6 +13,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "buffers",
     title: "How many buffers a link needs, and whether the exchange finds out",
     figures: &["23", "24"],
+    simulated: true,
     plan,
     tell,
 };

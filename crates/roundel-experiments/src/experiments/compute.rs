@@ -11,6 +11,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "compute",
     title: "What is left of a transport when the consumer computes",
     figures: &["22"],
+    simulated: true,
     plan,
     tell,
 };

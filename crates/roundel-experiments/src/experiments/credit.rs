@@ -11,6 +11,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "credit",
     title: "How often receivers write credit back",
     figures: &["13", "14a", "14b", "14c"],
+    simulated: true,
     plan,
     tell,
 };

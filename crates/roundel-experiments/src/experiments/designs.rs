@@ -10,6 +10,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "designs",
     title: "The designs and what they are compared with, as nodes are added",
     figures: &["19a", "19b", "19c", "19d", "section 7.3.4"],
+    simulated: true,
     plan,
     tell,
 };
@@ -24,7 +25,7 @@ fn plan(options: &Options) -> Vec<Case> {
     let mut transports = options.designs();
     transports.extend(options.baselines());
     let mut cases = Vec::new();
-    for &nodes in nodes {
+    for nodes in options.nodes_or(nodes) {
         let x = X::Number(nodes as f64);
         for &transport in &transports {
             let repartition = Setting {
@@ -50,7 +51,7 @@ fn plan(options: &Options) -> Vec<Case> {
             cases.push(Case::new(alone.name(), x.clone(), setting));
         }
     }
-    if options.mpi {
+    if options.mpi && !options.fabric.is_simulated() {
         cases.extend(mpi_cases(options));
     }
     cases

@@ -10,6 +10,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "message-size",
     title: "How long messages should be over reliable connections",
     figures: &["18a", "18b", "18c"],
+    simulated: true,
     plan,
     tell,
 };

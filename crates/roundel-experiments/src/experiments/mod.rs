@@ -10,6 +10,7 @@ mod designs;
 mod message_size;
 mod notification;
 mod queue_pairs;
+mod scale_out;
 mod setup;
 mod tell;
 mod tpch;
@@ -17,13 +18,13 @@ mod waiting;
 mod zero_copy;
 
 use crate::error::{Error, Result};
+use crate::fabric::FabricChoice;
 use crate::figure::{Figure, X};
 use crate::measured::Measured;
 use crate::outcome::Outcome;
 use crate::run::{NodeCommand, run as run_setting};
 use crate::setting::{Setting, Transport};
 use roundel_exchange::Design;
-use roundel_verbs::DeviceChoice;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,8 @@ pub struct Experiment {
     pub title: &'static str,
     /// The figures of the paper that it makes again: `13`, `19a`.
     pub figures: &'static [&'static str],
+    /// Whether it can be run on simulated hardware.
+    pub simulated: bool,
     plan: fn(&Options) -> Vec<Case>,
     tell: fn(&Results) -> Vec<Figure>,
 }
@@ -51,6 +54,7 @@ pub fn catalogue() -> &'static [Experiment] {
         designs::EXPERIMENT,
         queue_pairs::EXPERIMENT,
         setup::EXPERIMENT,
+        scale_out::EXPERIMENT,
         compute::EXPERIMENT,
         buffers::EXPERIMENT,
         tpch::EXPERIMENT,
@@ -62,7 +66,12 @@ pub fn catalogue() -> &'static [Experiment] {
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The device of the designs.
-    pub fabric: DeviceChoice,
+    pub fabric: FabricChoice,
+    /// Nodes of each run, or of one after the other where the experiment adds nodes; the experiment's own when there
+    /// are none.
+    pub nodes: Vec<usize>,
+    /// Threads of a node, where the experiment does not say how many; its own when there are none.
+    pub threads: Option<usize>,
     /// Little data and few points, so that all experiments end within 20 minutes on 2 cores.
     pub quick: bool,
     /// Runs of each case.
@@ -136,12 +145,12 @@ pub fn run(
     options: &Options,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Vec<Result<Outcome, Failed>>> {
-    let chosen = choose(names)?;
+    let chosen = choose(names, options)?;
     let plans: Vec<_> = chosen
         .iter()
         .map(|experiment| (experiment.plan)(options))
         .collect();
-    let runs = options.runs.max(1);
+    let runs = options.runs();
     let total = runs * plans.iter().map(Vec::len).sum::<usize>();
     let (mut done, began) = (0, Instant::now());
     let mut outcomes = Vec::new();
@@ -176,9 +185,10 @@ pub fn run(
     Ok(outcomes)
 }
 
-fn choose(names: &[String]) -> Result<Vec<&'static Experiment>> {
+fn choose(names: &[String], options: &Options) -> Result<Vec<&'static Experiment>> {
+    let can_run = |one: &&Experiment| one.simulated || !options.fabric.is_simulated();
     if names.is_empty() {
-        return Ok(catalogue().iter().collect());
+        return Ok(catalogue().iter().filter(can_run).collect());
     }
     let find = |name: &String| {
         let found = catalogue().iter().find(|one| one.name == name);
@@ -190,7 +200,16 @@ fn choose(names: &[String]) -> Result<Vec<&'static Experiment>> {
             ))
         })
     };
-    names.iter().map(find).collect()
+    let found = |name| {
+        find(name).and_then(|one| match can_run(&one) {
+            true => Ok(one),
+            false => Err(Error::Setting(format!(
+                "{name} needs a device of this host: it cannot be run on {}",
+                options.fabric
+            ))),
+        })
+    };
+    names.iter().map(found).collect()
 }
 
 /// Runs all cases in turn, again and again, so that what else the machine does meets all alike.
@@ -200,7 +219,7 @@ fn run_plan<'a>(
     before: &mut dyn FnMut(&str),
 ) -> Result<Results<'a>> {
     let mut cases: Vec<_> = plan.into_iter().map(|case| (case, Vec::new())).collect();
-    for _ in 0..options.runs.max(1) {
+    for _ in 0..options.runs() {
         for (case, runs) in &mut cases {
             before(&case.name());
             runs.push(match &case.work {
@@ -232,10 +251,36 @@ impl Case {
 impl Options {
     /// A setting that experiments begin with.
     fn base(&self, transport: Transport) -> Setting {
+        let base = Setting::new(transport, self.fabric.clone());
+        let (rows, seconds) = match (self.fabric.is_simulated(), self.quick) {
+            (false, true) => (1 << 18, 0.4),
+            (false, false) => (1 << 20, 2.0),
+            // Of virtual time, and rows of a scan.
+            (true, true) => (1 << 14, 0.002),
+            (true, false) => (1 << 14, 0.006),
+        };
         Setting {
-            rows: if self.quick { 1 << 18 } else { 1 << 20 },
-            seconds: if self.quick { 0.4 } else { 2.0 },
-            ..Setting::new(transport, self.fabric.clone())
+            rows,
+            seconds,
+            nodes: self.nodes.last().copied().unwrap_or(base.nodes),
+            threads: self.threads.unwrap_or(base.threads),
+            ..base
+        }
+    }
+
+    /// How many nodes there are, where nodes are added.
+    fn nodes_or(&self, own: &[usize]) -> Vec<usize> {
+        match &self.nodes[..] {
+            [] => own.to_vec(),
+            asked => asked.to_vec(),
+        }
+    }
+
+    /// Runs of each case: in simulation all are the same.
+    fn runs(&self) -> usize {
+        match self.fabric.is_simulated() {
+            true => 1,
+            false => self.runs.max(1),
         }
     }
 
@@ -248,6 +293,9 @@ impl Options {
 
     /// What the designs are compared with.
     fn baselines(&self) -> Vec<Transport> {
+        if self.fabric.is_simulated() {
+            return vec![Transport::Sockets, Transport::Mpi];
+        }
         let mut baselines = vec![Transport::Sockets, Transport::Grpc];
         if self.mpi {
             baselines.push(Transport::Mpi);
@@ -268,7 +316,9 @@ mod tests {
 
     fn options(quick: bool) -> Options {
         Options {
-            fabric: DeviceChoice::default(),
+            fabric: FabricChoice::default(),
+            nodes: Vec::new(),
+            threads: None,
             quick,
             runs: 3,
             node: NodeCommand {
@@ -325,7 +375,7 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_an_error_that_lists_the_known() {
-        let error = choose(&["designs".into(), "pigeons".into()])
+        let error = choose(&["designs".into(), "pigeons".into()], &options(true))
             .err()
             .unwrap()
             .to_string();

@@ -10,6 +10,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "notification",
     title: "How receivers learn of a WRITE",
     figures: &["15", "16", "17"],
+    simulated: true,
     plan,
     tell,
 };

@@ -10,6 +10,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "queue-pairs",
     title: "What more queue pairs are worth",
     figures: &["20", "table 1"],
+    simulated: true,
     plan,
     tell,
 };
@@ -30,7 +31,8 @@ const FAMILIES: [(&str, [Design; 2]); 4] = [
 const THREADS: usize = 2;
 
 fn nodes(options: &Options) -> usize {
-    if options.quick { 4 } else { 8 }
+    let own = if options.quick { 4 } else { 8 };
+    options.nodes.last().copied().unwrap_or(own)
 }
 
 fn plan(options: &Options) -> Vec<Case> {

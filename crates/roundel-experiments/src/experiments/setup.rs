@@ -10,6 +10,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "setup",
     title: "What it takes to connect and to disconnect",
     figures: &["21"],
+    simulated: true,
     plan,
     tell,
 };
@@ -27,7 +28,7 @@ fn plan(options: &Options) -> Vec<Case> {
         &[2, 4, 8, 16]
     };
     let mut cases = Vec::new();
-    for &nodes in nodes {
+    for nodes in options.nodes_or(nodes) {
         for transport in options.designs() {
             let setting = Setting {
                 nodes,

@@ -3,9 +3,9 @@
 use super::tell::{About, axis, reaches, verdict};
 use super::{Case, Experiment, Got, Options, Results, Work};
 use crate::error::{Error, Result};
+use crate::fabric::FabricChoice;
 use crate::figure::{Figure, Point, Scale, Unit, X};
 use roundel_exchange::Design;
-use roundel_verbs::DeviceChoice;
 use serde::Deserialize;
 use std::path::Path;
 use std::process::Command;
@@ -14,6 +14,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "tpch",
     title: "Queries 3, 4 and 10 of TPC-H",
     figures: &["26", "27"],
+    simulated: false,
     plan,
     tell,
 };
@@ -29,7 +30,7 @@ const LOCAL_QUERY: u32 = 4;
 /// A run of the queries beside the same over gRPC, or of one over local data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TpchRun {
-    fabric: DeviceChoice,
+    fabric: FabricChoice,
     workers: usize,
     scale: f64,
     iterations: usize,

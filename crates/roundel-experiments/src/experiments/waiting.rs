@@ -10,6 +10,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "waiting",
     title: "Polling, events, and spinning before sleep",
     figures: &["section 7.3.3"],
+    simulated: false,
     plan,
     tell,
 };

@@ -10,6 +10,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "zero-copy",
     title: "Copying tuples together against sending each from where it lies",
     figures: &["section 4.3.1"],
+    simulated: true,
     plan,
     tell,
 };

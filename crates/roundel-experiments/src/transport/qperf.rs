@@ -18,7 +18,7 @@ use roundel_verbs::{
 };
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Sends in flight to each node, and receives posted for each.
 const DEPTH: usize = 32;
@@ -58,6 +58,7 @@ struct Outgoing {
 /// Opens the queue pairs of a node: one for each pair of threads of the same number, in each direction.
 pub async fn open(setting: &Setting, meeting: &mut Meeting) -> Result<Vec<(Pairs, ThreadRuntime)>> {
     let device = setting.fabric.open()?;
+    let message_bytes = setting.message_bytes.unwrap_or(MESSAGE_BYTES);
     let mut threads = Vec::new();
     let mut own = vec![Vec::new(); setting.nodes];
     for _ in 0..setting.threads {
@@ -65,9 +66,54 @@ pub async fn open(setting: &Setting, meeting: &mut Meeting) -> Result<Vec<(Pairs
         let inside = runtime.enter();
         let fabric = Fabric::open(device.clone(), ArenaOptions::default())?;
         fabric.channel.set_wait_policy(setting.wait.into());
-        let depth = 2 * DEPTH * setting.nodes;
-        let queue = device.create_completion_queue(depth, Some(&fabric.channel))?;
-        let message_bytes = setting.message_bytes.unwrap_or(MESSAGE_BYTES);
+        let (pairs, said) = Pairs::open(fabric, setting.nodes, message_bytes)?;
+        drop(inside);
+        own.iter_mut()
+            .zip(said)
+            .for_each(|(own, said)| own.extend(said));
+        threads.push((pairs, runtime));
+    }
+    let theirs = meeting
+        .each(own.iter().map(|list| pack_list(list)).collect())
+        .await?;
+    for (node, said) in theirs.iter().enumerate() {
+        let wrong = || Error::Wrong(format!("node {node} has other queue pairs"));
+        let list = unpack_list(said).filter(|list| list.len() == 2 * setting.threads);
+        let list = list.ok_or_else(wrong)?;
+        for ((pairs, _), addresses) in threads.iter().zip(list.chunks(2)) {
+            pairs.connect(node, addresses)?;
+        }
+    }
+    meeting.barrier().await?;
+    Ok(threads)
+}
+
+/// Sends until the time is over and takes what comes, to the end. A message counts as a row.
+pub async fn run(job: &Job, pairs: &mut Pairs) -> Result<(Vec<Rows>, Rows)> {
+    let until = job.until();
+    pairs.run(|| Instant::now() >= until, |_| ()).await
+}
+
+/// Sends a few bytes to the other node of a pair, or answers it, until the time is over; a message counts as a
+/// row.
+pub async fn ping_pong(job: &Job, pairs: &mut Pairs) -> Result<(Vec<Rows>, Rows)> {
+    let began = Instant::now();
+    let until = Duration::from_secs_f64(job.setting.seconds);
+    pairs.ping_pong(job.node, until, || began.elapsed()).await
+}
+
+impl Pairs {
+    /// Those of a thread with all nodes, and the addresses of the two for each.
+    ///
+    /// # Errors
+    /// When the device refuses something.
+    pub fn open(
+        fabric: Fabric,
+        nodes: usize,
+        message_bytes: usize,
+    ) -> Result<(Self, Vec<[Vec<u8>; 2]>)> {
+        let device = &fabric.device;
+        let queue = device.create_completion_queue(2 * DEPTH * nodes, Some(&fabric.channel))?;
         let mut buffer = fabric.arena.allocate(message_bytes)?;
         buffer.write(0, &vec![0x5a; message_bytes]);
         let pair = |receive_depth| {
@@ -81,21 +127,21 @@ pub async fn open(setting: &Setting, meeting: &mut Meeting) -> Result<Vec<(Pairs
             device.create_queue_pair(&options, &queue, &queue)
         };
         let (mut outgoing, mut incoming) = (Vec::new(), Vec::new());
-        for said in &mut own {
+        let mut said = Vec::new();
+        for node in 0..nodes as u64 {
             let to = pair(1)?;
             let from = pair(DEPTH)?;
             let receive = |_| {
                 Ok(ReceiveRequest {
-                    id: incoming.len() as u64,
+                    id: node,
                     buffer: Some(fabric.arena.allocate(message_bytes)?),
                 })
             };
             let mut receives = (0..DEPTH).map(receive).collect::<Result<Vec<_>>>()?;
             from.post_receive(&mut receives)?;
-            said.push(to.address().to_bytes());
-            said.push(from.address().to_bytes());
+            said.push([to.address().to_bytes(), from.address().to_bytes()]);
             outgoing.push(Outgoing {
-                node: outgoing.len() as u64,
+                node,
                 queue_pair: to,
                 in_flight: 0,
                 sent: 0,
@@ -103,7 +149,7 @@ pub async fn open(setting: &Setting, meeting: &mut Meeting) -> Result<Vec<(Pairs
             });
             incoming.push(from);
         }
-        let pairs = Pairs {
+        let pairs = Self {
             queue,
             outgoing,
             incoming,
@@ -111,84 +157,101 @@ pub async fn open(setting: &Setting, meeting: &mut Meeting) -> Result<Vec<(Pairs
             message_bytes,
             completions: Vec::new(),
             received: 0,
-            came: vec![0; setting.nodes],
+            came: vec![0; nodes],
             round_trips: Arc::default(),
             ended: 0,
             _fabric: fabric,
         };
-        drop(inside);
-        threads.push((pairs, runtime));
+        Ok((pairs, said))
     }
-    let theirs = meeting
-        .each(own.iter().map(|list| pack_list(list)).collect())
-        .await?;
-    for (node, said) in theirs.iter().enumerate() {
-        let wrong = || Error::Wrong(format!("node {node} has other queue pairs"));
-        let list = unpack_list(said).filter(|list| list.len() == 2 * setting.threads);
-        let list = list.ok_or_else(wrong)?;
-        for ((pairs, _), addresses) in threads.iter().zip(list.chunks(2)) {
-            let address = |at: usize| QueuePairAddress::from_bytes(&addresses[at]);
-            pairs.incoming[node].connect(&address(0)?)?;
-            pairs.outgoing[node].queue_pair.connect(&address(1)?)?;
-        }
+
+    /// Connects those with a node, by the addresses of its two.
+    ///
+    /// # Errors
+    /// When they are none.
+    pub fn connect(&self, node: usize, addresses: &[Vec<u8>]) -> Result<()> {
+        let address = |at: usize| QueuePairAddress::from_bytes(&addresses[at]);
+        self.incoming[node].connect(&address(0)?)?;
+        self.outgoing[node].queue_pair.connect(&address(1)?)?;
+        Ok(())
     }
-    meeting.barrier().await?;
-    Ok(threads)
-}
 
-/// Sends until the time is over and takes what comes, to the end. A message counts as a row.
-pub async fn run(job: &Job, pairs: &mut Pairs) -> Result<(Vec<Rows>, Rows)> {
-    let until = job.until();
-    let queue = pairs.queue.clone();
-    until_ready(&[&queue], |_| pairs.step(until)).await?;
-    let rows = |count| Rows { count, keys: 0 };
-    let sent = pairs.outgoing.iter().map(|to| rows(to.sent)).collect();
-    Ok((sent, rows(pairs.received)))
-}
-
-/// Sends a few bytes to the other node of a pair, or answers it, until the time is over; a message counts as a
-/// row.
-pub async fn ping_pong(job: &Job, pairs: &mut Pairs) -> Result<(Vec<Rows>, Rows)> {
-    let (until, other) = (job.until(), job.node ^ 1);
-    let asks = job.node < other;
-    let mut turns = 0;
-    while pairs.ended == 0 {
-        turns += 1;
-        let before = Instant::now();
-        if asks {
-            let over = before >= until;
-            pairs.outgoing[other].post_one(&pairs.buffer, PING_BYTES, over)?;
-        }
-        pairs.wait_for(other, turns).await?;
-        if asks {
-            pairs
-                .round_trips
-                .lock()
-                .push(before.elapsed().as_secs_f64());
-        } else {
-            let over = pairs.ended > 0;
-            pairs.outgoing[other].post_one(&pairs.buffer, PING_BYTES, over)?;
-        }
+    /// Sends until it is over and takes what comes, to the end; says how many came whenever it has looked. Returns what went to each node, and what came; a
+    /// message counts as a row.
+    ///
+    /// # Errors
+    /// When a message failed.
+    pub async fn run(
+        &mut self,
+        over: impl Fn() -> bool,
+        mut heard: impl FnMut(u64),
+    ) -> Result<(Vec<Rows>, Rows)> {
+        let queue = self.queue.clone();
+        until_ready(&[&queue], |_| self.step(&over, &mut heard)).await?;
+        Ok(self.rows())
     }
-    let rows = |count| Rows { count, keys: 0 };
-    let sent = pairs.outgoing.iter().map(|to| rows(to.sent)).collect();
-    Ok((sent, rows(pairs.received)))
-}
 
-impl Pairs {
+    /// Sends a few bytes to the other node of a pair, or answers it, until a moment. Returns the same.
+    ///
+    /// # Errors
+    /// When a message failed.
+    pub async fn ping_pong(
+        &mut self,
+        node: usize,
+        until: Duration,
+        now: impl Fn() -> Duration,
+    ) -> Result<(Vec<Rows>, Rows)> {
+        let other = node ^ 1;
+        let asks = node < other;
+        let mut turns = 0;
+        while self.ended == 0 {
+            turns += 1;
+            let before = now();
+            if asks {
+                let over = before >= until;
+                self.outgoing[other].post_one(&self.buffer, PING_BYTES, over)?;
+            }
+            self.wait_for(other, turns).await?;
+            if asks {
+                let took = now().saturating_sub(before);
+                self.round_trips.lock().push(took.as_secs_f64());
+            } else {
+                let over = self.ended > 0;
+                self.outgoing[other].post_one(&self.buffer, PING_BYTES, over)?;
+            }
+        }
+        Ok(self.rows())
+    }
+
+    /// Seconds of a round trip: their median, 0 of none.
+    pub fn round_trip(round_trips: &Mutex<Vec<f64>>) -> f64 {
+        let mut all = round_trips.lock();
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).copied().unwrap_or_default()
+    }
+
+    /// What went to each node, and what came.
+    fn rows(&self) -> (Vec<Rows>, Rows) {
+        let rows = |count| Rows { count, keys: 0 };
+        let sent = self.outgoing.iter().map(|to| rows(to.sent)).collect();
+        (sent, rows(self.received))
+    }
+
     /// Bytes of a message.
     pub fn message_bytes(&self) -> usize {
         self.message_bytes
     }
 
     /// Goes on as far as possible.
-    fn step(&mut self, until: Instant) -> Poll<Result<()>> {
+    fn step(&mut self, over: impl Fn() -> bool, mut heard: impl FnMut(u64)) -> Poll<Result<()>> {
         loop {
-            let over = Instant::now() >= until;
+            let over = over();
             for to in &mut self.outgoing {
                 to.post(&self.buffer, self.message_bytes, over)?;
             }
+            let before = self.received;
             let found = self.take_all()?;
+            heard(self.received - before);
             let done = |to: &Outgoing| to.last_sent && to.in_flight == 0;
             if self.ended == self.incoming.len() && self.outgoing.iter().all(done) {
                 return Poll::Ready(Ok(()));

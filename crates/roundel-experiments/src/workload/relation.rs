@@ -135,11 +135,12 @@ fn hash(keys: &[u64], groups: u32, targets: &mut [u32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fabric::FabricChoice;
     use crate::setting::Transport;
 
     #[test]
     fn nodes_have_the_same_rows_in_another_order_and_groups_get_alike() {
-        let mut setting = Setting::new(Transport::Sockets, Default::default());
+        let mut setting = Setting::new(Transport::Sockets, FabricChoice::default());
         setting.rows = 20_000;
         setting.nodes = 3;
         let of_node = |node| Relation::generate(&setting, node, 1);

@@ -223,7 +223,7 @@ impl Job {
 }
 
 /// Scans of a relation, one after the other.
-pub(super) struct Scan {
+pub(crate) struct Scan {
     partitioning: Partitioning,
     targets: Vec<u32>,
     rows: RowsByPartition,
@@ -232,7 +232,7 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    pub(super) fn new(partitioning: Partitioning, first: usize) -> Self {
+    pub(crate) fn new(partitioning: Partitioning, first: usize) -> Self {
         Self {
             partitioning,
             targets: Vec::new(),
@@ -242,7 +242,7 @@ impl Scan {
     }
 
     /// Sends all rows of a relation.
-    pub(super) async fn run(
+    pub(crate) async fn run(
         &mut self,
         relation: &Relation,
         out: &mut impl RowsOut,

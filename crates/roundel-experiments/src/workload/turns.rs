@@ -1,9 +1,9 @@
 //! The two sides of a thread take turns: after each batch the one that sends lets the one that receives
 //! go on, so that neither runs far ahead in memory that has left the caches by then.
 
-use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::Poll;
 
 /// Turns before the thread looks at anything else: timers, and events of other queues.
@@ -13,7 +13,7 @@ const TURNS: usize = 32;
 #[derive(Default)]
 pub struct Turns {
     /// A side has given its turn away and wants it back.
-    wanted: Cell<bool>,
+    wanted: AtomicBool,
 }
 
 impl Turns {
@@ -24,7 +24,7 @@ impl Turns {
             if std::mem::replace(&mut given, true) {
                 return Poll::Ready(());
             }
-            self.wanted.set(true);
+            self.wanted.store(true, Relaxed);
             Poll::Pending
         })
         .await;
@@ -32,7 +32,7 @@ impl Turns {
 
     /// Whether the other side will go on by itself.
     pub fn are_given(&self) -> bool {
-        self.wanted.get()
+        self.wanted.load(Relaxed)
     }
 
     /// Waits until it is this side's turn again, which it is once more before both sides sleep.
@@ -55,7 +55,7 @@ impl Turns {
         let (mut of_one, mut of_other) = (None, None);
         poll_fn(|cx| {
             for _ in 0..TURNS {
-                self.wanted.set(false);
+                self.wanted.store(false, Relaxed);
                 if of_one.is_none()
                     && let Poll::Ready(done) = one.as_mut().poll(cx)
                 {
@@ -70,7 +70,7 @@ impl Turns {
                     let both = of_one.take().zip(of_other.take());
                     return Poll::Ready(Ok(both.expect("both are there")));
                 }
-                if !self.wanted.get() {
+                if !self.wanted.load(Relaxed) {
                     return Poll::Pending;
                 }
             }

@@ -1,6 +1,7 @@
 //! Completion queues and channels. Whoever waits is woken in virtual time; the descriptor of a channel is
 //! there for those who ask for it.
 
+use super::locks::Lock;
 use crate::error::{Result, VerbsError};
 use crate::event::Event;
 use crate::provider::{ProviderChannel, RawCompletion};
@@ -12,26 +13,45 @@ use std::task::{Context, Poll, Waker};
 
 /// The completion queues of a node, by number.
 #[derive(Default)]
-pub(super) struct Queues(Vec<Queue>);
+pub(super) struct Queues {
+    queues: Vec<Queue>,
+    free: Vec<usize>,
+}
 
 #[derive(Default)]
 pub(super) struct Queue {
     pub completions: VecDeque<RawCompletion>,
     pub armed: bool,
+    pub lock: Lock,
     pub channel: Option<Arc<SimChannel>>,
 }
 
 impl Queues {
     pub(super) fn create(&mut self, channel: Option<Arc<SimChannel>>) -> usize {
-        self.0.push(Queue {
+        let queue = Queue {
             channel,
             ..Queue::default()
-        });
-        self.0.len() - 1
+        };
+        match self.free.pop() {
+            Some(number) => {
+                self.queues[number] = queue;
+                number
+            }
+            None => {
+                self.queues.push(queue);
+                self.queues.len() - 1
+            }
+        }
+    }
+
+    /// Forgets a queue that no queue pair has.
+    pub(super) fn destroy(&mut self, number: usize) {
+        self.queues[number] = Queue::default();
+        self.free.push(number);
     }
 
     pub(super) fn at(&mut self, number: usize) -> &mut Queue {
-        &mut self.0[number]
+        &mut self.queues[number]
     }
 }
 

@@ -13,6 +13,19 @@ pub(super) enum Side {
 }
 
 impl State {
+    /// What it takes a NIC on average to have the request of a READ at hand: it drops any of those that it holds for
+    /// another.
+    pub(super) fn request_of_read(&self, node: usize) -> Span {
+        let (held, posted) = (self.parameters.nic.reads as u64, self.nodes[node].nic.reads);
+        match posted.checked_sub(held) {
+            Some(missing) if missing > 0 => {
+                let picos = self.parameters.nic.read_miss.as_picos();
+                Span::picos(picos * missing / posted)
+            }
+            _ => Span::ZERO,
+        }
+    }
+
     /// What it takes a NIC to have a queue pair's context at hand.
     pub(super) fn context(&mut self, id: PairId, side: Side) -> Span {
         let (most, miss) = match side {

@@ -3,9 +3,10 @@
 
 use super::completions::SimChannel;
 use super::events::Event;
+use super::locks::Lock;
 use super::memory::Segment;
 use super::packet::PairId;
-use super::pair::{Pair, Receive, Receiving, Request, Sending};
+use super::pair::{Pair, Receive, Receiving, Request, Sending, reads_of};
 use super::parameters::Parameters;
 use super::state::State;
 use super::time::Span;
@@ -38,7 +39,7 @@ pub(super) fn capabilities(parameters: &Parameters, node: usize) -> Capabilities
     Capabilities {
         provider: "sim",
         device: format!("{}/{node}", parameters.name),
-        transports: Transport::ALL.to_vec(),
+        transports: nic.transports.to_vec(),
         queue_pairs_max: nic.queue_pairs_max,
         work_requests_max: nic.work_requests_max,
         completion_queues_max: usize::MAX,
@@ -46,7 +47,7 @@ pub(super) fn capabilities(parameters: &Parameters, node: usize) -> Capabilities
         completion_channels_max: usize::MAX,
         inline_bytes_max: nic.inline_bytes_max,
         rc_message_bytes_max: 1 << 30,
-        ud_message_bytes_max: parameters.link.packet_bytes,
+        ud_message_bytes_max: parameters.datagram_bytes_max(),
         grh_bytes: GRH_BYTES,
         registered_bytes_max: usize::MAX,
         outstanding_reads_max: nic.reads_max,
@@ -128,7 +129,7 @@ impl ProviderDevice for SimDevice {
     fn register_segment(&self, length: usize, exposed: bool) -> Result<Box<dyn ProviderSegment>> {
         let mut state = self.world.lock();
         let cpu = &state.parameters.cpu;
-        let pages = length.div_ceil(4096) as u64;
+        let pages = state.length_of(length).div_ceil(4096) as u64;
         let cost = cpu.register + cpu.register_page * pages;
         state.charge(cost);
         let segment = state.nodes[self.node].segments.register(length, exposed)?;
@@ -210,6 +211,8 @@ impl ProviderDevice for SimDevice {
             rnr_retry: options.rnr_retry,
             sending: Sending::default(),
             receiving: Receiving::default(),
+            send_lock: Lock::default(),
+            receive_lock: Lock::default(),
             active: false,
             requester: None,
             responder: None,
@@ -294,7 +297,9 @@ impl ProviderCompletionQueue for SimCompletionQueue {
         let found = &mut state.nodes[self.node].queues.at(self.number).completions;
         let count = found.len().min(limit);
         completions.extend(found.drain(..count));
-        state.charge(poll + each * count as u64);
+        state.charge_under(poll + each * count as u64, |state| {
+            Some(&mut state.nodes[self.node].queues.at(self.number).lock)
+        });
         count
     }
 
@@ -307,6 +312,13 @@ impl ProviderCompletionQueue for SimCompletionQueue {
     fn armed(&self) -> bool {
         let mut state = self.world.lock();
         state.nodes[self.node].queues.at(self.number).armed
+    }
+}
+
+impl Drop for SimCompletionQueue {
+    fn drop(&mut self) {
+        let mut state = self.world.lock();
+        state.nodes[self.node].queues.destroy(self.number);
     }
 }
 
@@ -343,6 +355,10 @@ impl ProviderQueuePair for SimQueuePair {
         let remote = remote.map(|remote| SimDevice::resolve(&self.world, remote));
         let remote = remote.transpose()?;
         let mut state = self.world.lock();
+        if remote.is_some() {
+            let cost = state.parameters.cpu.connect;
+            state.charge(cost);
+        }
         let now = state.state_of(self.id);
         match state.pair(self.id) {
             Some(pair) if pair.state == QueuePairState::Init => {
@@ -364,7 +380,7 @@ impl ProviderQueuePair for SimQueuePair {
     unsafe fn post_send(&self, requests: &[RawSendRequest]) -> Result<usize> {
         let mut state = self.world.lock();
         let most = match state.pair(self.id).map(|pair| pair.transport) {
-            Some(Transport::UnreliableDatagram) => state.parameters.link.packet_bytes,
+            Some(Transport::UnreliableDatagram) => state.parameters.datagram_bytes_max(),
             _ => 1 << 30,
         };
         let Some(pair) = state.pair(self.id) else {
@@ -400,13 +416,17 @@ impl ProviderQueuePair for SimQueuePair {
             .requests
             .extend(requests.iter().take(taken).map(Request::from));
         let up_to = pair.sending.first + pair.sending.requests.len() as u64;
+        let reads = pair.sending.requests.iter().rev().take(taken);
+        let reads = reads_of(reads);
+        state.nodes[self.id.node].nic.reads += reads;
         let fetched = requests
             .iter()
             .take(taken)
             .any(|request| request.local.length > 0);
         let cpu = &state.parameters.cpu;
         let cost = cpu.post + cpu.post_each * taken as u64;
-        state.charge(cost);
+        let id = self.id;
+        state.charge_under(cost, |state| state.pair(id).map(|pair| &mut pair.send_lock));
         let nic = &state.parameters.nic;
         let fetch = if fetched { nic.fetch } else { Span::ZERO };
         let at = state.now() + nic.doorbell + fetch;
@@ -418,7 +438,10 @@ impl ProviderQueuePair for SimQueuePair {
         let mut state = self.world.lock();
         let cpu = &state.parameters.cpu;
         let cost = cpu.post + cpu.post_each * requests.len() as u64;
-        state.charge(cost);
+        let id = self.id;
+        state.charge_under(cost, |state| {
+            state.pair(id).map(|pair| &mut pair.receive_lock)
+        });
         let Some(pair) = state.pair(self.id) else {
             return Ok(0);
         };
@@ -459,6 +482,7 @@ impl ProviderQueuePair for SimQueuePair {
         let node = &mut state.nodes[self.id.node];
         if let Some(pair) = node.pairs[self.id.number as usize].take() {
             node.counters.merge(&pair.counters.snapshot());
+            node.nic.reads -= reads_of(&pair.sending.requests);
             node.queues.at(pair.send_queue).detach(self.id.number);
             node.queues.at(pair.receive_queue).detach(self.id.number);
             node.free_numbers.push_back(self.id.number);

@@ -3,9 +3,11 @@
 
 use super::device::World;
 use super::events::{Cpu, Event};
+use super::locks::SimLock;
 use super::time::Span;
 use crate::completion_queue::BoxFuture;
 use crate::context::{Context, Work};
+use crate::guarded::VirtualLock;
 use parking_lot::Mutex;
 use rand::RngCore as _;
 use std::collections::VecDeque;
@@ -24,6 +26,8 @@ pub(super) struct Tasks {
     woken: Mutex<Vec<usize>>,
     /// Begun, and not yet among the tasks.
     begun: Mutex<Vec<(Cpu, BoxFuture<'static, ()>)>>,
+    /// Whether there are any of both.
+    any: AtomicBool,
 }
 
 struct Task {
@@ -51,6 +55,7 @@ impl Wake for Woken {
             && let Some(tasks) = self.tasks.upgrade()
         {
             tasks.woken.lock().push(self.task);
+            tasks.any.store(true, Ordering::Release);
         }
     }
 }
@@ -66,10 +71,14 @@ impl Tasks {
     /// Begins a task.
     pub(super) fn begin(&self, cpu: Cpu, future: BoxFuture<'static, ()>) {
         self.begun.lock().push((cpu, future));
+        self.any.store(true, Ordering::Release);
     }
 
     /// Has those that were woken wait for their threads.
     pub(super) fn line_up(self: &Arc<Self>, world: &World) {
+        if !self.any.swap(false, Ordering::AcqRel) {
+            return;
+        }
         for (cpu, future) in std::mem::take(&mut *self.begun.lock()) {
             let mut tasks = self.tasks.lock();
             let task = tasks.len();
@@ -86,13 +95,9 @@ impl Tasks {
             });
             self.woken.lock().push(task);
         }
-        let woken = std::mem::take(&mut *self.woken.lock());
-        if woken.is_empty() {
-            return;
-        }
         let tasks = self.tasks.lock();
         let state = &mut *world.lock();
-        for task in woken {
+        for task in self.woken.lock().drain(..) {
             let cpu = tasks[task].cpu;
             let thread = &mut state.nodes[cpu.node].cpus[cpu.index];
             thread.waiting.tasks.push_back(task);
@@ -133,6 +138,7 @@ impl Tasks {
         let done = state.running.take().map_or(Span::ZERO, |(_, done)| done);
         let thread = &mut state.nodes[cpu.node].cpus[cpu.index];
         thread.busy_until = state.clock + done;
+        thread.worked += done;
         if !thread.waiting.tasks.is_empty() {
             thread.waiting.due = true;
             state.events.add(thread.busy_until, Event::Run(cpu));
@@ -167,7 +173,8 @@ fn poll(future: Pin<&mut (dyn Future<Output = ()> + Send)>, waker: &Waker) -> Po
 pub(super) struct SimContext {
     pub world: World,
     pub tasks: Arc<Tasks>,
-    pub node: usize,
+    /// Where tasks begin that none of the node's begins.
+    pub cpu: Cpu,
 }
 
 impl Context for SimContext {
@@ -194,11 +201,8 @@ impl Context for SimContext {
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         let running = self.world.lock().running;
         let cpu = match running {
-            Some((cpu, _)) if cpu.node == self.node => cpu,
-            _ => Cpu {
-                node: self.node,
-                index: 0,
-            },
+            Some((cpu, _)) if cpu.node == self.cpu.node => cpu,
+            _ => self.cpu,
         };
         self.tasks.begin(cpu, task);
     }
@@ -213,8 +217,18 @@ impl Context for SimContext {
         let cost = match work {
             Work::Hash(bytes) => cpu.hash.time(bytes),
             Work::Copy(bytes) => cpu.copy.time(bytes),
-            Work::Lock => cpu.lock,
+            Work::Tcp(bytes) => cpu.tcp.time(bytes),
+            Work::Cycles(cycles) => cpu.cycle * cycles,
         };
         state.charge(cost);
+    }
+
+    fn lock(&self) -> Option<Arc<dyn VirtualLock>> {
+        Some(Arc::new(SimLock::new(&self.world)))
+    }
+
+    fn is_ahead(&self) -> bool {
+        let state = self.world.lock();
+        state.running.is_some_and(|(_, done)| done > Span::ZERO)
     }
 }

@@ -19,10 +19,12 @@ mod device;
 mod events;
 mod executor;
 mod faults;
+mod locks;
 mod memory;
 mod packet;
 mod pair;
 mod parameters;
+mod presets;
 mod requester;
 mod responder;
 mod state;
@@ -31,6 +33,7 @@ mod time;
 mod trace;
 
 pub use faults::{Faults, Moment, PacketFault, PacketKind, Trouble, What};
+pub use locks::SimLock;
 pub use parameters::{Link, Nic, Parameters, Processor, Switch};
 pub use state::Unwanted;
 pub use time::{Rate, Span};
@@ -104,16 +107,21 @@ impl Simulation {
 
     /// Has the next thing happen; false when there is none.
     pub fn step(&self) -> bool {
+        self.next().is_some()
+    }
+
+    /// The same; when it happened.
+    fn next(&self) -> Option<Time> {
         self.tasks.line_up(&self.world);
         let mut state = self.world.lock();
-        match state.next() {
-            None => false,
-            Some(Event::Run(cpu)) => {
+        let event = state.next()?;
+        let at = state.clock;
+        match event {
+            Event::Run(cpu) => {
                 drop(state);
                 self.tasks.run(&self.world, cpu);
-                true
             }
-            Some(event) => {
+            event => {
                 let crashed = match event {
                     Event::Trouble(node, Trouble::Crash) => Some(node),
                     _ => None,
@@ -123,9 +131,9 @@ impl Simulation {
                 if let Some(node) = crashed {
                     self.tasks.crash(node);
                 }
-                true
             }
         }
+        Some(at)
     }
 
     /// Has everything happen that is due until a moment, and moves the clock there.
@@ -180,13 +188,12 @@ impl Simulation {
                 end.store(true, Ordering::Release);
             }),
         );
-        let end = self.now() + limit;
+        let end = self.world.lock().clock + Span::from(limit);
         while !ended.load(Ordering::Acquire) && !otherwise() {
-            if !self.step() {
-                return Err(Stopped::NoProgress);
-            }
-            if self.now() > end {
-                return Err(Stopped::OutOfTime);
+            match self.next() {
+                None => return Err(Stopped::NoProgress),
+                Some(at) if at > end => return Err(Stopped::OutOfTime),
+                Some(_) => {}
             }
         }
         let value = result.lock().take();
@@ -214,22 +221,44 @@ impl SimNode {
         Device::new(Arc::new(SimDevice::new(&self.world, self.node)))
     }
 
-    /// Its time, tasks and randomness.
+    /// Its time, tasks and randomness. Tasks begin on the thread of the one that begins them, and others on its
+    /// first.
     pub fn context(&self) -> Arc<dyn Context> {
+        self.context_of(0)
+    }
+
+    /// The same, where others begin on this thread, counted round and round.
+    pub fn context_of(&self, thread: usize) -> Arc<dyn Context> {
         Arc::new(SimContext {
             world: self.world.clone(),
             tasks: self.tasks.clone(),
-            node: self.node,
+            cpu: self.cpu(thread),
         })
+    }
+
+    /// How long its threads have worked so far, added up.
+    pub fn worked(&self) -> Duration {
+        let state = self.world.lock();
+        let cpus = state.nodes[self.node].cpus.iter();
+        let picos = cpus.map(|cpu| cpu.worked.as_picos()).sum::<u64>();
+        Duration::from_nanos(picos / 1000)
+    }
+
+    /// A lock that its threads share.
+    pub fn lock(&self) -> SimLock {
+        SimLock::new(&self.world)
+    }
+
+    fn cpu(&self, thread: usize) -> Cpu {
+        let threads = self.world.lock().nodes[self.node].cpus.len();
+        Cpu {
+            node: self.node,
+            index: thread % threads,
+        }
     }
 
     /// Starts a task on one of its threads, counted round and round.
     pub fn spawn(&self, thread: usize, task: BoxFuture<'static, ()>) {
-        let threads = self.world.lock().nodes[self.node].cpus.len();
-        let cpu = Cpu {
-            node: self.node,
-            index: thread % threads,
-        };
-        self.tasks.begin(cpu, task);
+        self.tasks.begin(self.cpu(thread), task);
     }
 }

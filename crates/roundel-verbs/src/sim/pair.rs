@@ -1,5 +1,6 @@
 //! A queue pair: what was posted, how far it is, and how it breaks.
 
+use super::locks::Lock;
 use super::packet::{Loose, PairId};
 use super::state::State;
 use super::time::Time;
@@ -24,6 +25,9 @@ pub(super) struct Pair {
     pub rnr_retry: u8,
     pub sending: Sending,
     pub receiving: Receiving,
+    /// Of its two queues.
+    pub send_lock: Lock,
+    pub receive_lock: Lock,
     /// Whether the NIC has it among those that may have something to send.
     pub active: bool,
     /// Where the NIC keeps its contexts.
@@ -169,6 +173,12 @@ impl Sending {
     }
 }
 
+/// How many of them are READs or atomics.
+pub(super) fn reads_of<'a>(requests: impl IntoIterator<Item = &'a Request>) -> u64 {
+    let reads = requests.into_iter().filter(|request| request.returns());
+    reads.count() as u64
+}
+
 impl Pair {
     fn send_completion(&self, request: &Request, status: CompletionStatus) -> RawCompletion {
         RawCompletion {
@@ -220,7 +230,9 @@ impl State {
             pair.counters
                 .add(request.operation.opcode(), request.bytes());
             let queue = pair.send_queue;
-            self.nodes[id.node].queues.at(queue).push(completion);
+            let node = &mut self.nodes[id.node];
+            node.nic.reads -= u64::from(request.returns());
+            node.queues.at(queue).push(completion);
         }
     }
 
@@ -252,7 +264,9 @@ impl State {
             .collect();
         pair.receiving.responses.clear();
         let (send_queue, receive_queue) = (pair.send_queue, pair.receive_queue);
-        let queues = &mut self.nodes[id.node].queues;
+        let node = &mut self.nodes[id.node];
+        node.nic.reads -= reads_of(&requests);
+        let queues = &mut node.queues;
         for completion in sends {
             queues.at(send_queue).push(completion);
         }

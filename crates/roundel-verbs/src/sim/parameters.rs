@@ -1,20 +1,20 @@
-//! What the simulated hardware can do. One set per generation of hardware, none per experiment.
-//!
-//! Sources: *perftest* are public logs of that program; *ATC* is Kalia, Kaminsky and Andersen, "Design
-//! Guidelines for High Performance RDMA Systems", USENIX ATC 2016; *rdma_bench* is the data published with its
-//! code; *UCX* are the priors in its `ib_iface.c`; *IB* is the InfiniBand specification; *ib_model* is
-//! Mellanox' OMNeT++ model of a switch.
+//! What simulated hardware is described by. Its values are in `presets`.
 
 use super::time::{Rate, Span};
+use crate::queue_pair::Transport;
+use std::time::Duration;
 
-/// Bytes of the headers of every packet: local route, base transport, and two checksums (IB).
-pub(super) const HEADER_BYTES: usize = 26;
+/// Bytes of a message that are always simulated as they are: as many as headers of exchanges have.
+const PLAIN_BYTES: usize = 64;
 /// More of them in the first packet of a WRITE and in a READ request (IB).
 pub(super) const REMOTE_ADDRESS_BYTES: usize = 16;
 /// In acknowledgements and in answers to READs (IB).
 pub(super) const ACKNOWLEDGE_BYTES: usize = 4;
 /// In datagrams (IB).
 pub(super) const DATAGRAM_BYTES: usize = 8;
+
+/// Payload that is moved in one piece.
+const SPLIT_BYTES: usize = 256;
 
 /// A generation of hardware.
 #[derive(Clone, Debug)]
@@ -29,6 +29,9 @@ pub struct Parameters {
     pub switch: Switch,
     /// Processors.
     pub cpu: Processor,
+    /// For how many bytes on the link each byte of a message stands after its first 64: 1, unless only lengths are
+    /// to be simulated.
+    pub payload_times: usize,
 }
 
 /// A link.
@@ -40,6 +43,8 @@ pub struct Link {
     pub latency: Span,
     /// Most bytes of payload in a packet.
     pub packet_bytes: usize,
+    /// Bytes of the headers of every packet.
+    pub header_bytes: usize,
 }
 
 /// A NIC.
@@ -55,6 +60,10 @@ pub struct Nic {
     pub packet: Span,
     /// What its engine takes for a message that comes in.
     pub receive: Span,
+    /// What both engines take more for a packet whose payload is longer than 256 bytes.
+    pub split: Span,
+    /// Between it and the host's memory, in each direction.
+    pub host: Rate,
     /// From its engine to the host's memory.
     pub deliver: Span,
     /// Packets of one queue pair that it sends before it looks at another.
@@ -69,6 +78,11 @@ pub struct Nic {
     pub responders: usize,
     /// See [`responders`](Self::responders).
     pub responder_miss: Span,
+    /// READs that have been asked for and not been answered, of all queue pairs, whose requests it can hold, and
+    /// what it takes to fetch another.
+    pub reads: usize,
+    /// See [`reads`](Self::reads).
+    pub read_miss: Span,
     /// Most READs that a queue pair can have outstanding.
     pub reads_max: usize,
     /// How long a requester waits when its peer has no receive.
@@ -83,6 +97,8 @@ pub struct Nic {
     pub work_requests_max: usize,
     /// Most queue pairs.
     pub queue_pairs_max: usize,
+    /// What its queue pairs can be of.
+    pub transports: &'static [Transport],
 }
 
 /// A switch.
@@ -105,82 +121,90 @@ pub struct Processor {
     pub poll: Span,
     /// To take each completion.
     pub poll_each: Span,
-    /// Handing a lock over to a thread that waits for it.
+    /// Handing a lock over, for each thread that looks at it.
     pub lock: Span,
+    /// Of its clock.
+    pub cycle: Span,
     /// To hash, and to copy.
     pub hash: Rate,
     /// See [`hash`](Self::hash).
     pub copy: Rate,
+    /// What all threads of a node get of its memory.
+    pub memory: Rate,
     /// To register memory, whatever its size.
     pub register: Span,
     /// To register each page of 4 KiB.
     pub register_page: Span,
-    /// To create and connect a queue pair.
+    /// To create a queue pair.
     pub queue_pair: Span,
+    /// To connect it with another.
+    pub connect: Span,
+    /// What TCP takes on the thread that sends or receives, system call and copy, for each byte: for models of
+    /// what the designs are compared with.
+    pub tcp: Rate,
 }
 
 impl Parameters {
-    /// EDR InfiniBand, ConnectX-4.
-    pub fn edr() -> Self {
+    /// The same, where each byte of a message after its first 64 stands for so many: the time of large messages
+    /// without their bytes.
+    pub fn with_payload_times(self, times: usize) -> Self {
         Self {
-            name: "edr",
-            link: Link {
-                // 4 lanes of 25.78 Gb/s, 64b/66b (UCX).
-                rate: Rate::bytes_per_second(12_500_000_000),
-                latency: Span::nanos(100),
-                packet_bytes: 4096,
-            },
-            nic: Nic {
-                // One-way latency of a small WRITE 0.9 to 1.0 µs, port to port 0.6 µs (UCX): the rest
-                // is doorbell, fetch and delivery.
-                doorbell: Span::nanos(100),
-                // Idle PCIe read, 403 ns on average (NeoHost).
-                fetch: Span::nanos(400),
-                // 101.6 M datagrams per second with batched doorbells (ATC).
-                send: Span::picos(9_840),
-                packet: Span::picos(9_840),
-                // 82 M receives with payload per second (ATC).
-                receive: Span::picos(12_200),
-                deliver: Span::nanos(200),
-                burst_packets: 16,
-                input_bytes: 64_000,
-                // Fit of the rate of READs against active queue pairs (rdma_bench, 154 to 1386 of them).
-                requesters: 345,
-                requester_miss: Span::nanos(14),
-                // 2240 contexts instead of 140 cost 39 ns for each READ (DCT).
-                responders: 345,
-                responder_miss: Span::nanos(39),
-                // "Outstand reads: 16" (perftest).
-                reads_max: 16,
-                not_ready_wait: Span::micros(640),
-                // 4.096 µs × 2^14 (IB), the usual setting.
-                acknowledge_wait: Span::micros(67_109),
-                retries: 7,
-                inline_bytes_max: 128,
-                work_requests_max: 32_768,
-                queue_pairs_max: 262_144,
-            },
-            switch: Switch {
-                latency: Span::nanos(90),
-                // 1000 credits of 64 bytes (ib_model).
-                input_bytes: 64_000,
-            },
-            cpu: Processor {
-                // Some 100 ns for a datagram posted and polled (ATC), of which 40 ns are the doorbell and 20 ns
-                // the completion (UCX).
-                post: Span::nanos(40),
-                post_each: Span::nanos(30),
-                poll: Span::nanos(10),
-                poll_each: Span::nanos(20),
-                lock: Span::nanos(100),
-                hash: Rate::bytes_per_second(4_000_000_000),
-                copy: Rate::bytes_per_second(10_000_000_000),
-                // 16 µs and 0.06 ns for each byte (UCX).
-                register: Span::micros(16),
-                register_page: Span::nanos(246),
-                // 1 to 3 ms (Liu, Yin, Blanas 2017, section 5.1.5).
-                queue_pair: Span::micros(2000),
-            },
+            payload_times: times.max(1),
+            ..self
         }
+    }
+
+    /// Bytes that a message of so many stands for.
+    pub fn length_of(&self, bytes: usize) -> usize {
+        let plain = bytes.min(PLAIN_BYTES);
+        plain + (bytes - plain) * self.payload_times
+    }
+
+    /// Bytes of a message that stands for at most so many.
+    pub fn bytes_for(&self, length: usize) -> usize {
+        let plain = length.min(PLAIN_BYTES);
+        plain + (length - plain) / self.payload_times
+    }
+
+    /// What a short message and its answer take, between two nodes with nothing else to do.
+    pub fn round_trip(&self) -> Duration {
+        let (nic, link) = (&self.nic, &self.link);
+        let way = [
+            nic.doorbell,
+            nic.send,
+            link.latency * 2,
+            self.switch.latency,
+            nic.receive,
+            nic.deliver,
+        ];
+        way.into_iter().map(|span| Duration::from(span * 2)).sum()
+    }
+
+    /// What an engine takes more for a packet of this size.
+    pub(super) fn split(&self, wire_bytes: usize) -> Span {
+        match wire_bytes > SPLIT_BYTES + self.link.header_bytes {
+            true => self.nic.split,
+            false => Span::ZERO,
+        }
+    }
+
+    /// Most bytes of a datagram.
+    pub(super) fn datagram_bytes_max(&self) -> usize {
+        self.bytes_for(self.link.packet_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payload_stands_for_more_and_headers_for_themselves() {
+        let edr = Parameters::edr().with_payload_times(63);
+        assert_eq!(edr.length_of(64), 64);
+        assert_eq!(edr.length_of(128), 4096);
+        assert_eq!(edr.bytes_for(4096), 128);
+        assert!(edr.length_of(edr.bytes_for(65536)) <= 65536);
+        assert_eq!(Parameters::edr().length_of(5000), 5000);
     }
 }

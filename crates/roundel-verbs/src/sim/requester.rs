@@ -7,7 +7,7 @@ use super::events::Event;
 use super::faults::Fate;
 use super::packet::{Content, Loose, Packet, PairId, Part};
 use super::pair::{Request, Response};
-use super::parameters::{ACKNOWLEDGE_BYTES, DATAGRAM_BYTES, HEADER_BYTES, REMOTE_ADDRESS_BYTES};
+use super::parameters::{ACKNOWLEDGE_BYTES, DATAGRAM_BYTES, REMOTE_ADDRESS_BYTES};
 use super::state::State;
 use super::time::{Span, Time};
 use crate::memory::{RemoteAddress, copy_words_whole};
@@ -59,7 +59,7 @@ impl State {
         let packet = Packet {
             from,
             to,
-            wire_bytes: HEADER_BYTES + ACKNOWLEDGE_BYTES,
+            wire_bytes: self.parameters.link.header_bytes + ACKNOWLEDGE_BYTES,
             spoilt: false,
             content,
         };
@@ -74,7 +74,7 @@ impl State {
         // It may come twice.
         let most = 2
             * (self.parameters.link.packet_bytes
-                + HEADER_BYTES
+                + self.parameters.link.header_bytes
                 + REMOTE_ADDRESS_BYTES
                 + DATAGRAM_BYTES
                 + IMMEDIATE_BYTES);
@@ -86,10 +86,12 @@ impl State {
             return;
         };
         let bytes = packet.wire_bytes;
-        let cost = self.as_slow_as(node, cost);
+        let cost = self.as_slow_as(node, cost + self.parameters.split(bytes));
+        let on_link = self.parameters.link.rate.time(bytes);
+        let from_host = self.parameters.nic.host.time(bytes);
         let nic = &mut self.nodes[node].nic;
         let start = (self.clock + cost).max(nic.link_free);
-        nic.link_free = start + self.parameters.link.rate.time(bytes);
+        nic.link_free = start + on_link.max(from_host);
         // The engine works on one packet while the one before it is on the link.
         nic.engine_free = start;
         let left = nic.link_free;
@@ -180,7 +182,7 @@ impl State {
             let packet = Packet {
                 from: id,
                 to,
-                wire_bytes: HEADER_BYTES + ACKNOWLEDGE_BYTES + part.length,
+                wire_bytes: self.parameters.link.header_bytes + ACKNOWLEDGE_BYTES + part.length,
                 spoilt: false,
                 content: Content::Response(part),
             };
@@ -206,7 +208,7 @@ impl State {
             _ => self.part(
                 id,
                 transport,
-                part_of(message, offset, request.bytes(), most),
+                part_of(message, offset, self.length_of(request.bytes()), most),
                 &request,
             ),
         }?;
@@ -214,7 +216,10 @@ impl State {
             0 => self.parameters.nic.send,
             _ => self.parameters.nic.packet,
         };
-        let cost = engine + self.context(id, Side::Requester);
+        let mut cost = engine + self.context(id, Side::Requester);
+        if request.returns() {
+            cost += self.request_of_read(node);
+        }
         Some((Box::new(packet), cost))
     }
 
@@ -269,7 +274,7 @@ impl State {
         Some(Packet {
             from: id,
             to,
-            wire_bytes: HEADER_BYTES
+            wire_bytes: self.parameters.link.header_bytes
                 + payload
                 + usize::from(addressed) * REMOTE_ADDRESS_BYTES
                 + usize::from(immediate) * IMMEDIATE_BYTES,
@@ -289,7 +294,9 @@ impl State {
         Some(Packet {
             from: id,
             to: handle.pair,
-            wire_bytes: HEADER_BYTES + DATAGRAM_BYTES + loose.bytes.len(),
+            wire_bytes: self.parameters.link.header_bytes
+                + DATAGRAM_BYTES
+                + self.length_of(loose.bytes.len()),
             spoilt: false,
             content: Content::Datagram(message, loose),
         })
@@ -472,6 +479,7 @@ impl State {
 
     /// Answers a READ.
     pub(super) fn respond(&mut self, id: PairId, message: u64, bytes: usize) {
+        let bytes = self.length_of(bytes);
         let Some(pair) = self.pair(id) else { return };
         pair.receiving.responses.push_back(Response {
             message,

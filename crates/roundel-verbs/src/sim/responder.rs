@@ -32,8 +32,10 @@ impl State {
             }
             _ => (self.parameters.nic.packet, Side::Requester),
         };
-        let cost = engine + self.context(packet.to, side);
-        let cost = self.as_slow_as(packet.to.node, cost);
+        let bytes = packet.wire_bytes;
+        let engine = engine + self.context(packet.to, side) + self.parameters.split(bytes);
+        let to_host = self.parameters.nic.host.time(bytes);
+        let cost = self.as_slow_as(packet.to.node, engine.max(to_host));
         let nic = &mut self.nodes[packet.to.node].nic;
         nic.input_free = at.max(nic.input_free) + cost;
         let at = nic.input_free + self.parameters.nic.deliver;
@@ -196,6 +198,16 @@ impl State {
         };
         let (bytes, source) = (request.bytes(), self.source(from, request));
         let target = self.nodes[to.node].segments.exposed(at, bytes);
+        let part = match self.parameters.payload_times {
+            1 => part,
+            // Its bytes stand for more than there are: they come with the last.
+            _ if part.last => Part {
+                offset: 0,
+                length: bytes,
+                ..part
+            },
+            _ => return,
+        };
         let end = part.offset + part.length;
         if let (Some(source), Some(target), true) = (source, target, end <= bytes) {
             // SAFETY: both ranges were checked against their segments, and the part ends within them; exposed

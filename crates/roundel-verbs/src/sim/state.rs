@@ -5,6 +5,7 @@ use super::completions::Queues;
 use super::events::{Cpu, Event, Events};
 use super::executor::Waiting;
 use super::faults::{FaultState, Health};
+use super::locks::Lock;
 use super::memory::Segments;
 use super::packet::{Packet, PairId};
 use super::pair::Pair;
@@ -79,6 +80,8 @@ pub(super) struct Nic {
     pub input_free: Time,
     /// When the engine that sends is free.
     pub engine_free: Time,
+    /// READs that were posted and have not completed.
+    pub reads: u64,
     /// Queue pairs whose contexts it holds, as requester and as responder.
     pub requesters: Vec<u32>,
     pub responders: Vec<u32>,
@@ -88,6 +91,8 @@ pub(super) struct Nic {
 #[derive(Default)]
 pub(super) struct Thread {
     pub busy_until: Time,
+    /// How long it has worked in all.
+    pub worked: Span,
     pub waiting: Waiting,
 }
 
@@ -129,6 +134,26 @@ impl State {
         if let Some((_, done)) = &mut self.running {
             *done += span;
         }
+    }
+
+    /// The same, under a lock.
+    pub(super) fn charge_under(
+        &mut self,
+        span: Span,
+        lock: impl FnOnce(&mut Self) -> Option<&mut Lock>,
+    ) {
+        let Some((cpu, _)) = self.running else { return };
+        let (now, transfer) = (self.now(), self.parameters.cpu.lock);
+        let took = match lock(self) {
+            Some(lock) => lock.hold(now, cpu, span, transfer),
+            None => span,
+        };
+        self.charge(took);
+    }
+
+    /// Bytes that a message has on the link.
+    pub(super) fn length_of(&self, bytes: usize) -> usize {
+        self.parameters.length_of(bytes)
     }
 
     pub(super) fn pair(&mut self, id: PairId) -> Option<&mut Pair> {

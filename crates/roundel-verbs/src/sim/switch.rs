@@ -1,5 +1,6 @@
-//! A switch whose inputs are queues, first in, first out: a packet whose output is busy holds up those
-//! behind it. It loses nothing: who has no room makes its sender wait.
+//! A switch with a buffer for each input, in which packets for each output wait in their own queue; an input sends
+//! one packet at a time. It loses nothing: who has no room makes its sender wait, and since a buffer is shared by
+//! all outputs, packets for a busy one hold up those for others when they fill it.
 
 use super::events::Event;
 use super::packet::Packet;
@@ -15,7 +16,10 @@ pub(super) struct Switch {
 }
 
 struct Input {
-    packets: VecDeque<Box<Packet>>,
+    /// By output.
+    packets: Vec<VecDeque<Box<Packet>>>,
+    /// Outputs that there are packets for, which take turns.
+    wanted: VecDeque<usize>,
     /// Whether one of its packets is on its way through.
     passing: bool,
     /// Bytes that the node may still send.
@@ -24,7 +28,7 @@ struct Input {
 
 struct Output {
     busy: bool,
-    /// Inputs whose first packet goes here, in the order in which it became the first.
+    /// Inputs that have packets for it, which take turns.
     waiting: VecDeque<usize>,
     /// Bytes that the node's NIC still takes.
     room: usize,
@@ -33,7 +37,8 @@ struct Output {
 impl Switch {
     pub(super) fn add_port(&mut self, parameters: &Parameters) {
         self.inputs.push(Input {
-            packets: VecDeque::new(),
+            packets: Vec::new(),
+            wanted: VecDeque::new(),
             passing: false,
             room: parameters.switch.input_bytes,
         });
@@ -58,32 +63,50 @@ impl Switch {
 impl State {
     pub(super) fn arrive(&mut self, input: usize, packet: Box<Packet>) {
         let output = packet.to.node;
-        let port = &mut self.switch.inputs[input];
-        port.packets.push_back(packet);
-        if port.packets.len() == 1 && !port.passing {
-            self.switch.outputs[output].waiting.push_back(input);
-            self.pass(output);
+        let Input {
+            packets, wanted, ..
+        } = &mut self.switch.inputs[input];
+        if packets.len() <= output {
+            packets.resize_with(output + 1, VecDeque::new);
         }
+        packets[output].push_back(packet);
+        if packets[output].len() == 1 {
+            wanted.push_back(output);
+            self.switch.outputs[output].waiting.push_back(input);
+        }
+        self.pass(output);
     }
 
-    /// Begins to pass the next packet for an output on.
+    /// Begins to pass the next packet for an output on, of an input that passes none.
     fn pass(&mut self, output: usize) {
-        let port = &mut self.switch.outputs[output];
-        let Some(&input) = port.waiting.front().filter(|_| !port.busy) else {
+        let Switch { inputs, outputs } = &mut self.switch;
+        let port = &mut outputs[output];
+        if port.busy {
+            return;
+        }
+        let room = port.room;
+        let ready = port.waiting.iter().position(|input| {
+            let input = &inputs[*input];
+            let first = input.packets[output].front();
+            !input.passing && first.is_some_and(|packet| packet.wire_bytes <= room)
+        });
+        let Some(input) = ready.and_then(|at| port.waiting.remove(at)) else {
             return;
         };
-        let source = &mut self.switch.inputs[input];
-        let room = port.room;
-        let Some(packet) = source
-            .packets
-            .pop_front_if(|packet| packet.wire_bytes <= room)
-        else {
+        let source = &mut inputs[input];
+        let Some(packet) = source.packets[output].pop_front() else {
             return;
         };
         source.passing = true;
         port.room -= packet.wire_bytes;
         port.busy = true;
-        port.waiting.pop_front();
+        if let Some(at) = source.wanted.iter().position(|wanted| *wanted == output) {
+            source.wanted.remove(at);
+        }
+        if !source.packets[output].is_empty() {
+            source.wanted.push_back(output);
+            port.waiting.push_back(input);
+        }
         let at = self.clock + self.parameters.link.rate.time(packet.wire_bytes);
         self.events.add(at, Event::Passed(input, packet));
     }
@@ -94,12 +117,16 @@ impl State {
         let port = &mut self.switch.inputs[input];
         port.room += packet.wire_bytes;
         port.passing = false;
-        if let Some(next) = port.packets.front() {
-            let wanted = next.to.node;
-            self.switch.outputs[wanted].waiting.push_back(input);
-            self.pass(wanted);
-        }
+        // Whoever waited for the output first, then the outputs that waited for the input.
         self.pass(output);
+        let mut turn = 0;
+        while let Some(&next) = self.switch.inputs[input].wanted.get(turn) {
+            if self.switch.inputs[input].passing {
+                break;
+            }
+            self.pass(next);
+            turn += 1;
+        }
         self.room_for(input);
         let at = self.clock + self.parameters.switch.latency + self.parameters.link.latency;
         self.take_in(at, packet);

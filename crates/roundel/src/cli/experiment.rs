@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use roundel_verbs::DeviceChoice;
+use roundel_experiments::FabricChoice;
+use roundel_experiments::scorecard::Paper;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -11,6 +12,9 @@ Examples:
   roundel experiment run designs --quick
   roundel experiment run all --quick --plot results       results/report.html has every figure
   roundel experiment run buffers setup --fabric tcp --json buffers.json
+  roundel experiment run designs --fabric sim:edr --nodes 2,4,8,16 --threads 14
+  roundel experiment run scale-out --fabric sim:edr
+  roundel experiment scorecard --paper shuffle            which claims of the paper hold in simulation
   roundel experiment report buffers.json results/report.json --out all";
 
 /// Flags of `roundel experiment`.
@@ -33,6 +37,8 @@ pub enum ExperimentAction {
     },
     /// Run experiments: nodes are processes of this host, threads are threads.
     Run(RunArgs),
+    /// Judge the claims of a paper by runs on simulated hardware.
+    Scorecard(ScorecardArgs),
     /// Make one HTML page, and a drawing for each figure, of the results of earlier runs.
     Report {
         /// What --json or --plot wrote; of an experiment that is in several, the last counts.
@@ -53,9 +59,20 @@ pub struct RunArgs {
     /// Names as `list` has them, or `all`.
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
-    /// The device of the designs.
-    #[arg(long, value_name = "shm|tcp[:ADDRESS]|rdma[:DEVICE]", default_value_t)]
-    pub fabric: DeviceChoice,
+    /// The device of the designs, or simulated hardware: sim:NAME, where messages have lengths only, or
+    /// sim:NAME:bytes, with NAME one of fdr, edr, qdr, roce100, iwarp10, 10gbe-tcp.
+    #[arg(
+        long,
+        value_name = "shm|tcp[:ADDRESS]|rdma[:DEVICE]|sim:NAME",
+        default_value_t
+    )]
+    pub fabric: FabricChoice,
+    /// Nodes of each run, or of one run after the other where nodes are added [default: the experiment's own].
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub nodes: Vec<u16>,
+    /// Threads of a node, where the experiment does not say how many [default: the experiment's own].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: Option<u16>,
     /// Little data and few points: all experiments end within 20 minutes on 2 cores.
     #[arg(long)]
     pub quick: bool,
@@ -74,4 +91,31 @@ pub struct RunArgs {
         default_missing_value = "roundel-report"
     )]
     pub plot: Option<PathBuf>,
+}
+
+/// Flags of `roundel experiment scorecard`.
+#[derive(Debug, Args)]
+pub struct ScorecardArgs {
+    /// The paper.
+    #[arg(long, value_enum, default_value_t = PaperChoice::Shuffle)]
+    pub paper: PaperChoice,
+    /// Write the verdicts as JSON to FILE, or to standard output; the table for people then goes to standard
+    /// error.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub json: Option<PathBuf>,
+}
+
+/// Papers by the names that the command line has for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum PaperChoice {
+    /// Liu, Yin, Blanas: an RDMA-aware data shuffling operator, 2019.
+    Shuffle,
+}
+
+impl From<PaperChoice> for Paper {
+    fn from(choice: PaperChoice) -> Self {
+        match choice {
+            PaperChoice::Shuffle => Self::Shuffle,
+        }
+    }
 }

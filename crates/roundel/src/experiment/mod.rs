@@ -3,6 +3,7 @@
 
 mod machine;
 mod merge;
+mod scorecard;
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -29,6 +30,7 @@ pub async fn run(args: &ExperimentArgs) -> Result<(), Failure> {
     match &args.action {
         ExperimentAction::List { json } => list(*json),
         ExperimentAction::Run(args) => measure(args).await,
+        ExperimentAction::Scorecard(args) => scorecard::run(args).await,
         ExperimentAction::Report { files, out } => write(&merge::read(files)?, out),
         ExperimentAction::Node => Err(Failure::Usage(
             "a node is started by `roundel experiment run`".to_owned(),
@@ -41,7 +43,7 @@ fn list(as_json: bool) -> Result<(), Failure> {
     if as_json {
         let all = experiments::catalogue()
             .iter()
-            .map(|one| json!({ "name": one.name, "title": one.title, "figures": one.figures }));
+            .map(|one| json!({ "name": one.name, "title": one.title, "figures": one.figures, "simulated": one.simulated }));
         let all: Vec<_> = all.collect();
         return write_json(&all, Path::new("-"));
     }
@@ -64,6 +66,8 @@ async fn measure(args: &RunArgs) -> Result<(), Failure> {
     })?;
     let options = Options {
         fabric: args.fabric.clone(),
+        nodes: args.nodes.iter().copied().map(usize::from).collect(),
+        threads: args.threads.map(usize::from),
         quick: args.quick,
         runs: match args.runs {
             Some(runs) => runs.into(),

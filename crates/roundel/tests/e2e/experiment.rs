@@ -52,6 +52,43 @@ fn a_run_is_told_to_people_and_to_machines() {
 }
 
 #[test]
+fn a_simulated_run_is_the_same_again_and_needs_no_other_process() {
+    let roundel = Roundel::new();
+    let run = [
+        "experiment",
+        "run",
+        "scale-out",
+        "queue-pairs",
+        "--quick",
+        "--fabric",
+        "sim:edr",
+        "--nodes",
+        "2,5",
+        "--threads",
+        "2",
+        "--json",
+    ];
+    let figures = || {
+        let output = roundel.run(&run);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+        assert_eq!(report["machine"]["fabric"], "sim:edr");
+        let outcomes = report["outcomes"].as_array().unwrap().clone();
+        outcomes
+            .into_iter()
+            .map(|outcome| outcome["figures"].clone())
+            .collect::<Vec<_>>()
+    };
+    let once = figures();
+    assert_eq!(once.len(), 2);
+    let points = once[0][0]["series"][0]["points"].as_array().unwrap();
+    assert_eq!(points.len(), 2, "2 and 5 nodes");
+    assert_eq!(once, figures());
+    let needs_a_host = ["experiment", "run", "waiting", "--fabric", "sim:edr"];
+    fails(&roundel, &needs_a_host, 2, "waiting");
+}
+
+#[test]
 fn the_list_names_what_can_be_run() {
     let roundel = Roundel::new();
     let output = roundel.run(&["experiment", "list", "--json"]);

@@ -150,10 +150,10 @@ impl ReceiveEndpoint {
     pub fn open(fabric: &Fabric, options: &ExchangeOptions) -> Result<Self> {
         let queue = fabric
             .device
-            .create_completion_queue(datagram::DEPTH, Some(&fabric.channel))?;
+            .create_completion_queue(options.datagrams_max, Some(&fabric.channel))?;
         let datagrams = match options.design.transport() {
             Transport::ReliableConnection => None,
-            _ => Some(datagram::open(fabric, &queue, options.queue_key)?),
+            _ => Some(datagram::open(fabric, &queue, options)?),
         };
         Ok(Self {
             fabric: fabric.clone(),
@@ -187,8 +187,8 @@ impl ReceiveEndpoint {
         let (connection, address) = match &self.datagrams {
             Some(datagrams) => {
                 let receives = buffers + UD_SPARE_RECEIVES;
-                if self.datagram_receives + receives > datagram::DEPTH {
-                    return Err(datagram::too_many_links());
+                if self.datagram_receives + receives > self.options.datagrams_max {
+                    return Err(datagram::too_many_links(self.options.datagrams_max));
                 }
                 datagram::post_receives(
                     &self.fabric,

@@ -2,7 +2,7 @@
 
 use super::super::ring::empty_write;
 use super::link::{Carrier, Connection, Link, Way};
-use super::{Message, ReceiveEndpoint, datagram};
+use super::{Message, ReceiveEndpoint};
 use crate::error::Result;
 use crate::report::CREDITS_PER_SAMPLE;
 use crate::wire::{Body, Credit};
@@ -42,7 +42,8 @@ impl ReceiveEndpoint {
                 link.retire(|link, buffers| link.arriving.surplus(buffers, least));
             }
         }
-        if found.is_empty() {
+        let window = &self.options.window;
+        if found.is_empty() && window.least < window.most {
             for link in self.links.iter_mut().filter(|link| link.is_open()) {
                 link.idle = true;
                 link.arriving.look(0, 0);
@@ -113,7 +114,8 @@ impl ReceiveEndpoint {
         if self.datagrams.is_some() {
             // Half of the queue's places are for new links. A receive that was taken and not
             // posted again has its place reserved.
-            wanted = wanted.min((datagram::DEPTH / 2).saturating_sub(self.datagram_receives));
+            wanted =
+                wanted.min((self.options.datagrams_max / 2).saturating_sub(self.datagram_receives));
         }
         if wanted == 0 {
             return;

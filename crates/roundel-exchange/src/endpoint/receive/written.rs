@@ -50,7 +50,8 @@ impl Written {
             notification,
             buffer_bytes: match notification {
                 Notification::Buffers => sealed_length(options.message_bytes),
-                _ => options.message_bytes,
+                // Exposed memory is words.
+                _ => options.message_bytes.next_multiple_of(8),
             },
             slots: Vec::new(),
             vacant: Vec::new(),

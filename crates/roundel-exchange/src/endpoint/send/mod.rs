@@ -26,13 +26,12 @@ use crate::error::Result;
 use crate::options::ExchangeOptions;
 use crate::report::{DestinationReport, EndpointReport};
 use crate::wire::{Body, Data, HEADER_LENGTH, Header};
-use parking_lot::Mutex;
 use read::Reading;
 use repair::REPAIR_BUFFERS;
 use retained::Retained;
 use roundel_verbs::completion_queue::until_ready;
 use roundel_verbs::{
-    Buffer, CompletionQueue, CompletionStatus, QueuePairOptions, ReceiveRequest, Transport,
+    Buffer, CompletionQueue, CompletionStatus, Guarded, QueuePairOptions, ReceiveRequest, Transport,
 };
 use state::{CONTROL_SENDS, Carrier, Destination, Group, State, Way};
 use std::collections::{HashMap, VecDeque};
@@ -67,7 +66,7 @@ struct Inner {
     exchange: u64,
     source: u32,
     queue: CompletionQueue,
-    state: Mutex<State>,
+    state: Guarded<State>,
 }
 
 impl Inner {
@@ -107,7 +106,7 @@ impl SendEndpoint {
             .create_completion_queue(COMPLETIONS, Some(&fabric.channel))?;
         let datagrams = match options.design.transport() {
             Transport::ReliableConnection => None,
-            _ => Some(datagram::open(fabric, &queue, options.queue_key)?),
+            _ => Some(datagram::open(fabric, &queue, options)?),
         };
         let mut repair_buffers = Vec::new();
         if options.repairs() {
@@ -121,33 +120,36 @@ impl SendEndpoint {
             exchange,
             source,
             queue,
-            state: Mutex::new(State {
-                depth: match datagrams {
-                    // A message may take two requests.
-                    None => 2 * options.window_max() + CONTROL_SENDS,
-                    Some(_) => datagram::depth(fabric),
+            state: Guarded::new(
+                State {
+                    depth: match datagrams {
+                        // A message may take two requests.
+                        None => 2 * options.window_max() + CONTROL_SENDS,
+                        Some(_) => options.datagrams_max,
+                    },
+                    report: EndpointReport {
+                        queue_pairs: datagrams.iter().count(),
+                        registered_bytes: repair_buffers.len() * options.message_bytes,
+                        ..EndpointReport::default()
+                    },
+                    datagrams,
+                    datagrams_in_flight: 0,
+                    destinations: Vec::new(),
+                    by_queue_pair: HashMap::new(),
+                    groups: Vec::new(),
+                    shared: HashMap::new(),
+                    shared_next: 0,
+                    unread: HashMap::new(),
+                    verb: options.design.verb(),
+                    arena: fabric.arena.clone(),
+                    repairs: VecDeque::new(),
+                    repair_buffers,
+                    spare_copies: Vec::new(),
+                    completions: Vec::new(),
+                    asked: false,
                 },
-                report: EndpointReport {
-                    queue_pairs: datagrams.iter().count(),
-                    registered_bytes: repair_buffers.len() * options.message_bytes,
-                    ..EndpointReport::default()
-                },
-                datagrams,
-                datagrams_in_flight: 0,
-                destinations: Vec::new(),
-                by_queue_pair: HashMap::new(),
-                groups: Vec::new(),
-                shared: HashMap::new(),
-                shared_next: 0,
-                unread: HashMap::new(),
-                verb: options.design.verb(),
-                arena: fabric.arena.clone(),
-                repairs: VecDeque::new(),
-                repair_buffers,
-                spare_copies: Vec::new(),
-                completions: Vec::new(),
-                asked: false,
-            }),
+                &*fabric.context,
+            ),
         })))
     }
 

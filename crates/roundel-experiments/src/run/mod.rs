@@ -1,0 +1,57 @@
+//! Runs a setting: on this host with a process for each node, or in simulation with all nodes in this one.
+
+mod processes;
+mod simulation;
+
+use crate::error::{Error, Result};
+use crate::measured::{Measured, Rows};
+use crate::setting::{Setting, Transport};
+
+pub use processes::NodeCommand;
+
+/// Runs a setting once. `command` starts nodes, where they are processes.
+///
+/// # Errors
+/// When the setting makes no sense, a node failed, which it names, or other rows arrived than were sent.
+pub fn run(setting: &Setting, command: &NodeCommand) -> Result<Measured> {
+    match setting.fabric.is_simulated() {
+        true => simulate(setting),
+        false => {
+            setting.check()?;
+            let measured = processes::run(setting, command)?;
+            verify(setting, &measured)?;
+            Ok(measured)
+        }
+    }
+}
+
+/// Runs a setting once in simulation. The same setting measures the same.
+///
+/// # Errors
+/// Those of [`run`].
+pub fn simulate(setting: &Setting) -> Result<Measured> {
+    setting.check()?;
+    let measured = simulation::run(setting)?;
+    verify(setting, &measured)?;
+    Ok(measured)
+}
+
+/// Whether each node got exactly what was sent to it.
+fn verify(setting: &Setting, measured: &Measured) -> Result<()> {
+    if matches!(setting.transport, Transport::Partition | Transport::Consume) {
+        return Ok(());
+    }
+    for (number, node) in measured.nodes.iter().enumerate() {
+        let mut sent = Rows::default();
+        for from in &measured.nodes {
+            sent.add(from.sent.get(number).copied().unwrap_or_default());
+        }
+        if sent != node.received || sent.count == 0 {
+            return Err(Error::Wrong(format!(
+                "node {number} received {:?} of {sent:?} that were sent to it",
+                node.received
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! What moving a message costs the processor of a simulated node: the ends of a transport that charge it for
+//! hashing and copying, and the models of TCP and of MPI, which are no more than costs.
+//!
+//! * TCP: what the designs' endpoints do over reliable connections with messages of 128 KiB, where each byte passes
+//!   the kernel on the thread that sends it and on the one thread of a node that receives.
+//! * MPI: the same with messages of 64 KiB, each of which is announced, admitted, written and confirmed (rendezvous),
+//!   under one lock that all threads of a process share: of four calls of the sender and three of the receiver.
+
+use crate::error::Result;
+use crate::transport::{Receiver, Sender};
+use parking_lot::Mutex;
+use roundel_exchange::wire::HEADER_LENGTH;
+use roundel_verbs::sim::{Parameters, SimLock};
+use roundel_verbs::{Context, Work, settle};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Cycles of a round of a consumer's work: a multiplication, a shift, and an exclusive or, each of which waits for
+/// the one before.
+const ROUND_CYCLES: u64 = 5;
+/// Cycles of a call of MPI: 3.8 million messages per second of a pair (Open MPI, issue 1831), of two calls each.
+const MPI_CALL_CYCLES: u64 = 315;
+/// Calls for a message.
+const MPI_CALLS_TO_SEND: usize = 4;
+const MPI_CALLS_TO_RECEIVE: usize = 3;
+
+/// The processor of a thread.
+#[derive(Clone)]
+pub(super) struct Cost {
+    pub context: Arc<dyn Context>,
+    pub parameters: Arc<Parameters>,
+    pub path: Path,
+    /// How long it waited for buffers so far: of all threads of a node.
+    pub waited: Arc<Mutex<Duration>>,
+    /// Whether tuples are copied into messages and out of them.
+    pub copies: bool,
+}
+
+/// What is between the operators and the device.
+#[derive(Clone)]
+pub(super) enum Path {
+    Verbs,
+    Tcp,
+    Mpi {
+        lock: SimLock,
+        /// From announcing a message to learning that it may be written.
+        handshake: Duration,
+    },
+}
+
+impl Cost {
+    /// Bytes of payload that a message with so many stands for.
+    pub(super) fn length(&self, bytes: usize) -> usize {
+        self.parameters.length_of(HEADER_LENGTH + bytes) - HEADER_LENGTH
+    }
+
+    async fn calls(&self, lock: &SimLock, count: usize) {
+        for _ in 0..count {
+            lock.hold(MPI_CALL_CYCLES);
+            settle(&*self.context).await;
+        }
+    }
+
+    /// Everything that takes long is over when this returns: what is posted next is posted then.
+    async fn to_send(&self, length: usize) {
+        self.context.charge(Work::Hash(length));
+        self.copy(length);
+        match &self.path {
+            Path::Verbs => {}
+            Path::Tcp => self.context.charge(Work::Tcp(length)),
+            Path::Mpi { lock, handshake } => {
+                settle(&*self.context).await;
+                self.calls(lock, MPI_CALLS_TO_SEND).await;
+                self.context.sleep(*handshake).await;
+            }
+        }
+        settle(&*self.context).await;
+    }
+
+    async fn to_receive(&self, length: usize) {
+        match &self.path {
+            Path::Verbs => {}
+            Path::Tcp => self.context.charge(Work::Tcp(length)),
+            Path::Mpi { lock, .. } => self.calls(lock, MPI_CALLS_TO_RECEIVE).await,
+        }
+        self.copy(length);
+        settle(&*self.context).await;
+    }
+
+    fn copy(&self, length: usize) {
+        if self.copies {
+            self.context.charge(Work::Copy(length));
+        }
+    }
+
+    /// A consumer's rounds of work on each of so many tuples.
+    pub(super) async fn work(&self, tuples: u64, rounds: u32) {
+        if rounds > 0 {
+            let cycles = tuples * u64::from(rounds) * ROUND_CYCLES;
+            self.context.charge(Work::Cycles(cycles));
+            settle(&*self.context).await;
+        }
+    }
+}
+
+/// A sender whose messages cost what they cost.
+pub(super) struct Costly<E> {
+    pub end: E,
+    pub cost: Cost,
+}
+
+impl<S: Sender> Sender for Costly<S> {
+    type Buffer = S::Buffer;
+
+    async fn acquire(&mut self, group: usize) -> Result<S::Buffer> {
+        let before = self.cost.context.now();
+        let buffer = self.end.acquire(group).await;
+        *self.cost.waited.lock() += self.cost.context.now().saturating_sub(before);
+        buffer
+    }
+
+    async fn put(
+        &mut self,
+        buffer: S::Buffer,
+        group: usize,
+        length: usize,
+        rows: u32,
+    ) -> Result<()> {
+        self.cost.to_send(self.cost.length(length)).await;
+        self.end.put(buffer, group, length, rows).await
+    }
+
+    async fn finish(&mut self) -> Result<()> {
+        self.end.finish().await
+    }
+}
+
+impl<R: Receiver> Receiver for Costly<R> {
+    type Message = R::Message;
+
+    async fn get(&mut self) -> Result<Option<R::Message>> {
+        let got = self.end.get().await?;
+        if let Some(message) = &got {
+            let length = crate::transport::Message::length(message);
+            self.cost.to_receive(self.cost.length(length)).await;
+        }
+        Ok(got)
+    }
+
+    fn release(&mut self, message: R::Message) {
+        self.end.release(message);
+    }
+}

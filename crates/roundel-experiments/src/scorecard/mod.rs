@@ -1,0 +1,206 @@
+//! The scorecard: claims of a paper that a simulation can test, each judged by runs on simulated hardware whose
+//! constants are frozen ([`Parameters`](roundel_verbs::sim::Parameters)).
+//!
+//! A claim with several numbers is judged part by part. A part that cannot be judged does not hold, and says why.
+
+mod buffers;
+mod compute;
+mod credit;
+mod lab;
+mod scale;
+mod setup;
+mod size;
+mod tcp;
+
+use crate::error::Result;
+use lab::Lab;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How much of a claim a simulation tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Test {
+    /// All of it.
+    #[serde(rename = "Y")]
+    Fully,
+    /// It depends on a cost of the host, which comes from elsewhere.
+    #[serde(rename = "P")]
+    Partly,
+}
+
+/// A claim, or a part of it.
+struct Claim {
+    id: &'static str,
+    test: Test,
+    /// What the paper saw.
+    paper: &'static str,
+    judge: fn(&Lab) -> Result<Seen>,
+}
+
+/// What was seen of a claim.
+struct Seen {
+    seen: String,
+    holds: bool,
+    why: String,
+}
+
+/// The verdict on a claim.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Its name: `SH15`, and `SH15a` for a part.
+    pub id: String,
+    /// How much of it a simulation tests.
+    pub test: Test,
+    /// What the paper saw.
+    pub paper: String,
+    /// What was seen here.
+    pub seen: String,
+    /// Whether both agree.
+    pub holds: bool,
+    /// Why, or why not.
+    pub why: String,
+}
+
+/// All verdicts on a paper.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scorecard {
+    /// In the order of the paper.
+    pub claims: Vec<Verdict>,
+}
+
+/// A paper whose claims are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paper {
+    /// Liu, Yin, Blanas: Design and Evaluation of an RDMA-aware Data Shuffling Operator, 2019.
+    Shuffle,
+}
+
+impl Paper {
+    fn claims(self) -> Vec<Claim> {
+        match self {
+            Self::Shuffle => {
+                let mut claims = Vec::new();
+                claims.extend(credit::claims());
+                claims.extend(size::claims());
+                claims.extend(scale::claims());
+                claims.extend(tcp::claims());
+                claims.extend(setup::claims());
+                claims.extend(compute::claims());
+                claims.extend(buffers::claims());
+                claims.sort_by_key(|claim| claim.id);
+                claims
+            }
+        }
+    }
+}
+
+/// Judges the claims of a paper, on so many threads of this host, and says before each how many are done, how many
+/// there are, and which is next.
+pub fn judge(
+    paper: Paper,
+    threads: usize,
+    said: &(dyn Fn(usize, usize, &str) + Sync),
+) -> Scorecard {
+    let claims = paper.claims();
+    let (lab, next) = (Lab::default(), AtomicUsize::new(0));
+    let mut verdicts: Vec<(usize, Verdict)> = std::thread::scope(|scope| {
+        let work = || {
+            let mut own = Vec::new();
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some(claim) = claims.get(number) else {
+                    return own;
+                };
+                said(number, claims.len(), claim.id);
+                own.push((number, claim.verdict(&lab)));
+            }
+        };
+        let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        let done = workers.into_iter().map(|worker| worker.join());
+        done.flat_map(|own| own.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    verdicts.sort_by_key(|(number, _)| *number);
+    Scorecard {
+        claims: verdicts.into_iter().map(|(_, verdict)| verdict).collect(),
+    }
+}
+
+impl Claim {
+    fn verdict(&self, lab: &Lab) -> Verdict {
+        let seen = (self.judge)(lab).unwrap_or_else(|error| Seen {
+            seen: "nothing".into(),
+            holds: false,
+            why: format!("it could not be run: {error}"),
+        });
+        Verdict {
+            id: self.id.into(),
+            test: self.test,
+            paper: self.paper.into(),
+            seen: seen.seen,
+            holds: seen.holds,
+            why: seen.why,
+        }
+    }
+}
+
+impl Seen {
+    /// A claim with its reasons where it holds, and where it does not.
+    fn new(seen: impl Into<String>, holds: bool, yes: &str, no: &str) -> Result<Self> {
+        Ok(Self {
+            seen: seen.into(),
+            holds,
+            why: if holds { yes } else { no }.into(),
+        })
+    }
+}
+
+impl Scorecard {
+    /// How many claims of a kind hold, of how many.
+    pub fn holding(&self, test: Test) -> (usize, usize) {
+        let of_kind = || self.claims.iter().filter(|claim| claim.test == test);
+        let holding = of_kind().filter(|claim| claim.holds).count();
+        (holding, of_kind().count())
+    }
+}
+
+impl fmt::Display for Test {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fully => "Y",
+            Self::Partly => "P",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    /// The rows of the claims of the paper that a simulation tests, in whole or in part.
+    const FULLY: [u32; 23] = [
+        1, 2, 3, 5, 8, 10, 11, 13, 16, 17, 18, 19, 22, 24, 26, 27, 30, 31, 32, 34, 35, 36, 37,
+    ];
+    const PARTLY: [u32; 14] = [6, 7, 14, 15, 20, 21, 23, 25, 28, 29, 33, 38, 39, 40];
+
+    #[test]
+    fn every_row_is_there_and_no_other() {
+        let claims = Paper::Shuffle.claims();
+        let ids: HashSet<_> = claims.iter().map(|claim| claim.id).collect();
+        assert_eq!(ids.len(), claims.len(), "names are unique");
+        for (test, rows) in [(Test::Fully, &FULLY[..]), (Test::Partly, &PARTLY[..])] {
+            let of_kind = claims.iter().filter(|claim| claim.test == test);
+            let seen: HashSet<u32> = of_kind
+                .map(|claim| {
+                    let number = claim.id.trim_start_matches("SH");
+                    let number =
+                        number.trim_end_matches(|letter: char| letter.is_ascii_lowercase());
+                    number.parse().unwrap()
+                })
+                .collect();
+            assert_eq!(seen, rows.iter().copied().collect(), "{test}");
+        }
+    }
+}

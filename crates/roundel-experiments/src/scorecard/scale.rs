@@ -1,0 +1,280 @@
+//! Scaling out, by generation, pattern and number of queue pairs (sections 7.1.4 and 7.1.5).
+
+use super::lab::{Lab, MEMQ_WR, SEMQ_WR, broadcast, edr, fdr, giga, on, range};
+use super::{Claim, Seen, Test};
+use crate::error::Result;
+use crate::setting::{Setting, Transport};
+use roundel_exchange::Design;
+
+/// Bytes per second of payload in packets of 4 KiB.
+const FDR_LINE: f64 = 6.78e9;
+const EDR_LINE: f64 = 12.42e9;
+const CONNECTED: [Design; 6] = [
+    Design::MemqSr,
+    Design::SemqSr,
+    Design::MemqRd,
+    Design::SemqRd,
+    MEMQ_WR,
+    SEMQ_WR,
+];
+/// Nodes of a larger cluster than the paper's.
+const MANY: usize = 64;
+
+pub(super) fn claims() -> Vec<Claim> {
+    let fully = Test::Fully;
+    vec![
+        Claim {
+            id: "SH13a",
+            test: fully,
+            paper: "Repartitioning is close to the line rate on FDR",
+            judge: |lab| near_line(lab, "fdr", FDR_LINE),
+        },
+        Claim {
+            id: "SH13b",
+            test: fully,
+            paper: "Repartitioning is close to the line rate on EDR",
+            judge: |lab| near_line(lab, "edr", EDR_LINE),
+        },
+        Claim {
+            id: "SH16a",
+            test: fully,
+            paper: "On FDR all designs are alike in small clusters",
+            judge: alike_when_small,
+        },
+        Claim {
+            id: "SH16b",
+            test: fully,
+            paper: "On FDR the designs over connections degrade towards 16 nodes",
+            judge: connections_degrade,
+        },
+        Claim {
+            id: "SH16c",
+            test: fully,
+            paper: "On FDR MESQ/SR does not degrade towards 16 nodes",
+            judge: datagrams_do_not,
+        },
+        Claim {
+            id: "SH17",
+            test: fully,
+            paper: "On FDR with 16 nodes MESQ/SR is faster than qperf, which needs connections",
+            judge: faster_than_qperf,
+        },
+        Claim {
+            id: "SH18",
+            test: fully,
+            paper: "On EDR MQ/SR and MQ/WR do not degrade up to 16 nodes",
+            judge: edr_does_not_degrade,
+        },
+        Claim {
+            id: "SH19",
+            test: fully,
+            paper: "In larger clusters the same degradation is to be expected on EDR",
+            judge: edr_degrades_later,
+        },
+        Claim {
+            id: "SH22a",
+            test: fully,
+            paper: "MEMQ/RD degrades strongly in broadcast, and not in repartition",
+            judge: |lab| read_in_broadcast(lab, Design::MemqRd),
+        },
+        Claim {
+            id: "SH22b",
+            test: fully,
+            paper: "SEMQ/RD degrades strongly in broadcast, and not in repartition",
+            judge: |lab| read_in_broadcast(lab, Design::SemqRd),
+        },
+        Claim {
+            id: "SH24",
+            test: fully,
+            paper: "SESQ/SR is limited by threads that contend for posting",
+            judge: contended,
+        },
+        Claim {
+            id: "SH27a",
+            test: fully,
+            paper: "MESQ/SR has more throughput than the designs over connections, 16 nodes on EDR",
+            judge: datagrams_ahead,
+        },
+        Claim {
+            id: "SH27b",
+            test: fully,
+            paper: "A node needs n·t queue pairs with MEMQ, n with SEMQ, t with MESQ, and one with SESQ",
+            judge: queue_pairs,
+        },
+    ]
+}
+
+fn near_line(lab: &Lab, generation: &str, line: f64) -> Result<Seen> {
+    let mut rates = Vec::new();
+    for design in [Design::MemqSr, Design::SemqSr, Design::MesqSr] {
+        rates.push(lab.rate(&on(generation, Transport::Design(design), 8))?);
+    }
+    let (_, best) = range(rates);
+    Seen::new(
+        format!("{} of {}", giga(best), giga(line)),
+        best >= 0.85 * line,
+        "processors and switch are faster than the link",
+        "something else than the link is the limit",
+    )
+}
+
+fn alike_when_small(lab: &Lab) -> Result<Seen> {
+    let mut rates = vec![lab.rate(&fdr(Design::MesqSr, 2))?];
+    for design in CONNECTED {
+        rates.push(lab.rate(&fdr(design, 2))?);
+    }
+    let (least, most) = range(rates);
+    Seen::new(
+        format!("{} to {} with 2 nodes", giga(least), giga(most)),
+        least >= 0.8 * most,
+        "the link is the limit of each",
+        "they differ by more than 20 %",
+    )
+}
+
+/// Throughput with so many nodes, as a share of that with fewer.
+fn kept(lab: &Lab, few: &Setting, many: &Setting) -> Result<f64> {
+    Ok(lab.rate(many)? / lab.rate(few)?)
+}
+
+fn connections_degrade(lab: &Lab) -> Result<Seen> {
+    let (mut seen, mut holds) = (Vec::new(), true);
+    for design in [Design::MemqSr, Design::MemqRd, MEMQ_WR] {
+        let share = kept(lab, &fdr(design, 4), &fdr(design, 16))?;
+        holds &= share <= 0.9;
+        seen.push(format!("{design} keeps {:.0} %", 100.0 * share));
+    }
+    Seen::new(
+        format!("from 4 to 16 nodes {}", seen.join(", ")),
+        holds,
+        "there are more queue pairs than the NIC has room for",
+        "a message of 64 KiB has 16 packets, of which few miss a context, and the engine fetches it while the packet \
+         before is on the link",
+    )
+}
+
+fn datagrams_do_not(lab: &Lab) -> Result<Seen> {
+    let share = kept(lab, &fdr(Design::MesqSr, 4), &fdr(Design::MesqSr, 16))?;
+    Seen::new(
+        format!("from 4 to 16 nodes it keeps {:.0} %", 100.0 * share),
+        share >= 0.95,
+        "its queue pairs are as many in any cluster",
+        "it loses throughput",
+    )
+}
+
+fn faster_than_qperf(lab: &Lab) -> Result<Seen> {
+    let mesq = lab.rate(&fdr(Design::MesqSr, 16))?;
+    let qperf = lab.rate(&on("fdr", Transport::Qperf, 16))?;
+    Seen::new(
+        format!("{} against {}", giga(mesq), giga(qperf)),
+        mesq > qperf,
+        "connections do not fit into the NIC",
+        "16 connections of a node fit into the NIC, and qperf has neither credit nor headers of messages",
+    )
+}
+
+fn edr_does_not_degrade(lab: &Lab) -> Result<Seen> {
+    let (mut seen, mut holds) = (Vec::new(), true);
+    for design in [Design::MemqSr, Design::SemqSr, MEMQ_WR, SEMQ_WR] {
+        let share = kept(lab, &edr(design, 4), &edr(design, 16))?;
+        holds &= share >= 0.95;
+        seen.push(format!("{design} keeps {:.0} %", 100.0 * share));
+    }
+    Seen::new(
+        format!("from 4 to 16 nodes {}", seen.join(", ")),
+        holds,
+        "the NIC has room for these queue pairs, or fetches their contexts fast enough",
+        "some design loses more than 5 %",
+    )
+}
+
+fn edr_degrades_later(lab: &Lab) -> Result<Seen> {
+    let share = kept(lab, &edr(Design::MemqSr, 8), &edr(Design::MemqSr, MANY))?;
+    Seen::new(
+        format!(
+            "from 8 to {MANY} nodes MEMQ/SR keeps {:.0} %",
+            100.0 * share
+        ),
+        share <= 0.9,
+        "queue pairs, and those who send to one receiver at a time, have become too many",
+        "a context that is missed costs 14 ns, and a packet takes 330 ns on the link",
+    )
+}
+
+fn read_in_broadcast(lab: &Lab, design: Design) -> Result<Seen> {
+    let one_by_one = lab.rate(&edr(design, 8))?;
+    let all = lab.rate(&broadcast(edr(design, 8)))?;
+    let sends = lab.rate(&edr(Design::MesqSr, 8))?;
+    Seen::new(
+        format!(
+            "{} in broadcast, {} in repartition",
+            giga(all),
+            giga(one_by_one)
+        ),
+        all <= 0.85 * one_by_one && one_by_one >= 0.85 * sends,
+        "a buffer waits for the slowest of its readers",
+        "threads share buffers, of which enough have been read by all",
+    )
+}
+
+fn contended(lab: &Lab) -> Result<Seen> {
+    let (one, each) = (
+        lab.rate(&edr(Design::SesqSr, 8))?,
+        lab.rate(&edr(Design::MesqSr, 8))?,
+    );
+    let fewer = Setting {
+        threads: 4,
+        ..edr(Design::SesqSr, 8)
+    };
+    let fewer = lab.rate(&fewer)?;
+    Seen::new(
+        format!(
+            "{}, and {} with a queue pair for each thread; {} with 4 threads",
+            giga(one),
+            giga(each),
+            giga(fewer)
+        ),
+        one <= 0.85 * each,
+        "a datagram takes 330 ns on the link, and handing a lock to one of 14 threads takes longer",
+        "posting under one lock is fast enough",
+    )
+}
+
+fn datagrams_ahead(lab: &Lab) -> Result<Seen> {
+    let mesq = lab.rate(&edr(Design::MesqSr, 16))?;
+    let mut rates = Vec::new();
+    for design in CONNECTED {
+        rates.push(lab.rate(&edr(design, 16))?);
+    }
+    let (least, most) = range(rates);
+    Seen::new(
+        format!("{} against {} to {}", giga(mesq), giga(least), giga(most)),
+        mesq > most,
+        "it has the least queue pairs",
+        "on EDR 16 nodes do not yet cost those over connections anything, whose messages have less headers",
+    )
+}
+
+fn queue_pairs(lab: &Lab) -> Result<Seen> {
+    let (nodes, threads) = (8, edr(Design::MesqSr, 8).threads);
+    let expected = [
+        (Design::MemqSr, nodes * threads),
+        (Design::SemqSr, nodes),
+        (Design::MesqSr, threads),
+        (Design::SesqSr, 1),
+    ];
+    let (mut seen, mut holds) = (Vec::new(), true);
+    for (design, expected) in expected {
+        let measured = lab.run(&edr(design, nodes))?;
+        let count = measured.nodes[0].endpoints.queue_pairs;
+        holds &= count == expected as u64;
+        seen.push(format!("{design} {count}"));
+    }
+    Seen::new(
+        format!("with 8 nodes of 14 threads {}", seen.join(", ")),
+        holds,
+        "as the table has it",
+        "not as the table has it",
+    )
+}

@@ -1,0 +1,168 @@
+//! What the designs are compared with: models of TCP and MPI (sections 7.1.4, 7.2 and 7.3.4).
+
+use super::lab::{Lab, broadcast, edr, fdr, giga, on};
+use super::{Claim, Seen, Test};
+use crate::error::Result;
+use crate::setting::{Setting, Transport};
+use roundel_exchange::Design;
+use roundel_verbs::sim::Parameters;
+
+/// A ratio that is less than claimed by more than this share does not hold.
+const NEAR: f64 = 0.75;
+const NOT_REPLAYED: &str = "queries are not replayed in simulation yet";
+
+pub(super) fn claims() -> Vec<Claim> {
+    let partly = Test::Partly;
+    vec![
+        Claim {
+            id: "SH14",
+            test: partly,
+            paper: "MESQ/SR is up to 2 times as fast as MPI, repartition, 16 nodes on EDR",
+            judge: |lab| {
+                ahead(
+                    lab,
+                    &edr(Design::MesqSr, 16),
+                    &on("edr", Transport::Mpi, 16),
+                    2.0,
+                )
+            },
+        },
+        Claim {
+            id: "SH15",
+            test: partly,
+            paper: "MESQ/SR is up to 3 times as fast as IPoIB, repartition, 8 nodes on FDR",
+            judge: |lab| {
+                ahead(
+                    lab,
+                    &fdr(Design::MesqSr, 8),
+                    &on("fdr", Transport::Sockets, 8),
+                    3.0,
+                )
+            },
+        },
+        Claim {
+            id: "SH20",
+            test: partly,
+            paper: "SEMQ/SR is up to 4 times as fast as MPI, broadcast, 16 nodes on EDR",
+            judge: |lab| {
+                let semq = broadcast(edr(Design::SemqSr, 16));
+                ahead(lab, &semq, &broadcast(on("edr", Transport::Mpi, 16)), 4.0)
+            },
+        },
+        Claim {
+            id: "SH21",
+            test: partly,
+            paper: "MESQ/SR is up to 3 times as fast as IPoIB, broadcast, 16 nodes on FDR",
+            judge: |lab| {
+                let mesq = broadcast(fdr(Design::MesqSr, 16));
+                ahead(
+                    lab,
+                    &mesq,
+                    &broadcast(on("fdr", Transport::Sockets, 16)),
+                    3.0,
+                )
+            },
+        },
+        Claim {
+            id: "SH23",
+            test: partly,
+            paper: "IPoIB spends about two thirds of its cycles in sending and receiving, 8 nodes on EDR",
+            judge: in_the_kernel,
+        },
+        Claim {
+            id: "SH25a",
+            test: partly,
+            paper: "The best designs leave senders idle for about 30 % of the time",
+            judge: senders_idle,
+        },
+        Claim {
+            id: "SH25b",
+            test: partly,
+            paper: "Receivers are idle for up to 90 % of the time",
+            judge: receivers_idle,
+        },
+        Claim {
+            id: "SH38",
+            test: partly,
+            paper: "Query 4 takes as long as over local data; from FDR to EDR it gains 50 %, and 30 % with MPI",
+            judge: |_| Seen::new("nothing", false, "", NOT_REPLAYED),
+        },
+        Claim {
+            id: "SH39",
+            test: partly,
+            paper: "With 16 nodes queries 4, 3 and 10 are 70 %, 55 % and 100 % faster than with MPI",
+            judge: |_| Seen::new("nothing", false, "", NOT_REPLAYED),
+        },
+        Claim {
+            id: "SH40",
+            test: partly,
+            paper: "MPI is poor with many threads, and near the line rate with many processes",
+            judge: |_| {
+                Seen::new(
+                    "nothing",
+                    false,
+                    "",
+                    "processes that share a NIC are not simulated",
+                )
+            },
+        },
+    ]
+}
+
+fn ahead(lab: &Lab, design: &Setting, other: &Setting, claimed: f64) -> Result<Seen> {
+    let (own, theirs) = (lab.rate(design)?, lab.rate(other)?);
+    let ratio = own / theirs;
+    Seen::new(
+        format!("{ratio:.2} times: {} against {}", giga(own), giga(theirs)),
+        ratio >= NEAR * claimed,
+        "the cost of the model limits it",
+        "the model costs less than what it stands for",
+    )
+}
+
+/// Seconds of a byte: hashing and copying it on the one side, and on the other; and the kernel on each.
+fn costs(parameters: &Parameters) -> [f64; 3] {
+    const BYTES: usize = 1 << 20;
+    let cpu = &parameters.cpu;
+    [cpu.hash, cpu.copy, cpu.tcp].map(|rate| rate.time(BYTES).as_picos() as f64)
+}
+
+fn in_the_kernel(_: &Lab) -> Result<Seen> {
+    let [hash, copy, tcp] = costs(&Parameters::edr());
+    let share = 2.0 * tcp / (2.0 * tcp + hash + 2.0 * copy);
+    Seen::new(
+        format!("{:.0} %", 100.0 * share),
+        (share - 2.0 / 3.0).abs() <= 0.1,
+        "what one process gets through the kernel, beside what it hashes and copies",
+        "the kernel costs another share",
+    )
+}
+
+/// Share of their time in which threads of a side of MESQ/SR work, with 8 nodes on EDR.
+fn busy(lab: &Lab, costs_of_byte: f64) -> Result<f64> {
+    let setting = edr(Design::MesqSr, 8);
+    let rate = lab.rate(&setting)? / setting.threads as f64;
+    Ok(rate * costs_of_byte * 1e-12 / f64::from(1 << 20))
+}
+
+fn senders_idle(lab: &Lab) -> Result<Seen> {
+    let [hash, copy, _] = costs(&Parameters::edr());
+    let idle = 1.0 - busy(lab, hash + copy)?;
+    Seen::new(
+        format!("{:.0} %", 100.0 * idle),
+        (idle - 0.3).abs() <= 0.1,
+        "they hash and copy for the rest of it",
+        "14 threads hash and copy faster here than in the paper",
+    )
+}
+
+fn receivers_idle(lab: &Lab) -> Result<Seen> {
+    let [_, copy, _] = costs(&Parameters::edr());
+    let idle = 1.0 - busy(lab, copy)?;
+    Seen::new(
+        format!("{:.0} %", 100.0 * idle),
+        (idle - 0.9).abs() <= 0.1,
+        "copying is all that they do",
+        "they work for another share of it",
+    )
+}
