@@ -5,6 +5,10 @@ use: mutants.py [NAME ...]      all of them, or those named
 
 Each mutant is built in a copy of the sources, and must break one of the first 1000 seeds; the sources as they are
 must not.
+
+Some mistakes make no difference, and are not here: a smaller credit in the place of a larger one, as credit is absolute
+and the next one mends it; a credit that is written just before its receive is posted, as it travels longer than that
+takes; and a repetition that an endpoint takes for new, as who puts batches together knows it too.
 """
 
 import os
@@ -25,28 +29,53 @@ EXCHANGE = "crates/roundel-exchange/src/endpoint"
 class Mutant:
     name: str
     file: str
-    old: str
-    new: str
+    # What is replaced, each found once, and by what.
+    edits: list[tuple[str, str]]
 
 
 MUTANTS = [
     Mutant(
         "one message more is sent than there is credit for",
         f"{EXCHANGE}/credit.rs",
-        "        let left = self.granted.wrapping_sub(self.spent);",
-        "        let left = self.granted.wrapping_sub(self.spent).wrapping_add(1);",
+        [
+            (
+                "        let left = self.granted.wrapping_sub(self.spent);",
+                "        let left = self.granted.wrapping_sub(self.spent).wrapping_add(1);",
+            )
+        ],
     ),
     Mutant(
         "counts are not compared at the end",
         f"{EXCHANGE}/receive/link.rs",
-        "Some(end) => end != self.arrived,",
-        "Some(_) => false,",
+        [("Some(end) => end != self.arrived,", "Some(_) => false,")],
+    ),
+    Mutant(
+        "an end counts whatever has arrived",
+        f"{EXCHANGE}/receive/arrivals.rs",
+        [("        if link.arrived == end {", "        if link.arrived.count <= end.count {")],
+    ),
+    Mutant(
+        "a buffer is given back twice",
+        f"{EXCHANGE}/receive/written.rs",
+        [
+            (
+                """        if let Ok(buffer) = buffer.expose() {
+            self.put(buffer, slot);
+""",
+                """        if let Ok(buffer) = buffer.expose() {
+            self.put(buffer, slot);
+            self.untold.push_back(slot);
+""",
+            )
+        ],
     ),
     Mutant(
         "the seal is written first",
         f"{EXCHANGE}/send/write.rs",
-        "        if let (Notification::MessageQueue, Some(told))",
-        """        if self.notification == Notification::Buffers {
+        [
+            (
+                "        if let (Notification::MessageQueue, Some(told))",
+                """        if self.notification == Notification::Buffers {
             let seal = seal(length);
             requests.insert(0, SendRequest {
                 id: CONTROL,
@@ -56,6 +85,18 @@ MUTANTS = [
             });
         }
         if let (Notification::MessageQueue, Some(told))""",
+            )
+        ],
+    ),
+    Mutant(
+        "a message is announced before it is written",
+        f"{EXCHANGE}/send/write.rs",
+        [
+            (
+                "            requests.push(told.put(CONTROL, entry));",
+                "            requests.insert(0, told.put(CONTROL, entry));",
+            )
+        ],
     ),
 ]
 
@@ -103,11 +144,13 @@ def main() -> None:
         sys.exit(f"error: seeds are broken without any mutant: {', '.join(broken)}")
     for mutant in chosen:
         file = copy / mutant.file
-        before = file.read_text()
-        if before.count(mutant.old) != 1:
-            sys.exit(f"error: '{mutant.name}' has no place in {mutant.file} any more")
+        before = after = file.read_text()
+        for old, new in mutant.edits:
+            if before.count(old) != 1:
+                sys.exit(f"error: '{mutant.name}' has no place in {mutant.file} any more")
+            after = after.replace(old, new)
         started = time.monotonic()
-        file.write_text(before.replace(mutant.old, mutant.new))
+        file.write_text(after)
         try:
             broken = broken_seeds(copy)
         finally:

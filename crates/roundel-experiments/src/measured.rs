@@ -1,6 +1,5 @@
 //! What a run measured.
 
-use crate::setting::KEY_BYTES;
 use serde::{Deserialize, Serialize};
 
 /// What one node measured.
@@ -133,10 +132,10 @@ impl Measured {
         sum
     }
 
-    /// Bytes that all nodes have sent, of tuples of 16 bytes.
-    pub fn sent_bytes(&self) -> u64 {
+    /// Rows that all nodes have sent.
+    pub fn sent_rows(&self) -> u64 {
         let sent = self.nodes.iter().flat_map(|node| &node.sent);
-        sent.map(|rows| rows.count * 2 * KEY_BYTES as u64).sum()
+        sent.map(|rows| rows.count).sum()
     }
 
     /// Bytes that arrived at all nodes.

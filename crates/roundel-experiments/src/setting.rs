@@ -10,6 +10,8 @@ use std::fmt;
 const NODES_MAX: usize = 4096;
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 8;
+/// Bytes of a tuple of the base case: a key and a value.
+pub const TUPLE_BYTES: usize = 2 * KEY_BYTES;
 /// Rows of a batch.
 pub const BATCH_ROWS: usize = 8192;
 /// Bytes of a message of sockets (section 7.1).
@@ -105,23 +107,28 @@ impl Setting {
         }
     }
 
-    /// The base case: two nodes of one thread repartition tuples of 16 bytes.
+    /// The base case: two nodes of one thread repartition tuples of 16 bytes. Simulated threads stay awake, as
+    /// those of the paper do: there is nobody else to run.
     pub fn new(transport: Transport, fabric: impl Into<FabricChoice>) -> Self {
+        let fabric = fabric.into();
         Self {
             transport,
-            fabric: fabric.into(),
             pattern: Pattern::Repartition,
             nodes: 2,
             threads: 1,
             rows: 1 << 20,
-            tuple_bytes: 2 * KEY_BYTES,
+            tuple_bytes: TUPLE_BYTES,
             seconds: 1.0,
             message_bytes: None,
             buffers: Buffers::Adaptive,
             credit_frequency: None,
             work: vec![0],
             work_midway: None,
-            wait: Wait::Events,
+            wait: match fabric.is_simulated() {
+                true => Wait::Poll,
+                false => Wait::Events,
+            },
+            fabric,
         }
     }
 
@@ -142,7 +149,7 @@ impl Setting {
             format!("{} threads; there can be 1 to 256", self.threads)
         } else if self.rows == 0 || self.rows > 1 << 30 {
             format!("{} rows; there can be 1 to 2^30", self.rows)
-        } else if self.tuple_bytes < 2 * KEY_BYTES || self.tuple_bytes > 32 << 10 {
+        } else if self.tuple_bytes < TUPLE_BYTES || self.tuple_bytes > 32 << 10 {
             format!("tuples of {} bytes; 16 to 32 KiB", self.tuple_bytes)
         } else if !(0.0..=600.0).contains(&self.seconds) {
             format!("{} seconds; 0 to 600", self.seconds)
@@ -157,6 +164,8 @@ impl Setting {
             "credit is written back for at least one receive".into()
         } else if self.transport == Transport::PingPong && self.nodes % 2 == 1 {
             "ping pong is between two nodes each".into()
+        } else if matches!(self.wait, Wait::Spin(_)) && self.fabric.is_simulated() {
+            "threads that spin for a while are not simulated".into()
         } else if self.transport == Transport::Mpi
             && !cfg!(feature = "mpi")
             && !self.fabric.is_simulated()

@@ -56,17 +56,20 @@ fn every_design_runs_with_adaptive_buffers() {
 
 #[test]
 fn every_generation_carries_a_design_that_it_has_transports_for() {
-    for name in ["fdr", "edr", "qdr", "roce100", "iwarp10", "10gbe-tcp"] {
-        let connected = setting(Transport::Design(Design::SemqSr), &format!("sim:{name}"));
-        let connected = Setting {
-            seconds: 0.003,
-            ..connected
-        };
+    let of = |transport, name: &str| Setting {
+        seconds: 0.003,
+        ..setting(transport, &format!("sim:{name}"))
+    };
+    for name in ["fdr", "edr", "qdr", "roce100", "iwarp10"] {
+        let connected = of(Transport::Design(Design::SemqSr), name);
         assert!(twice(&connected) > 0.0, "{name}");
     }
-    let error = simulate(&setting(Transport::Design(Design::MesqSr), "sim:iwarp10"));
-    let error = error.unwrap_err().to_string();
-    assert!(error.contains("MESQ/SR"), "{error}");
+    assert!(twice(&of(Transport::Sockets, "10gbe-tcp")) > 0.0);
+    for (design, name) in [(Design::MesqSr, "iwarp10"), (Design::SemqSr, "10gbe-tcp")] {
+        let error = simulate(&of(Transport::Design(design), name)).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains(&design.to_string()), "{error}");
+    }
 }
 
 #[test]

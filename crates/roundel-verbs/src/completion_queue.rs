@@ -142,7 +142,7 @@ impl CompletionQueue {
     /// instead be woken at once, after the others that can run.
     pub fn wake_at_next(&self, cx: &mut TaskContext<'_>) {
         let spins = self.spins();
-        if spins {
+        if spins && !self.0.provider.wake_when_new(cx.waker()) {
             // Polled once, it has the runtime wake the task when it has looked at the others.
             let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
         }

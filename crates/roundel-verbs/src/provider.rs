@@ -12,7 +12,7 @@ use crate::work::{CompletionStatus, InlineBytes, SendOperation};
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 /// A device of a provider.
 pub trait ProviderDevice: Send + Sync {
@@ -103,6 +103,12 @@ pub trait ProviderCompletionQueue: Send + Sync + std::any::Any {
     fn arm(&self) -> bool;
     /// Whether it is armed and has not fired.
     fn armed(&self) -> bool;
+    /// Wakes a task once when there may be something new: a completion here, or what was written through a
+    /// queue pair of this queue. For tasks that would look again and again on virtual time; false where they
+    /// can.
+    fn wake_when_new(&self, _waker: &Waker) -> bool {
+        false
+    }
 }
 
 /// A queue pair.

@@ -50,10 +50,12 @@ pub(super) fn post_receives(
             buffer: Some(fabric.arena.allocate(GRH_BYTES + bytes)?),
         });
     }
-    if queue_pair.post_receive(&mut receives)? < count {
-        return Err(too_many_links(count));
+    match queue_pair.post_receive(&mut receives)? {
+        posted if posted < count => Err(ExchangeError::own(format!(
+            "a datagram queue pair has room for {posted} more receives, and a link needs {count}"
+        ))),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Posts one receive again.

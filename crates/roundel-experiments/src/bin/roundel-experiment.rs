@@ -2,11 +2,9 @@
 //!
 //! ```text
 //! roundel-experiment run '{"transport": "MESQ/SR", …}' [RUNS]   one setting, as JSON, any part of it
-//! roundel-experiment scorecard                                 the claims on the shuffle, as JSON
 //! roundel-experiment node                                       a node, as this program starts it
 //! ```
 
-use roundel_experiments::scorecard::{self, Paper};
 use roundel_experiments::{NodeCommand, Setting, node_main, run, setting::Transport};
 use roundel_verbs::DeviceChoice;
 use std::process::ExitCode;
@@ -23,7 +21,6 @@ fn main() -> ExitCode {
             .parse()
             .map_err(Failure::from)
             .and_then(|runs| run_setting(setting, runs)),
-        ["scorecard"] => print_scorecard(),
         _ => Err("use: roundel-experiment run JSON [RUNS]".into()),
     };
     match done {
@@ -33,14 +30,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn print_scorecard() -> Result<(), Failure> {
-    let threads = std::thread::available_parallelism()?.get();
-    let said = |done, total, next: &str| eprintln!("{done} of {total}: {next}");
-    let scorecard = scorecard::judge(Paper::Shuffle, threads, &said);
-    println!("{}", serde_json::to_string_pretty(&scorecard)?);
-    Ok(())
 }
 
 fn command() -> Result<NodeCommand, Failure> {

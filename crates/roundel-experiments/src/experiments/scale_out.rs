@@ -5,7 +5,7 @@ use super::tell::{About, axis, percent, throughput, verdict};
 use super::{Case, Experiment, Options, Results};
 use crate::figure::{Axis, Figure, Scale, Unit, X};
 use crate::measured::Measured;
-use crate::setting::{Setting, Transport};
+use crate::setting::{Setting, TUPLE_BYTES, Transport};
 use roundel_exchange::{Buffers, Design};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -114,7 +114,8 @@ fn tell(results: &Results) -> Vec<Figure> {
             count("messages for a gigabyte, those of credit included"),
             |measured| {
                 let all = measured.endpoints();
-                (all.messages + all.credit_messages) as f64 / (measured.sent_bytes() as f64 / 1e9)
+                let gigabytes = measured.sent_rows() as f64 * TUPLE_BYTES as f64 / 1e9;
+                (all.messages + all.credit_messages) as f64 / gigabytes
             },
         ),
     ]

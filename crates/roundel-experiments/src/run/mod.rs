@@ -16,12 +16,7 @@ pub use processes::NodeCommand;
 pub fn run(setting: &Setting, command: &NodeCommand) -> Result<Measured> {
     match setting.fabric.is_simulated() {
         true => simulate(setting),
-        false => {
-            setting.check()?;
-            let measured = processes::run(setting, command)?;
-            verify(setting, &measured)?;
-            Ok(measured)
-        }
+        false => checked(setting, |setting| processes::run(setting, command)),
     }
 }
 
@@ -30,8 +25,12 @@ pub fn run(setting: &Setting, command: &NodeCommand) -> Result<Measured> {
 /// # Errors
 /// Those of [`run`].
 pub fn simulate(setting: &Setting) -> Result<Measured> {
+    checked(setting, simulation::run)
+}
+
+fn checked(setting: &Setting, run: impl Fn(&Setting) -> Result<Measured>) -> Result<Measured> {
     setting.check()?;
-    let measured = simulation::run(setting)?;
+    let measured = run(setting)?;
     verify(setting, &measured)?;
     Ok(measured)
 }

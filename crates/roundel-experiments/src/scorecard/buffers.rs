@@ -1,7 +1,7 @@
 //! Adaptive buffers (section 7.1.8): two nodes, MESQ/SR.
 
 use super::lab::{Lab, edr, giga, range};
-use super::{Claim, Seen, Test};
+use super::{Claim, Seen};
 use crate::error::Result;
 use crate::setting::Setting;
 use roundel_exchange::{Buffers, Design};
@@ -17,44 +17,38 @@ const SECONDS: f64 = 0.05;
 const FIXED_SECONDS: f64 = 0.01;
 
 pub(super) fn claims() -> Vec<Claim> {
-    let claim = |id, paper, judge| Claim {
-        id,
-        test: Test::Fully,
-        paper,
-        judge,
-    };
     vec![
-        claim(
+        Claim::fully(
             "SH35a",
             "The bandwidth-delay product of EDR is 44 datagrams",
             product,
         ),
-        claim(
+        Claim::fully(
             "SH35b",
             "As many buffers as the bandwidth-delay product has do not reach the peak",
             product_is_not_enough,
         ),
-        claim(
+        Claim::fully(
             "SH36a",
             "Adaptive buffers are fewer when a tuple takes 95 cycles than when it takes 21",
             fewer_with_more_work,
         ),
-        claim(
+        Claim::fully(
             "SH36b",
             "Adaptive buffers are never worse than the best fixed number",
             never_worse,
         ),
-        claim(
+        Claim::fully(
             "SH36c",
             "Adaptive buffers are better than any fixed number when tuples take long",
             better_with_much_work,
         ),
-        claim(
+        Claim::fully(
             "SH37a",
             "With 21 and 95 cycles on two nodes adaptive buffers have different depths",
             different_depths,
         ),
-        claim(
+        Claim::fully(
             "SH37b",
             "Any fixed depth is suboptimal for one of two such nodes",
             fixed_is_suboptimal,
@@ -157,22 +151,17 @@ fn different_depths(lab: &Lab) -> Result<Seen> {
     )
 }
 
+/// The least fixed number of buffers that is as good as any.
+fn enough(lab: &Lab, work: u32) -> Result<usize> {
+    let rates = fixed(lab, &[work])?;
+    let (_, best) = range(rates.iter().copied());
+    let mut counts = FIXED.iter().zip(&rates);
+    let enough = counts.find(|(_, rate)| **rate >= 0.99 * best);
+    Ok(enough.map_or(FIXED[0], |(count, _)| *count))
+}
+
 fn fixed_is_suboptimal(lab: &Lab) -> Result<Seen> {
-    // For the fast node as many as possible are best, for the slow one the fewest that reach its rate.
-    let rates = fixed(lab, &[MUCH])?;
-    let (_, best) = range(rates.iter().copied());
-    let enough = FIXED
-        .iter()
-        .zip(&rates)
-        .find(|(_, rate)| **rate >= 0.99 * best);
-    let slow = enough.map_or(FIXED[0], |(count, _)| *count);
-    let rates = fixed(lab, &[LITTLE])?;
-    let (_, best) = range(rates.iter().copied());
-    let enough = FIXED
-        .iter()
-        .zip(&rates)
-        .find(|(_, rate)| **rate >= 0.99 * best);
-    let fast = enough.map_or(FIXED[0], |(count, _)| *count);
+    let (fast, slow) = (enough(lab, LITTLE)?, enough(lab, MUCH)?);
     Seen::new(
         format!("{fast} buffers are enough with 21 cycles, {slow} with 95"),
         slow != fast,

@@ -1,7 +1,7 @@
 //! Queries that compute (sections 7.1.2 and 7.1.7).
 
 use super::lab::{Lab, MEMQ_WR, edr, giga, on};
-use super::{Claim, Seen, Test};
+use super::{Claim, Seen};
 use crate::error::Result;
 use crate::setting::{Setting, Transport};
 use roundel_exchange::{Design, Notification};
@@ -13,62 +13,48 @@ const WORK: [u32; 7] = [0, 4, 6, 8, 10, 14, 20];
 const ALL: f64 = 0.95;
 
 pub(super) fn claims() -> Vec<Claim> {
-    let fully = Test::Fully;
     vec![
-        Claim {
-            id: "SH06",
-            test: Test::Partly,
-            paper: "With a polled completion queue all communication is overlapped from 3.5 µs for 32 KiB on",
-            judge: overlaps_early,
-        },
-        Claim {
-            id: "SH07",
-            test: Test::Partly,
-            paper: "A polled completion queue is up to 1.5 times as fast as the other notifications when computing",
-            judge: notifications,
-        },
-        Claim {
-            id: "SH31a",
-            test: fully,
-            paper: "With minimal work a shuffle has about 11 GiB/s",
-            judge: minimal_work,
-        },
-        Claim {
-            id: "SH31b",
-            test: fully,
-            paper: "That is about 20 % of the 50 GiB/s of local processing",
-            judge: share_of_local,
-        },
-        Claim {
-            id: "SH32",
-            test: fully,
-            paper: "MQ/SR, MQ/WR and MESQ/SR reach local processing with less work than MQ/RD",
-            judge: reads_later,
-        },
-        Claim {
-            id: "SH33a",
-            test: Test::Partly,
-            paper: "IPoIB never overlaps communication fully",
-            judge: |lab| never_overlaps(lab, Transport::Sockets),
-        },
-        Claim {
-            id: "SH33b",
-            test: Test::Partly,
-            paper: "MPI never overlaps communication fully",
-            judge: |lab| never_overlaps(lab, Transport::Mpi),
-        },
-        Claim {
-            id: "SH34a",
-            test: fully,
-            paper: "All designs but SESQ/SR beat IPoIB, whatever the work",
-            judge: |lab| always_ahead(lab, Transport::Sockets),
-        },
-        Claim {
-            id: "SH34b",
-            test: fully,
-            paper: "All designs but SESQ/SR beat MPI, whatever the work",
-            judge: |lab| always_ahead(lab, Transport::Mpi),
-        },
+        Claim::partly(
+            "SH06",
+            "With a polled completion queue all communication is overlapped from 3.5 µs for 32 KiB on",
+            overlaps_early,
+        ),
+        Claim::partly(
+            "SH07",
+            "A polled completion queue is up to 1.5 times as fast as the other notifications when computing",
+            notifications,
+        ),
+        Claim::fully(
+            "SH31a",
+            "With minimal work a shuffle has about 11 GiB/s",
+            minimal_work,
+        ),
+        Claim::fully(
+            "SH31b",
+            "That is about 20 % of the 50 GiB/s of local processing",
+            share_of_local,
+        ),
+        Claim::fully(
+            "SH32",
+            "MQ/SR, MQ/WR and MESQ/SR reach local processing with less work than MQ/RD",
+            reads_later,
+        ),
+        Claim::partly("SH33a", "IPoIB never overlaps communication fully", |lab| {
+            never_overlaps(lab, Transport::Sockets)
+        }),
+        Claim::partly("SH33b", "MPI never overlaps communication fully", |lab| {
+            never_overlaps(lab, Transport::Mpi)
+        }),
+        Claim::fully(
+            "SH34a",
+            "All designs but SESQ/SR beat IPoIB, whatever the work",
+            |lab| always_ahead(lab, Transport::Sockets),
+        ),
+        Claim::fully(
+            "SH34b",
+            "All designs but SESQ/SR beat MPI, whatever the work",
+            |lab| always_ahead(lab, Transport::Mpi),
+        ),
     ]
 }
 

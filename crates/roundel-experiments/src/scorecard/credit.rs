@@ -1,10 +1,10 @@
 //! Flow control (sections 7.1.1 and 7.1.2) and what senders and receivers wait for (section 7.1.4).
 
 use super::lab::{Lab, MEMQ_WR, SEMQ_WR, edr, giga, on, range};
-use super::{Claim, Seen, Test};
+use super::{Claim, Seen};
 use crate::error::Result;
 use crate::measured::Measured;
-use crate::setting::{Setting, Transport};
+use crate::setting::{Setting, TUPLE_BYTES, Transport};
 use roundel_exchange::{Buffers, Design};
 use std::sync::Arc;
 
@@ -16,60 +16,51 @@ const WRITES_PER_SECOND: f64 = 8e6;
 
 pub(super) fn claims() -> Vec<Claim> {
     vec![
-        Claim {
-            id: "SH01a",
-            test: Test::Fully,
-            paper: "How often credit is written back, every 1 to 16 receives, has very little effect on throughput",
-            judge: frequency_does_not_matter,
-        },
-        Claim {
-            id: "SH01b",
-            test: Test::Fully,
-            paper: "Throughput with flow control is near that of qperf",
-            judge: near_qperf,
-        },
-        Claim {
-            id: "SH02",
-            test: Test::Fully,
-            paper: "The time to update credit is negligible, except for MESQ/SR that does it for every message",
-            judge: crediting_is_negligible,
-        },
-        Claim {
-            id: "SH03",
-            test: Test::Fully,
-            paper: "Writes of credit stay far below what a queue pair can write, even one for every message",
-            judge: few_writes,
-        },
-        Claim {
-            id: "SH05a",
-            test: Test::Fully,
-            paper: "The time that a sender is blocked for credit does not depend on how often credit is written",
-            judge: blocked_by_frequency,
-        },
-        Claim {
-            id: "SH05b",
-            test: Test::Fully,
-            paper: "The time that a sender is blocked for credit is comparable between algorithms",
-            judge: blocked_by_design,
-        },
-        Claim {
-            id: "SH08",
-            test: Test::Fully,
-            paper: "With polled buffers a buffer is returned about 0.5 ms later than with the other two notifications",
-            judge: returned_later,
-        },
-        Claim {
-            id: "SH26a",
-            test: Test::Fully,
-            paper: "MEMQ/SR and MESQ/SR are blocked for credit",
-            judge: blocked_for_credit,
-        },
-        Claim {
-            id: "SH26b",
-            test: Test::Fully,
-            paper: "The other designs are blocked on the completion of what they have posted",
-            judge: blocked_for_completions,
-        },
+        Claim::fully(
+            "SH01a",
+            "How often credit is written back, every 1 to 16 receives, has very little effect on throughput",
+            frequency_does_not_matter,
+        ),
+        Claim::fully(
+            "SH01b",
+            "Throughput with flow control is near that of qperf",
+            near_qperf,
+        ),
+        Claim::fully(
+            "SH02",
+            "The time to update credit is negligible, except for MESQ/SR that does it for every message",
+            crediting_is_negligible,
+        ),
+        Claim::fully(
+            "SH03",
+            "Writes of credit stay far below what a queue pair can write, even one for every message",
+            few_writes,
+        ),
+        Claim::fully(
+            "SH05a",
+            "The time that a sender is blocked for credit does not depend on how often credit is written",
+            blocked_by_frequency,
+        ),
+        Claim::fully(
+            "SH05b",
+            "The time that a sender is blocked for credit is comparable between algorithms",
+            blocked_by_design,
+        ),
+        Claim::fully(
+            "SH08",
+            "With polled buffers a buffer is returned about 0.5 ms later than with the other two notifications",
+            returned_later,
+        ),
+        Claim::fully(
+            "SH26a",
+            "MEMQ/SR and MESQ/SR are blocked for credit",
+            blocked_for_credit,
+        ),
+        Claim::fully(
+            "SH26b",
+            "The other designs are blocked on the completion of what they have posted",
+            blocked_for_completions,
+        ),
     ]
 }
 
@@ -127,8 +118,8 @@ fn near_qperf(lab: &Lab) -> Result<Seen> {
 
 /// Seconds of threads for a gigabyte.
 fn crediting(measured: &Measured) -> f64 {
-    let bytes = measured.sent_bytes();
-    measured.endpoints().crediting / (bytes as f64 / 1e9)
+    let gigabytes = measured.sent_rows() as f64 * TUPLE_BYTES as f64 / 1e9;
+    measured.endpoints().crediting / gigabytes
 }
 
 fn crediting_is_negligible(lab: &Lab) -> Result<Seen> {

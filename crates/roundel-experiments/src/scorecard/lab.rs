@@ -13,8 +13,9 @@ use std::sync::{Arc, OnceLock};
 /// Threads of a node of the paper's clusters.
 const EDR_THREADS: usize = 14;
 const FDR_THREADS: usize = 10;
-/// Seconds of virtual time: messages of datagrams are many, and soon tell.
-const SECONDS: f64 = 0.006;
+/// Seconds of virtual time, many times those in which buffers are first filled. Messages of datagrams are many, and soon
+/// tell.
+const SECONDS: f64 = 0.02;
 const SECONDS_OF_DATAGRAMS: f64 = 0.002;
 
 /// The designs that write, with the notification that the paper chose.

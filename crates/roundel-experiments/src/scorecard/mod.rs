@@ -128,6 +128,25 @@ pub fn judge(
 }
 
 impl Claim {
+    /// A simulation tests all of it.
+    fn fully(id: &'static str, paper: &'static str, judge: fn(&Lab) -> Result<Seen>) -> Self {
+        Self {
+            id,
+            test: Test::Fully,
+            paper,
+            judge,
+        }
+    }
+
+    /// A part of it depends on a cost of the host.
+    fn partly(id: &'static str, paper: &'static str, judge: fn(&Lab) -> Result<Seen>) -> Self {
+        let test = Test::Partly;
+        Self {
+            test,
+            ..Self::fully(id, paper, judge)
+        }
+    }
+
     fn verdict(&self, lab: &Lab) -> Verdict {
         let seen = (self.judge)(lab).unwrap_or_else(|error| Seen {
             seen: "nothing".into(),

@@ -1,7 +1,7 @@
 //! Setting connections up (section 7.1.6).
 
 use super::lab::{Lab, edr, on};
-use super::{Claim, Seen, Test};
+use super::{Claim, Seen};
 use crate::error::Result;
 use crate::setting::{Setting, Transport};
 use roundel_exchange::Design;
@@ -11,30 +11,26 @@ const BYTES: f64 = 250e6;
 
 pub(super) fn claims() -> Vec<Claim> {
     vec![
-        Claim {
-            id: "SH28",
-            test: Test::Partly,
-            paper: "Set-up time is linear in the nodes with MQ and flat with SQ, and ME takes longer than SE",
-            judge: by_nodes,
-        },
-        Claim {
-            id: "SH29",
-            test: Test::Partly,
-            paper: "MESQ/SR is set up in about 40 ms or less, for any number of nodes",
-            judge: datagrams,
-        },
-        Claim {
-            id: "SH30a",
-            test: Test::Fully,
-            paper: "From 250 MB on, connecting first and then shuffling with MESQ/SR is faster than IPoIB alone",
-            judge: |lab| sooner(lab, Transport::Sockets),
-        },
-        Claim {
-            id: "SH30b",
-            test: Test::Fully,
-            paper: "From 250 MB on, connecting first and then shuffling with MESQ/SR is faster than MPI alone",
-            judge: |lab| sooner(lab, Transport::Mpi),
-        },
+        Claim::partly(
+            "SH28",
+            "Set-up time is linear in the nodes with MQ and flat with SQ, and ME takes longer than SE",
+            by_nodes,
+        ),
+        Claim::partly(
+            "SH29",
+            "MESQ/SR is set up in about 40 ms or less, for any number of nodes",
+            datagrams,
+        ),
+        Claim::fully(
+            "SH30a",
+            "From 250 MB on, connecting first and then shuffling with MESQ/SR is faster than IPoIB alone",
+            |lab| sooner(lab, Transport::Sockets),
+        ),
+        Claim::fully(
+            "SH30b",
+            "From 250 MB on, connecting first and then shuffling with MESQ/SR is faster than MPI alone",
+            |lab| sooner(lab, Transport::Mpi),
+        ),
     ]
 }
 

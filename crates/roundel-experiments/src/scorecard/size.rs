@@ -1,14 +1,15 @@
 //! The size of messages (section 7.1.3).
 
 use super::lab::{Lab, MEMQ_WR, SEMQ_WR, edr, giga, range};
-use super::{Claim, Seen, Test};
+use super::{Claim, Seen};
 use crate::error::Result;
 use crate::setting::Setting;
 use roundel_exchange::Design;
 
 const NODES: usize = 8;
-const SMALL: [usize; 2] = [4 << 10, 16 << 10];
 const SIZES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+/// Of these, those up to 16 KiB.
+const SMALL: usize = 2;
 const SINGLE: [Design; 3] = [Design::SemqSr, Design::SemqRd, SEMQ_WR];
 const MULTIPLE: [Design; 3] = [Design::MemqSr, Design::MemqRd, MEMQ_WR];
 /// Seconds of virtual time for each size: a large message takes long to fill.
@@ -16,24 +17,21 @@ const SECONDS: f64 = 0.004;
 
 pub(super) fn claims() -> Vec<Claim> {
     vec![
-        Claim {
-            id: "SH10a",
-            test: Test::Fully,
-            paper: "Designs of one endpoint underuse the network with messages of up to 16 KiB",
-            judge: one_endpoint_underuses,
-        },
-        Claim {
-            id: "SH10b",
-            test: Test::Fully,
-            paper: "Their throughput rises with the size, and drops slightly after its peak",
-            judge: one_endpoint_rises,
-        },
-        Claim {
-            id: "SH11",
-            test: Test::Fully,
-            paper: "Designs of an endpoint for each thread stay near their peak from 4 KiB to 1 MiB",
-            judge: many_endpoints_stay,
-        },
+        Claim::fully(
+            "SH10a",
+            "Designs of one endpoint underuse the network with messages of up to 16 KiB",
+            one_endpoint_underuses,
+        ),
+        Claim::fully(
+            "SH10b",
+            "Their throughput rises with the size, and drops slightly after its peak",
+            one_endpoint_rises,
+        ),
+        Claim::fully(
+            "SH11",
+            "Designs of an endpoint for each thread stay near their peak from 4 KiB to 1 MiB",
+            many_endpoints_stay,
+        ),
     ]
 }
 
@@ -45,65 +43,63 @@ fn of_size(design: Design, bytes: usize) -> Setting {
     }
 }
 
-fn rates(lab: &Lab, design: Design) -> Result<Vec<f64>> {
-    SIZES
-        .iter()
-        .map(|bytes| lab.rate(&of_size(design, *bytes)))
-        .collect()
+/// Whether something holds of the throughputs of each design, from the smallest message to the largest.
+fn of_sizes(
+    lab: &Lab,
+    designs: [Design; 3],
+    holds: fn(&[f64]) -> bool,
+    yes: &str,
+    no: &str,
+) -> Result<Seen> {
+    let (mut seen, mut all) = (Vec::new(), true);
+    for design in designs {
+        let rates = SIZES.map(|bytes| lab.rate(&of_size(design, bytes)));
+        let rates = rates.into_iter().collect::<Result<Vec<_>>>()?;
+        all &= holds(&rates);
+        let told: Vec<_> = rates.iter().map(|rate| giga(*rate)).collect();
+        seen.push(format!("{design} {}", told.join(", ")));
+    }
+    let seen = format!("from 4 KiB to 1 MiB: {}", seen.join("; "));
+    Seen::new(seen, all, yes, no)
 }
 
-fn told(design: Design, rates: &[f64]) -> String {
-    let rates: Vec<_> = rates.iter().map(|rate| giga(*rate)).collect();
-    format!("{design} {}", rates.join(", "))
+fn peak(rates: &[f64]) -> f64 {
+    range(rates.iter().copied()).1
 }
 
 fn one_endpoint_underuses(lab: &Lab) -> Result<Seen> {
-    let (mut seen, mut holds) = (Vec::new(), true);
-    for design in SINGLE {
-        let rates = rates(lab, design)?;
-        let (_, peak) = range(rates.iter().copied());
+    of_sizes(
+        lab,
+        SINGLE,
         // The smallest by much, all of them by some.
-        holds &=
-            rates[0] <= 0.8 * peak && rates[..SMALL.len()].iter().all(|rate| *rate <= 0.97 * peak);
-        seen.push(told(design, &rates));
-    }
-    Seen::new(
-        format!("from 4 KiB to 1 MiB: {}", seen.join("; ")),
-        holds,
+        |rates| {
+            let peak = peak(rates);
+            rates[0] <= 0.8 * peak && rates[..SMALL].iter().all(|rate| *rate <= 0.97 * peak)
+        },
         "all threads go through the locks of one endpoint for each message",
         "locks do not limit all of them at 16 KiB",
     )
 }
 
 fn one_endpoint_rises(lab: &Lab) -> Result<Seen> {
-    let (mut seen, mut holds) = (Vec::new(), true);
-    for design in SINGLE {
-        let rates = rates(lab, design)?;
-        let (_, peak) = range(rates.iter().copied());
-        let last = rates[SIZES.len() - 1];
-        holds &= rates[0] < rates[1] && last < peak && last >= 0.7 * peak;
-        seen.push(told(design, &rates));
-    }
-    Seen::new(
-        format!("from 4 KiB to 1 MiB: {}", seen.join("; ")),
-        holds,
+    of_sizes(
+        lab,
+        SINGLE,
+        |rates| {
+            let (peak, last) = (peak(rates), rates[SIZES.len() - 1]);
+            rates[0] < rates[1] && last < peak && last >= 0.7 * peak
+        },
         "fewer messages first, and then messages so long that they get into each other's way",
         "not all of them have their peak in between",
     )
 }
 
 fn many_endpoints_stay(lab: &Lab) -> Result<Seen> {
-    let (mut seen, mut holds) = (Vec::new(), true);
-    for design in MULTIPLE {
-        let rates = rates(lab, design)?;
-        let (least, peak) = range(rates.iter().copied());
-        holds &= least >= 0.85 * peak;
-        seen.push(told(design, &rates));
-    }
-    Seen::new(
-        format!("from 4 KiB to 1 MiB: {}", seen.join("; ")),
-        holds,
+    of_sizes(
+        lab,
+        MULTIPLE,
+        |rates| range(rates.iter().copied()).0 >= 0.85 * peak(rates),
         "each thread posts on its own",
-        "some design loses more than 15 % at some size",
+        "a READ and what announces it take more trips than a message, and two small buffers do not cover them",
     )
 }

@@ -1,7 +1,7 @@
 //! What the designs are compared with: models of TCP and MPI (sections 7.1.4, 7.2 and 7.3.4).
 
 use super::lab::{Lab, broadcast, edr, fdr, giga, on};
-use super::{Claim, Seen, Test};
+use super::{Claim, Seen};
 use crate::error::Result;
 use crate::setting::{Setting, Transport};
 use roundel_exchange::Design;
@@ -12,13 +12,11 @@ const NEAR: f64 = 0.75;
 const NOT_REPLAYED: &str = "queries are not replayed in simulation yet";
 
 pub(super) fn claims() -> Vec<Claim> {
-    let partly = Test::Partly;
     vec![
-        Claim {
-            id: "SH14",
-            test: partly,
-            paper: "MESQ/SR is up to 2 times as fast as MPI, repartition, 16 nodes on EDR",
-            judge: |lab| {
+        Claim::partly(
+            "SH14",
+            "MESQ/SR is up to 2 times as fast as MPI, repartition, 16 nodes on EDR",
+            |lab| {
                 ahead(
                     lab,
                     &edr(Design::MesqSr, 16),
@@ -26,12 +24,11 @@ pub(super) fn claims() -> Vec<Claim> {
                     2.0,
                 )
             },
-        },
-        Claim {
-            id: "SH15",
-            test: partly,
-            paper: "MESQ/SR is up to 3 times as fast as IPoIB, repartition, 8 nodes on FDR",
-            judge: |lab| {
+        ),
+        Claim::partly(
+            "SH15",
+            "MESQ/SR is up to 3 times as fast as IPoIB, repartition, 8 nodes on FDR",
+            |lab| {
                 ahead(
                     lab,
                     &fdr(Design::MesqSr, 8),
@@ -39,21 +36,19 @@ pub(super) fn claims() -> Vec<Claim> {
                     3.0,
                 )
             },
-        },
-        Claim {
-            id: "SH20",
-            test: partly,
-            paper: "SEMQ/SR is up to 4 times as fast as MPI, broadcast, 16 nodes on EDR",
-            judge: |lab| {
+        ),
+        Claim::partly(
+            "SH20",
+            "SEMQ/SR is up to 4 times as fast as MPI, broadcast, 16 nodes on EDR",
+            |lab| {
                 let semq = broadcast(edr(Design::SemqSr, 16));
                 ahead(lab, &semq, &broadcast(on("edr", Transport::Mpi, 16)), 4.0)
             },
-        },
-        Claim {
-            id: "SH21",
-            test: partly,
-            paper: "MESQ/SR is up to 3 times as fast as IPoIB, broadcast, 16 nodes on FDR",
-            judge: |lab| {
+        ),
+        Claim::partly(
+            "SH21",
+            "MESQ/SR is up to 3 times as fast as IPoIB, broadcast, 16 nodes on FDR",
+            |lab| {
                 let mesq = broadcast(fdr(Design::MesqSr, 16));
                 ahead(
                     lab,
@@ -62,42 +57,36 @@ pub(super) fn claims() -> Vec<Claim> {
                     3.0,
                 )
             },
-        },
-        Claim {
-            id: "SH23",
-            test: partly,
-            paper: "IPoIB spends about two thirds of its cycles in sending and receiving, 8 nodes on EDR",
-            judge: in_the_kernel,
-        },
-        Claim {
-            id: "SH25a",
-            test: partly,
-            paper: "The best designs leave senders idle for about 30 % of the time",
-            judge: senders_idle,
-        },
-        Claim {
-            id: "SH25b",
-            test: partly,
-            paper: "Receivers are idle for up to 90 % of the time",
-            judge: receivers_idle,
-        },
-        Claim {
-            id: "SH38",
-            test: partly,
-            paper: "Query 4 takes as long as over local data; from FDR to EDR it gains 50 %, and 30 % with MPI",
-            judge: |_| Seen::new("nothing", false, "", NOT_REPLAYED),
-        },
-        Claim {
-            id: "SH39",
-            test: partly,
-            paper: "With 16 nodes queries 4, 3 and 10 are 70 %, 55 % and 100 % faster than with MPI",
-            judge: |_| Seen::new("nothing", false, "", NOT_REPLAYED),
-        },
-        Claim {
-            id: "SH40",
-            test: partly,
-            paper: "MPI is poor with many threads, and near the line rate with many processes",
-            judge: |_| {
+        ),
+        Claim::partly(
+            "SH23",
+            "IPoIB spends about two thirds of its cycles in sending and receiving, 8 nodes on EDR",
+            in_the_kernel,
+        ),
+        Claim::partly(
+            "SH25a",
+            "The best designs leave senders idle for about 30 % of the time",
+            senders_idle,
+        ),
+        Claim::partly(
+            "SH25b",
+            "Receivers are idle for up to 90 % of the time",
+            receivers_idle,
+        ),
+        Claim::partly(
+            "SH38",
+            "Query 4 takes as long as over local data; from FDR to EDR it gains 50 %, and 30 % with MPI",
+            |_| Seen::new("nothing", false, "", NOT_REPLAYED),
+        ),
+        Claim::partly(
+            "SH39",
+            "With 16 nodes queries 4, 3 and 10 are 70 %, 55 % and 100 % faster than with MPI",
+            |_| Seen::new("nothing", false, "", NOT_REPLAYED),
+        ),
+        Claim::partly(
+            "SH40",
+            "MPI is poor with many threads, and near the line rate with many processes",
+            |_| {
                 Seen::new(
                     "nothing",
                     false,
@@ -105,7 +94,7 @@ pub(super) fn claims() -> Vec<Claim> {
                     "processes that share a NIC are not simulated",
                 )
             },
-        },
+        ),
     ]
 }
 

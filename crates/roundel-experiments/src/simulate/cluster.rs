@@ -15,7 +15,7 @@ use roundel_exchange::{
     ReceiveLink, Shuffle, Unlimited,
 };
 use roundel_verbs::sim::{Parameters, SimNode, Simulation, Trouble};
-use roundel_verbs::{Arena, ArenaOptions, Context, Transport};
+use roundel_verbs::{Arena, ArenaOptions, Context, Transport, WaitPolicy};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -208,6 +208,9 @@ fn open(plan: &Plan, simulation: &Simulation) -> Result<Vec<Node>, ExchangeError
     for number in 0..plan.nodes {
         let host = simulation.add_node(plan.threads);
         let fabric = Fabric::on(host.device(), ARENA, host.context())?;
+        if plan.awake {
+            fabric.channel.set_wait_policy(WaitPolicy::Poll);
+        }
         let options = options(plan, &host);
         nodes.push(Node {
             context: host.context(),

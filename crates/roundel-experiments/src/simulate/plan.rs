@@ -50,6 +50,9 @@ pub struct Plan {
     pub on_loss: OnLoss,
     /// How long sources and readers linger at most, now and then.
     pub dawdle: Duration,
+    /// Whether those who wait stay awake and look again and again.
+    #[serde(default)]
+    pub awake: bool,
     /// What goes wrong.
     pub faults: Faults,
 }
@@ -91,11 +94,13 @@ impl Plan {
             ordered: random.random_bool(0.5),
             on_loss: *OnLoss::ALL.choose(random).unwrap_or(&OnLoss::Repair),
             dawdle: Duration::from_micros(*[0, 5, 50].choose(random).unwrap_or(&0)),
+            awake: false,
             faults: Faults::default(),
         };
         if random.random_bool(0.7) {
             plan.faults = plan.draw_faults(random);
         }
+        plan.awake = random.random_bool(0.3);
         plan
     }
 
@@ -295,6 +300,7 @@ mod tests {
         assert!(has(|what| matches!(what, Trouble::Pause(_))));
         assert!(has(|what| matches!(what, Trouble::Cut(_))));
         assert!(has(|what| matches!(what, Trouble::SlowNic(_))));
+        assert!(plans.iter().any(|plan| plan.awake) && !plans.iter().all(|plan| plan.awake));
         assert!(plans.iter().any(Plan::may_fail) && !plans.iter().all(Plan::may_fail));
     }
 

@@ -14,8 +14,8 @@ pub use messages::{RowsFromMessages, RowsToMessages};
 pub use one_by_one::{RowsFromTuples, RowsToTuples};
 pub use partition::{check_partitioning, partition_alone};
 pub use relation::{Partitioning, Relation};
-pub(crate) use run::Scan;
 pub use run::{Job, Outcome, Threads, both_sides, consume_alone};
+pub(crate) use run::{by_node, send_until};
 
 use crate::error::Result;
 use arrow::array::RecordBatch;

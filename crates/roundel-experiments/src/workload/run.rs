@@ -223,7 +223,7 @@ impl Job {
 }
 
 /// Scans of a relation, one after the other.
-pub(crate) struct Scan {
+pub(super) struct Scan {
     partitioning: Partitioning,
     targets: Vec<u32>,
     rows: RowsByPartition,
@@ -232,7 +232,7 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
-    pub(crate) fn new(partitioning: Partitioning, first: usize) -> Self {
+    pub(super) fn new(partitioning: Partitioning, first: usize) -> Self {
         Self {
             partitioning,
             targets: Vec::new(),
@@ -242,7 +242,7 @@ impl Scan {
     }
 
     /// Sends all rows of a relation.
-    pub(crate) async fn run(
+    pub(super) async fn run(
         &mut self,
         relation: &Relation,
         out: &mut impl RowsOut,
@@ -275,12 +275,25 @@ pub(super) async fn send(
     out: &mut impl RowsOut,
     turns: Option<&Turns>,
 ) -> Result<Vec<Rows>> {
-    let partitioning = Partitioning::new(&job.setting);
-    let mut scan = Scan::new(partitioning, job.node);
     let until = job.until();
+    let over = || Instant::now() >= until;
+    send_until(&job.setting, job.node, &job.relation, out, turns, over).await
+}
+
+/// Scans and sends until it is over, and once at least; returns what went to each node.
+pub(crate) async fn send_until(
+    setting: &Setting,
+    first: usize,
+    relation: &Relation,
+    out: &mut impl RowsOut,
+    turns: Option<&Turns>,
+    over: impl Fn() -> bool,
+) -> Result<Vec<Rows>> {
+    let partitioning = Partitioning::new(setting);
+    let mut scan = Scan::new(partitioning, first);
     let mut scans = 0;
-    while scans == 0 || Instant::now() < until {
-        scan.run(&job.relation, out, turns).await?;
+    while scans == 0 || !over() {
+        scan.run(relation, out, turns).await?;
         scans += 1;
     }
     out.finish().await?;
@@ -288,11 +301,16 @@ pub(super) async fn send(
         count: rows.count * scans,
         keys: rows.keys.wrapping_mul(scans),
     };
-    let of_scan = partitioning.rows(&job.relation);
-    Ok(match job.setting.pattern {
-        Pattern::Repartition => of_scan.iter().map(times).collect(),
-        Pattern::Broadcast => vec![times(&of_scan[0]); job.setting.nodes],
-    })
+    let of_scan = partitioning.rows(relation);
+    Ok(by_node(setting, of_scan.iter().map(times).collect()))
+}
+
+/// What went to each node, of what went to each group.
+pub(crate) fn by_node(setting: &Setting, groups: Vec<Rows>) -> Vec<Rows> {
+    match setting.pattern {
+        Pattern::Repartition => groups,
+        Pattern::Broadcast => vec![groups[0]; setting.nodes],
+    }
 }
 
 /// Both sides as tasks of this thread.

@@ -22,6 +22,8 @@ pub(super) struct Queues {
 pub(super) struct Queue {
     pub completions: VecDeque<RawCompletion>,
     pub armed: bool,
+    /// Of tasks that look for something new again and again.
+    awake: Vec<Waker>,
     pub lock: Lock,
     pub channel: Option<Arc<SimChannel>>,
 }
@@ -58,11 +60,24 @@ impl Queues {
 impl Queue {
     pub(super) fn push(&mut self, completion: RawCompletion) {
         self.completions.push_back(completion);
+        self.wake();
         if std::mem::take(&mut self.armed)
             && let Some(channel) = &self.channel
         {
             channel.notify();
         }
+    }
+
+    /// A task looks again and again, which shows when there is something new.
+    pub(super) fn wake_when_new(&mut self, waker: &Waker) {
+        if !self.awake.iter().any(|awake| awake.will_wake(waker)) {
+            self.awake.push(waker.clone());
+        }
+    }
+
+    /// There may be something new.
+    pub(super) fn wake(&mut self) {
+        self.awake.drain(..).for_each(Waker::wake);
     }
 
     /// Forgets the completions of a queue pair that is gone.

@@ -26,6 +26,7 @@ use crate::work::CompletionStatus;
 use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::Arc;
+use std::task::Waker;
 
 /// Bytes that mark an address of this provider.
 const MAGIC: &[u8; 4] = b"sim1";
@@ -312,6 +313,13 @@ impl ProviderCompletionQueue for SimCompletionQueue {
     fn armed(&self) -> bool {
         let mut state = self.world.lock();
         state.nodes[self.node].queues.at(self.number).armed
+    }
+
+    fn wake_when_new(&self, waker: &Waker) -> bool {
+        let mut state = self.world.lock();
+        let queue = state.nodes[self.node].queues.at(self.number);
+        queue.wake_when_new(waker);
+        true
     }
 }
 

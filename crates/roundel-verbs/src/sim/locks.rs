@@ -8,7 +8,6 @@ use super::time::{Span, Time};
 use crate::guarded::VirtualLock;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 /// A lock.
 #[derive(Default)]
@@ -48,30 +47,18 @@ impl Lock {
     }
 }
 
-/// A lock of a simulated node. Clones share it.
-#[derive(Clone)]
-pub struct SimLock {
+/// A lock of a simulated node.
+pub(super) struct SimLock {
     world: World,
-    lock: Arc<Mutex<Lock>>,
+    lock: Mutex<Lock>,
 }
 
 impl SimLock {
     pub(super) fn new(world: &World) -> Self {
         Self {
             world: world.clone(),
-            lock: Arc::default(),
+            lock: Mutex::default(),
         }
-    }
-
-    /// Has the running thread hold it for so many cycles, and wait for it before.
-    pub fn hold(&self, cycles: u64) {
-        self.enter();
-        {
-            let mut state = self.world.lock();
-            let work = state.parameters.cpu.cycle * cycles;
-            state.charge(work);
-        }
-        self.leave();
     }
 }
 

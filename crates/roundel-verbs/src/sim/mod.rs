@@ -33,7 +33,6 @@ mod time;
 mod trace;
 
 pub use faults::{Faults, Moment, PacketFault, PacketKind, Trouble, What};
-pub use locks::SimLock;
 pub use parameters::{Link, Nic, Parameters, Processor, Switch};
 pub use state::Unwanted;
 pub use time::{Rate, Span};
@@ -242,11 +241,6 @@ impl SimNode {
         let cpus = state.nodes[self.node].cpus.iter();
         let picos = cpus.map(|cpu| cpu.worked.as_picos()).sum::<u64>();
         Duration::from_nanos(picos / 1000)
-    }
-
-    /// A lock that its threads share.
-    pub fn lock(&self) -> SimLock {
-        SimLock::new(&self.world)
     }
 
     fn cpu(&self, thread: usize) -> Cpu {

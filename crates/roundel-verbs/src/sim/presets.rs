@@ -277,6 +277,7 @@ impl Parameters {
                 // Of the path through the kernel, assumed.
                 doorbell: Span::nanos(3000),
                 deliver: Span::nanos(7000),
+                transports: &[],
                 ..iwarp.nic
             },
             ..iwarp

@@ -216,7 +216,19 @@ impl State {
                 let (source, target) = (source.add(part.offset), target.add(part.offset));
                 copy_last_byte_last(source, target, part.length);
             }
+            if part.last {
+                self.written(to);
+            }
         }
+    }
+
+    /// Those who look at memory that a peer writes to see something new.
+    fn written(&mut self, to: PairId) {
+        let Some(pair) = self.pair(to) else { return };
+        let (sends, receives) = (pair.send_queue, pair.receive_queue);
+        let queues = &mut self.nodes[to.node].queues;
+        queues.at(sends).wake();
+        queues.at(receives).wake();
     }
 
     /// Carries a request out that has come whole, and answers.
@@ -358,6 +370,7 @@ impl State {
                 };
                 // SAFETY: the target was checked against its segment; the source is as long.
                 unsafe { copy_last_byte_last(loose.bytes.as_ptr(), target, bytes) };
+                self.written(to);
             }
             (None, Some(receive)) => match self.fits(to, &receive, bytes) {
                 Ok(()) => self.fill(to, &receive.local, 0, loose.bytes.as_ptr(), bytes),

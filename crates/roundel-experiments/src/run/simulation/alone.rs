@@ -1,6 +1,6 @@
 //! What a node does when nothing is moved: it partitions, or it consumes.
 
-use super::{Cluster, Done, Path, counted};
+use super::{Cluster, Done, Path};
 use crate::error::Result;
 use crate::measured::{Endpoints, Measured, Rows};
 use crate::setting::{MESSAGE_BYTES, Transport};
@@ -14,19 +14,19 @@ impl Cluster {
     /// lets them.
     pub(super) fn run_alone(&self) -> Result<Measured> {
         let setting = &self.setting;
-        let until = Duration::from_secs_f64(setting.seconds);
+        let times = self.times();
         let (busy, done) = mpsc::unbounded::<Result<Done>>();
         for node in 0..setting.nodes {
             for thread in 0..setting.threads {
                 let cost = self.cost(node, Path::Verbs);
                 let cost = self.of_thread(&cost, node, thread);
                 let (setting, parameters) = (setting.clone(), self.parameters.clone());
-                let counted = counted(&setting, Duration::ZERO);
+                let counted = times.counted();
                 let task = async move {
                     let mut counted_tuples = 0;
                     let tuples = (MESSAGE_BYTES / setting.tuple_bytes) as u64;
                     let mut received = Rows::default();
-                    while cost.context.now() < until {
+                    while cost.context.now() < times.until() {
                         let shared = parameters.cpu.memory.time(MESSAGE_BYTES * setting.threads);
                         let free = cost.context.now() + Duration::from(shared);
                         match setting.transport {
@@ -61,8 +61,8 @@ impl Cluster {
         }
         drop(busy);
         let ended = self.finish(done)?;
-        let nodes = (0..setting.nodes)
-            .map(|node| self.measured(node, Duration::ZERO, &ended, Endpoints::default()));
+        let nodes =
+            (0..setting.nodes).map(|node| self.measured(node, times, &ended, Endpoints::default()));
         Ok(Measured::of(nodes.collect()))
     }
 }

@@ -11,6 +11,31 @@ use rand_chacha::ChaCha8Rng;
 use std::ops::Range;
 use std::time::Duration;
 
+/// The moments of a run.
+#[derive(Clone, Copy)]
+pub(super) struct Times {
+    pub begin: Duration,
+    /// For how long there is sent.
+    pub length: Duration,
+}
+
+impl Times {
+    /// When no more is sent.
+    pub(super) fn until(&self) -> Duration {
+        self.begin + self.length
+    }
+
+    /// When what arrives is counted: neither while buffers are first filled nor while the last ones are emptied.
+    pub(super) fn counted(&self) -> Range<Duration> {
+        self.begin + self.length / 4..self.until()
+    }
+
+    /// The middle half.
+    fn midway(&self) -> Range<Duration> {
+        self.begin + self.length / 4..self.begin + self.length * 3 / 4
+    }
+}
+
 /// What a thread sends and receives.
 #[derive(Clone, Copy)]
 pub(super) struct Flow {
@@ -19,21 +44,17 @@ pub(super) struct Flow {
     pub work: u32,
     /// The same in the middle half of the time, where it is another.
     pub work_midway: Option<u32>,
-    /// When it begins, and for how long there is sent.
-    pub time: (Duration, Duration),
+    pub times: Times,
     pub groups: usize,
     pub seed: u64,
 }
 
 impl Flow {
-    /// Sends messages to all groups until a moment, each time around in another order. As where rows come in no order,
+    /// Sends messages to all groups while there is time, each time around in another order. As where rows come in no order,
     /// a buffer of each group is taken at once, and all of them are full at about the same time. Returns what went to
     /// each group.
-    pub(super) async fn send(
-        &self,
-        sender: &mut Costly<impl Sender>,
-        until: Duration,
-    ) -> Result<Vec<Rows>> {
+    pub(super) async fn send(&self, sender: &mut Costly<impl Sender>) -> Result<Vec<Rows>> {
+        let until = self.times.until();
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         let mut order: Vec<usize> = (0..self.groups).collect();
         let mut sent = vec![Rows::default(); self.groups];
@@ -59,22 +80,21 @@ impl Flow {
         Ok(sent)
     }
 
-    fn work_at(&self, now: Duration) -> u32 {
-        let (begin, length) = self.time;
-        let midway = begin + length / 4..begin + length * 3 / 4;
+    /// Rounds of work for a tuple at a moment.
+    pub(super) fn work_at(&self, now: Duration) -> u32 {
         match self.work_midway {
-            Some(work) if midway.contains(&now) => work,
+            Some(work) if self.times.midway().contains(&now) => work,
             _ => self.work,
         }
     }
 
-    /// Takes what comes, to the end, and works on it; what came, and the bytes of what came in a time.
+    /// Takes what comes, to the end, and works on it; what came, and the bytes of what was counted.
     pub(super) async fn receive(
         &self,
         receiver: &mut impl Receiver,
         cost: &Cost,
-        counted: &Range<Duration>,
     ) -> Result<(Rows, u64)> {
+        let counted = self.times.counted();
         let (mut received, mut bytes) = (Rows::default(), 0);
         let mut copy = Vec::new();
         while let Some(message) = receiver.get().await? {

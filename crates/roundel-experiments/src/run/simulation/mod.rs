@@ -8,20 +8,20 @@ mod rows;
 
 use crate::error::{Error, Result};
 use crate::measured::{Endpoints, Measured, NodeMeasured, Rows};
-use crate::setting::{Pattern, SOCKET_MESSAGE_BYTES, Setting, Transport};
+use crate::setting::{SOCKET_MESSAGE_BYTES, Setting, Transport};
 use crate::transport::AskEndpoints;
 use crate::transport::qperf::Pairs;
 use crate::transport::verbs::{Opening, VerbsReceiver, VerbsSender, options};
+use crate::workload::by_node;
 use cost::{Cost, Costly, Path};
-use flow::Flow;
+use flow::{Flow, Times};
 use futures::channel::mpsc;
 use futures::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
 use roundel_exchange::{Design, ExchangeOptions, Fabric};
 use roundel_verbs::completion_queue::BoxFuture;
-use roundel_verbs::sim::{Parameters, SimNode, Simulation, Stopped};
-use roundel_verbs::{ArenaOptions, settle};
-use std::ops::Range;
+use roundel_verbs::sim::{Nic, Parameters, SimNode, Simulation, Stopped};
+use roundel_verbs::{ArenaOptions, Guarded, settle};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,13 +47,6 @@ struct Done {
     received_bytes: u64,
 }
 
-/// When what arrives is counted, of the time in which there is sent: neither while buffers are first filled nor while
-/// the last ones are emptied.
-fn counted(setting: &Setting, begin: Duration) -> Range<Duration> {
-    let seconds = Duration::from_secs_f64(setting.seconds);
-    begin + seconds / 4..begin + seconds
-}
-
 /// Nodes in simulation.
 struct Cluster {
     setting: Arc<Setting>,
@@ -72,6 +65,14 @@ pub(super) fn run(setting: &Setting) -> Result<Measured> {
     let parameters = match setting.transport {
         // Tuples are too short to stand for longer ones.
         Transport::ZeroCopy(_) => parameters.with_payload_times(1),
+        // Models run over connections, whatever the NIC has.
+        Transport::Sockets | Transport::Mpi => Parameters {
+            nic: Nic {
+                transports: &[roundel_verbs::Transport::ReliableConnection],
+                ..parameters.nic
+            },
+            ..parameters
+        },
         _ => parameters,
     };
     let simulation = Simulation::new(parameters.clone(), SEED);
@@ -98,7 +99,8 @@ pub(super) fn run(setting: &Setting) -> Result<Measured> {
         Transport::Mpi => {
             let handshake = cluster.parameters.round_trip();
             cluster.run_exchange(setting, MODEL_DESIGN, |node| Path::Mpi {
-                lock: node.lock(),
+                lock: Arc::new(Guarded::new((), &*node.context())),
+                waiting: Arc::default(),
                 handshake,
             })
         }
@@ -156,6 +158,7 @@ impl Cluster {
         let context = self.nodes[node].context_of(thread);
         let device = self.nodes[node].device();
         let channel = device.create_channel()?;
+        channel.set_wait_policy(self.setting.wait.into());
         context.spawn(Box::pin(channel.drive()?));
         Ok(Fabric {
             device,
@@ -179,11 +182,10 @@ impl Cluster {
         setting: &Setting,
         options: &ExchangeOptions,
     ) -> Result<Vec<(Vec<(VerbsSender, VerbsReceiver)>, AskEndpoints)>> {
-        let (threads, endpoints) = (setting.threads, options.endpoints);
         let fabrics = (0..setting.nodes).map(|node| {
             let arena = self.arena(node);
             // What is sent is served by the thread that sends.
-            let fabrics = (0..endpoints).map(|thread| self.fabric(node, thread, &arena));
+            let fabrics = (0..options.endpoints).map(|thread| self.fabric(node, thread, &arena));
             fabrics.collect::<Result<Vec<_>>>()
         });
         let fabrics = fabrics.collect::<Result<Vec<_>>>()?;
@@ -202,7 +204,6 @@ impl Cluster {
         })?;
         let (openings, answers): (Vec<_>, Vec<_>) = accepted.into_iter().unzip();
         let answers = Arc::new(answers);
-        debug_assert!(endpoints <= threads);
         self.step(openings, move |node, mut opening: Opening| {
             for (from, answers) in answers.iter().enumerate() {
                 opening.connect(from, &answers[node])?;
@@ -225,16 +226,16 @@ impl Cluster {
             Some(&self.parameters),
         )?;
         let opened = self.open(setting, &options)?;
-        let setup = self.simulation.now();
+        let times = self.times();
         let (busy, done) = mpsc::unbounded::<Result<Done>>();
         let mut asked = Vec::new();
         for (node, (ends, ask)) in opened.into_iter().enumerate() {
             let path = path(&self.nodes[node]);
             let cost = self.cost(node, path);
             let ask = Arc::new(Mutex::new(ask));
-            let watched = self.watch_memory(node, ask.clone());
+            let watched = self.watch_memory(node, times, ask.clone());
             asked.push((ask, cost.waited.clone(), watched));
-            self.start(node, ends, &cost, &busy);
+            self.start(node, ends, times, &cost, &busy);
         }
         drop(busy);
         let ended = self.finish(done)?;
@@ -247,16 +248,25 @@ impl Cluster {
                 endpoints.registered_bytes *= self.parameters.payload_times as u64;
                 NodeMeasured {
                     memory: std::mem::take(&mut *watched.lock()),
-                    ..self.measured(node, setup, &ended, endpoints)
+                    ..self.measured(node, times, &ended, endpoints)
                 }
             });
         Ok(Measured::of(nodes.collect()))
+    }
+
+    /// Those of a run that begins now.
+    fn times(&self) -> Times {
+        Times {
+            begin: self.simulation.now(),
+            length: Duration::from_secs_f64(self.setting.seconds),
+        }
     }
 
     /// Notes registered memory of a node where it is to be watched, until nobody is sent to.
     fn watch_memory(
         &self,
         node: usize,
+        times: Times,
         ask: Arc<Mutex<AskEndpoints>>,
     ) -> Arc<Mutex<Vec<(f64, u64)>>> {
         let memory = Arc::<Mutex<Vec<_>>>::default();
@@ -264,13 +274,12 @@ impl Cluster {
             return memory;
         }
         let (context, into) = (self.nodes[node].context(), memory.clone());
-        let (begin, times) = (self.simulation.now(), self.parameters.payload_times as u64);
-        let length = Duration::from_secs_f64(self.setting.seconds);
+        let payload_times = self.parameters.payload_times as u64;
         let watch = async move {
-            while context.now() < begin + length {
-                context.sleep(length / MEMORY_LOOKS).await;
-                let now = (context.now() - begin).as_secs_f64();
-                let bytes = (ask.lock())().registered_bytes * times;
+            while context.now() < times.until() {
+                context.sleep(times.length / MEMORY_LOOKS).await;
+                let now = (context.now() - times.begin).as_secs_f64();
+                let bytes = (ask.lock())().registered_bytes * payload_times;
                 into.lock().push((now, bytes));
             }
         };
@@ -283,6 +292,7 @@ impl Cluster {
         &self,
         node: usize,
         ends: Vec<(VerbsSender, VerbsReceiver)>,
+        times: Times,
         cost: &Cost,
         busy: &mpsc::UnboundedSender<Result<Done>>,
     ) {
@@ -299,28 +309,26 @@ impl Cluster {
                 end: sender,
                 cost: sending,
             };
-            let begin = self.simulation.now();
             let seed = (node * setting.threads + thread) as u64;
-            let rows = setting.clone();
+            let of_sender = setting.clone();
             let real = self.parameters.payload_times == 1 && sender.cost.copies;
             let flow = Flow {
                 tuple_bytes: setting.tuple_bytes,
                 work: setting.work_of(node),
                 work_midway: setting.work_midway,
-                time: (begin, Duration::from_secs_f64(setting.seconds)),
+                times,
                 groups: setting.groups().len(),
                 seed,
             };
             let send = async move {
-                let (mut sender, setting) = (sender, rows);
-                let until = begin + Duration::from_secs_f64(setting.seconds);
+                let (mut sender, setting) = (sender, of_sender);
                 let sent = match real {
-                    true => rows::send(&setting, node, thread, sender, until).await,
-                    false => flow.send(&mut sender, until).await,
-                }?;
+                    true => rows::send(&setting, node, thread, &flow, sender).await?,
+                    false => by_node(&setting, flow.send(&mut sender).await?),
+                };
                 Ok(Done {
                     node,
-                    sent: by_node(&setting, sent),
+                    sent,
                     received: Rows::default(),
                     received_bytes: 0,
                 })
@@ -330,7 +338,6 @@ impl Cluster {
                 continue;
             }
             let setting = setting.clone();
-            let counted = counted(&setting, begin);
             let receive = async move {
                 let cost = receiving.clone();
                 let mut receiver = Costly {
@@ -338,8 +345,8 @@ impl Cluster {
                     cost: receiving,
                 };
                 let (received, received_bytes) = match real {
-                    true => rows::receive(&setting, flow.work, receiver, &counted).await?,
-                    false => flow.receive(&mut receiver, &cost, &counted).await?,
+                    true => rows::receive(&setting, &flow, receiver).await?,
+                    false => flow.receive(&mut receiver, &cost).await?,
                 };
                 Ok(Done {
                     node,
@@ -365,6 +372,7 @@ impl Cluster {
             parameters: self.parameters.clone(),
             path,
             waited: Arc::default(),
+            members: self.setting.groups()[0].len(),
             copies: !matches!(self.setting.transport, Transport::ZeroCopy(_)),
         }
     }
@@ -402,15 +410,15 @@ impl Cluster {
     fn measured(
         &self,
         node: usize,
-        setup: Duration,
+        times: Times,
         ended: &[Done],
         endpoints: Endpoints,
     ) -> NodeMeasured {
-        let counted = counted(&self.setting, setup);
+        let counted = times.counted();
         let mut measured = NodeMeasured {
             started: counted.start.as_secs_f64(),
             ended: counted.end.as_secs_f64(),
-            setup_seconds: setup.as_secs_f64(),
+            setup_seconds: times.begin.as_secs_f64(),
             cpu_seconds: self.nodes[node].worked().as_secs_f64(),
             sent: vec![Rows::default(); self.setting.nodes],
             endpoints,
@@ -450,12 +458,11 @@ impl Cluster {
         let round_trips = |(pairs, _): &(Pairs, _)| pairs.round_trips.clone();
         let round_trips: Vec<_> = threads.iter().map(round_trips).collect();
         let (busy, done) = mpsc::unbounded::<Result<Done>>();
-        let begin = self.simulation.now();
-        let until = begin + Duration::from_secs_f64(setting.seconds);
+        let times = self.times();
         for (at, (mut pairs, _)) in threads.into_iter().enumerate() {
             let (node, thread) = (at / setting.threads, at % setting.threads);
             let context = self.nodes[node].context_of(thread);
-            let counted = counted(setting, begin);
+            let counted = times.counted();
             let pings = setting.transport == Transport::PingPong;
             let kept = kept.clone();
             let task = async move {
@@ -464,8 +471,12 @@ impl Cluster {
                     messages += count * u64::from(counted.contains(&context.now()));
                 };
                 let (sent, received) = match pings {
-                    true => pairs.ping_pong(node, until, || context.now()).await?,
-                    false => pairs.run(|| context.now() >= until, heard).await?,
+                    true => {
+                        pairs
+                            .ping_pong(node, times.until(), || context.now())
+                            .await?
+                    }
+                    false => pairs.run(|| context.now() >= times.until(), heard).await?,
                 };
                 // What was sent last is still on its way.
                 kept.lock().push(pairs);
@@ -489,17 +500,9 @@ impl Cluster {
                     .fold(0.0, f64::max),
                 ..Endpoints::default()
             };
-            self.measured(node, begin, &ended, endpoints)
+            self.measured(node, times, &ended, endpoints)
         });
         Ok(Measured::of(nodes.collect()))
-    }
-}
-
-/// What went to each node, of what went to each group.
-fn by_node(setting: &Setting, groups: Vec<Rows>) -> Vec<Rows> {
-    match setting.pattern {
-        Pattern::Repartition => groups,
-        Pattern::Broadcast => vec![groups[0]; setting.nodes],
     }
 }
 

@@ -1,51 +1,38 @@
 //! The two operators of a thread with all bytes of real rows.
 
 use super::cost::Costly;
+use super::flow::Flow;
 use crate::error::Result;
 use crate::measured::Rows;
 use crate::setting::Setting;
 use crate::transport::verbs::{VerbsReceiver, VerbsSender};
 use crate::workload::{
-    Consumer, Partitioning, Relation, RowsFromMessages, RowsIn as _, RowsOut as _, RowsToMessages,
-    Scan,
+    Consumer, Relation, RowsFromMessages, RowsIn as _, RowsToMessages, send_until,
 };
-use std::ops::Range;
-use std::time::Duration;
 
-/// Scans and sends until a moment; what went to each group.
+/// Scans and sends while there is time; what went to each node.
 pub(super) async fn send(
     setting: &Setting,
     node: usize,
     thread: usize,
+    flow: &Flow,
     sender: Costly<VerbsSender>,
-    until: Duration,
 ) -> Result<Vec<Rows>> {
-    let partitioning = Partitioning::new(setting);
     let relation = Relation::generate(setting, node, thread);
     let context = sender.cost.context.clone();
-    let mut out = RowsToMessages::new(sender, partitioning.groups);
-    let mut scan = Scan::new(partitioning, node + thread);
-    let mut scans = 0;
-    while scans == 0 || context.now() < until {
-        scan.run(&relation, &mut out, None).await?;
-        scans += 1;
-    }
-    out.finish().await?;
-    let times = |rows: &Rows| Rows {
-        count: rows.count * scans,
-        keys: rows.keys.wrapping_mul(scans),
-    };
-    Ok(partitioning.rows(&relation).iter().map(times).collect())
+    let over = || context.now() >= flow.times.until();
+    let mut out = RowsToMessages::new(sender, flow.groups);
+    send_until(setting, node + thread, &relation, &mut out, None, over).await
 }
 
-/// Takes what comes, to the end; what came, and the bytes of what came in a time.
+/// Takes what comes, to the end, and works on it; what came, and the bytes of what was counted.
 pub(super) async fn receive(
     setting: &Setting,
-    work: u32,
+    flow: &Flow,
     receiver: Costly<VerbsReceiver>,
-    counted: &Range<Duration>,
 ) -> Result<(Rows, u64)> {
     let cost = receiver.cost.clone();
+    let counted = flow.times.counted();
     let mut input = RowsFromMessages::new(receiver, Relation::schema(setting))?;
     // What its work takes is charged.
     let mut consumer = Consumer::new(0);
@@ -55,6 +42,7 @@ pub(super) async fn receive(
             bytes += (batch.num_rows() * setting.tuple_bytes) as u64;
         }
         consumer.take(&batch);
+        let work = flow.work_at(cost.context.now());
         cost.work(batch.num_rows() as u64, work).await;
     }
     Ok((consumer.rows(), bytes))
