@@ -28,6 +28,8 @@ use roundel_exchange::Design;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+pub(crate) use tpch::Recording;
+use tpch::Replay;
 pub use tpch::{TpchQuery, TpchRun};
 
 /// An experiment of the papers.
@@ -120,6 +122,7 @@ pub(crate) struct Case {
 pub(crate) enum Work {
     Setting(Box<Setting>),
     Tpch(TpchRun),
+    Replay(Box<Replay>),
 }
 
 /// What a run gave.
@@ -225,6 +228,7 @@ fn run_plan<'a>(
             runs.push(match &case.work {
                 Work::Setting(setting) => Got::Measured(run_setting(setting, &options.node)?),
                 Work::Tpch(tpch) => Got::Queries(tpch.run(&options.roundel)?),
+                Work::Replay(replay) => Got::Queries(vec![replay.run()?]),
             });
         }
     }

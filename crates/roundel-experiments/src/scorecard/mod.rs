@@ -7,6 +7,7 @@ mod buffers;
 mod compute;
 mod credit;
 mod lab;
+mod queries;
 mod scale;
 mod setup;
 mod size;
@@ -88,6 +89,7 @@ impl Paper {
                 claims.extend(setup::claims());
                 claims.extend(compute::claims());
                 claims.extend(buffers::claims());
+                claims.extend(queries::claims());
                 claims.sort_by_key(|claim| claim.id);
                 claims
             }

@@ -9,7 +9,6 @@ use roundel_verbs::sim::Parameters;
 
 /// A ratio that is less than claimed by more than this share does not hold.
 const NEAR: f64 = 0.75;
-const NOT_REPLAYED: &str = "queries are not replayed in simulation yet";
 
 pub(super) fn claims() -> Vec<Claim> {
     vec![
@@ -72,16 +71,6 @@ pub(super) fn claims() -> Vec<Claim> {
             "SH25b",
             "Receivers are idle for up to 90 % of the time",
             receivers_idle,
-        ),
-        Claim::partly(
-            "SH38",
-            "Query 4 takes as long as over local data; from FDR to EDR it gains 50 %, and 30 % with MPI",
-            |_| Seen::new("nothing", false, "", NOT_REPLAYED),
-        ),
-        Claim::partly(
-            "SH39",
-            "With 16 nodes queries 4, 3 and 10 are 70 %, 55 % and 100 % faster than with MPI",
-            |_| Seen::new("nothing", false, "", NOT_REPLAYED),
         ),
         Claim::partly(
             "SH40",

@@ -59,6 +59,7 @@ fn a_simulated_run_is_the_same_again_and_needs_no_other_process() {
         "run",
         "scale-out",
         "queue-pairs",
+        "tpch",
         "--quick",
         "--fabric",
         "sim:edr",
@@ -80,7 +81,7 @@ fn a_simulated_run_is_the_same_again_and_needs_no_other_process() {
             .collect::<Vec<_>>()
     };
     let once = figures();
-    assert_eq!(once.len(), 2);
+    assert_eq!(once.len(), 3);
     let points = once[0][0]["series"][0]["points"].as_array().unwrap();
     assert_eq!(points.len(), 2, "2 and 5 nodes");
     assert_eq!(once, figures());

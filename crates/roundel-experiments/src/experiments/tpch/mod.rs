@@ -1,27 +1,35 @@
-//! Queries 3, 4 and 10 of TPC-H (section 7.2), which the program `roundel` runs.
+//! Queries 3, 4 and 10 of TPC-H (section 7.2): the program `roundel` runs them, and simulated hardware replays what it
+//! recorded.
+
+mod replay;
 
 use super::tell::{About, axis, reaches, verdict};
 use super::{Case, Experiment, Got, Options, Results, Work};
 use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;
 use crate::figure::{Figure, Point, Scale, Unit, X};
-use roundel_exchange::Design;
+use crate::setting::{Setting, Transport};
+use roundel_exchange::{Buffers, Design};
 use serde::Deserialize;
 use std::path::Path;
 use std::process::Command;
+
+pub(crate) use replay::{Recording, Replay};
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "tpch",
     title: "Queries 3, 4 and 10 of TPC-H",
     figures: &["26", "27"],
-    simulated: false,
+    simulated: true,
     plan,
     tell,
 };
 
 const QUERIES: [u32; 3] = [3, 4, 10];
 const DESIGN: Design = Design::MesqSr;
+/// What it is compared with: on this host what there is today, in simulation what the paper has.
 const GRPC: &str = "gRPC";
+const MPI: &str = "MPI";
 /// Query 4 over tables that are dealt by their keys, so that its join needs no exchange. The other queries
 /// join by several keys.
 const LOCAL: &str = "local data";
@@ -54,6 +62,9 @@ struct Report {
 }
 
 fn plan(options: &Options) -> Vec<Case> {
+    if options.fabric.is_simulated() {
+        return plan_replays(options);
+    }
     let workers: &[usize] = if options.quick { &[2] } else { &[2, 4] };
     let case = |workers: usize, local: bool| Case {
         series: if local { LOCAL } else { DESIGN.name() }.into(),
@@ -71,6 +82,45 @@ fn plan(options: &Options) -> Vec<Case> {
         .iter()
         .flat_map(|&workers| [case(workers, false), case(workers, true)])
         .collect()
+}
+
+fn plan_replays(options: &Options) -> Vec<Case> {
+    let own: &[usize] = if options.quick {
+        &[2, 4]
+    } else {
+        &[2, 4, 8, 16]
+    };
+    let mut cases = Vec::new();
+    for nodes in options.nodes_or(own) {
+        for (series, transport) in [
+            (DESIGN.name(), Transport::Design(DESIGN)),
+            (MPI, Transport::Mpi),
+            (LOCAL, Transport::Consume),
+        ] {
+            let setting = Setting {
+                nodes,
+                buffers: Buffers::Fixed(2),
+                ..options.base(transport)
+            };
+            let of_series = QUERIES
+                .iter()
+                .filter(|query| series != LOCAL || **query == LOCAL_QUERY);
+            cases.extend(of_series.map(|query| Case {
+                series: series.into(),
+                x: X::Number(nodes as f64),
+                work: Work::Replay(Box::new(Replay::new(*query, setting.clone()))),
+            }));
+        }
+    }
+    cases
+}
+
+/// What the design is compared with.
+fn other(options: &Options) -> &'static str {
+    match options.fabric.is_simulated() {
+        true => MPI,
+        false => GRPC,
+    }
 }
 
 impl TpchRun {
@@ -122,13 +172,13 @@ impl TpchRun {
 
 fn tell(results: &Results) -> Vec<Figure> {
     let figures = QUERIES.map(|query| of_query(results, query));
-    let mut all = vec![of_local_data(&figures)];
+    let mut all = vec![of_local_data(&figures, other(results.options))];
     all.extend(figures);
     all
 }
 
 /// Query 4 with and without an exchange, at the most nodes.
-fn of_local_data(figures: &[Figure]) -> Figure {
+fn of_local_data(figures: &[Figure], other: &str) -> Figure {
     let mut figure = About {
         id: "fig26",
         title: "Response time of query 4, beside data that need not be moved",
@@ -142,7 +192,7 @@ fn of_local_data(figures: &[Figure]) -> Figure {
     let known = figures
         .iter()
         .find(|known| known.id == query_id(LOCAL_QUERY));
-    for name in [LOCAL, DESIGN.name(), GRPC] {
+    for name in [LOCAL, DESIGN.name(), other] {
         let last = known.and_then(|known| known.points(name).last());
         if let Some(last) = last
             && let X::Number(nodes) = last.x
@@ -197,9 +247,9 @@ fn of_query(results: &Results, query: u32) -> Figure {
             }
         }
     }
-    let found = figure.ratio(GRPC, DESIGN.name()).map(|ratio| {
-        let measured =
-            format!("up to {ratio:.2} times as fast as over gRPC, which is today's practice");
+    let other = other(results.options);
+    let found = figure.ratio(other, DESIGN.name()).map(|ratio| {
+        let measured = format!("up to {ratio:.2} times as fast as over {other}");
         let small = figure.points(DESIGN.name()).len() < 2;
         // At two nodes the paper saw no difference.
         let agrees = if small {

@@ -1,0 +1,119 @@
+//! Queries of TPC-H, replayed (section 7.2).
+
+use super::lab::{Lab, on};
+use super::{Claim, Seen};
+use crate::error::Result;
+use crate::experiments::Recording;
+use crate::setting::Transport;
+use roundel_exchange::Design;
+
+const MESQ: Transport = Transport::Design(Design::MesqSr);
+/// A gain that differs by no more than this is the same.
+const NEAR: f64 = 0.15;
+
+pub(super) fn claims() -> Vec<Claim> {
+    vec![
+        Claim::partly(
+            "SH38a",
+            "Query 4 takes about as long with MESQ/SR as over local data, 8 nodes",
+            as_local,
+        ),
+        Claim::partly(
+            "SH38b",
+            "From FDR to EDR query 4 gains about 50 % with MESQ/SR, 8 nodes",
+            |lab| gains(lab, MESQ, 0.5),
+        ),
+        Claim::partly(
+            "SH38c",
+            "From FDR to EDR query 4 gains about 30 % with MPI, 8 nodes",
+            |lab| gains(lab, Transport::Mpi, 0.3),
+        ),
+        Claim::partly(
+            "SH39a",
+            "With 16 nodes query 4 is 70 % faster with MESQ/SR than with MPI",
+            |lab| faster(lab, 4, 16, 1.7),
+        ),
+        Claim::partly(
+            "SH39b",
+            "With 16 nodes query 3 is 55 % faster with MESQ/SR than with MPI",
+            |lab| faster(lab, 3, 16, 1.55),
+        ),
+        Claim::partly(
+            "SH39c",
+            "With 16 nodes query 10 is 100 % faster with MESQ/SR than with MPI",
+            |lab| faster(lab, 10, 16, 2.0),
+        ),
+        Claim::partly(
+            "SH39d",
+            "With 2 nodes queries 3 and 4 take as long with MESQ/SR as with MPI",
+            alike_when_small,
+        ),
+    ]
+}
+
+fn seconds(
+    lab: &Lab,
+    query: u32,
+    generation: &str,
+    transport: Transport,
+    nodes: usize,
+) -> Result<f64> {
+    let setting = on(generation, transport, nodes);
+    Recording::of(query)?.seconds(&setting, |setting| lab.rate(setting))
+}
+
+fn as_local(lab: &Lab) -> Result<Seen> {
+    let moved = seconds(lab, 4, "edr", MESQ, 8)?;
+    let local = Recording::of(4)?.local_seconds(&on("edr", MESQ, 8))?;
+    Seen::new(
+        format!("{moved:.2} s, and {local:.2} s over local data"),
+        moved <= 1.25 * local,
+        "it computes for longer than it exchanges",
+        "exchanging takes longer than computing",
+    )
+}
+
+fn gains(lab: &Lab, transport: Transport, claimed: f64) -> Result<Seen> {
+    let (fdr, edr) = (
+        seconds(lab, 4, "fdr", transport, 8)?,
+        seconds(lab, 4, "edr", transport, 8)?,
+    );
+    let gain = fdr / edr - 1.0;
+    Seen::new(
+        format!("{:.0} %: {fdr:.2} s and {edr:.2} s", 100.0 * gain),
+        (gain - claimed).abs() <= NEAR,
+        "processors and network grow by as much together",
+        "what limits it grows by another share",
+    )
+}
+
+fn faster(lab: &Lab, query: u32, nodes: usize, claimed: f64) -> Result<Seen> {
+    let (own, theirs) = (
+        seconds(lab, query, "edr", MESQ, nodes)?,
+        seconds(lab, query, "edr", Transport::Mpi, nodes)?,
+    );
+    Seen::new(
+        format!("{:.2} times: {own:.2} s and {theirs:.2} s", theirs / own),
+        (theirs / own - claimed).abs() <= NEAR,
+        "exchanging limits it with MPI",
+        "the model of MPI costs less than what it stands for, or the query computes for longer",
+    )
+}
+
+fn alike_when_small(lab: &Lab) -> Result<Seen> {
+    let mut ratios = Vec::new();
+    for query in [3, 4] {
+        let own = seconds(lab, query, "edr", MESQ, 2)?;
+        ratios.push(seconds(lab, query, "edr", Transport::Mpi, 2)? / own);
+    }
+    let near = |ratio: &f64| (ratio - 1.0).abs() <= NEAR;
+    Seen::new(
+        format!(
+            "{:.2} and {:.2} times as long with MPI",
+            ratios[0], ratios[1]
+        ),
+        ratios.iter().all(near),
+        "they compute for longer than they exchange",
+        "exchanging limits one of them",
+    )
+}
