@@ -116,8 +116,12 @@ def copy_sources(to: Path) -> None:
 
 def broken_seeds(copy: Path) -> list[str]:
     """The seeds that the simulation of a copy finds broken."""
-    target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target/mutants/target"))
-    environment = os.environ | {"CARGO_TARGET_DIR": target, "SEEDS": SEEDS, "RUST_BACKTRACE": "0"}
+    # One of its own: cargo takes crates at the same place of another workspace for the same, mutant or not.
+    environment = os.environ | {
+        "CARGO_TARGET_DIR": str(ROOT / "target/mutants/target"),
+        "SEEDS": SEEDS,
+        "RUST_BACKTRACE": "0",
+    }
     command = ["cargo", "test", "--locked", "--release", "-p", "roundel-experiments", "--test", "simulate"]
     built = subprocess.run([*command, "--no-run"], cwd=copy, env=environment, capture_output=True, text=True)
     if built.returncode != 0:

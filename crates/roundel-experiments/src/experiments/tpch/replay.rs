@@ -1,5 +1,5 @@
 //! Queries on simulated hardware. What a query exchanges and computes was recorded in real runs (`recorded.json`,
-//! written by `peers/record`); here as much is exchanged, and for each tuple that comes there is as much to compute.
+//! written by `record_tpch.py`); here as much is exchanged, and for each tuple that comes there is as much to compute.
 //! It knows volumes and processor time, not rows.
 
 use super::TpchQuery;

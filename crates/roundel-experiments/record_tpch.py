@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records what queries of TPC-H exchange and compute, for their replay on simulated hardware.
 
-use: peers/record ROUNDEL [SCALE]      writes crates/roundel-experiments/src/experiments/tpch/recorded.json
+use: record_tpch.py ROUNDEL [SCALE]      writes recorded.json beside the experiment
 
 Bytes are those that workers send over MESQ/SR, by the scale factor. They are measured with 2 and with 4 workers: what
 grows with them is broadcast. Processor time is that of one worker with one thread, which exchanges nothing.
@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 QUERIES = [3, 4, 10]
-OUT = Path(__file__).resolve().parent.parent / "crates/roundel-experiments/src/experiments/tpch/recorded.json"
+OUT = Path(__file__).resolve().parent / "src/experiments/tpch/recorded.json"
 
 
 def run(roundel, query, scale, workers, iterations):
