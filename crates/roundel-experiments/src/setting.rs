@@ -12,6 +12,9 @@ const NODES_MAX: usize = 4096;
 pub const KEY_BYTES: usize = 8;
 /// Bytes of a tuple of the base case: a key and a value.
 pub const TUPLE_BYTES: usize = 2 * KEY_BYTES;
+/// Cycles of a round of a consumer's work: a multiplication, a shift, and an exclusive or, each of which waits for
+/// the one before.
+pub const ROUND_CYCLES: u64 = 5;
 /// Rows of a batch.
 pub const BATCH_ROWS: usize = 8192;
 /// Bytes of a message of sockets (section 7.1).

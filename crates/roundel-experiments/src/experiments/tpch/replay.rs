@@ -5,15 +5,13 @@
 use super::TpchQuery;
 use crate::error::{Error, Result};
 use crate::run::simulate;
-use crate::setting::{Pattern, Setting, TUPLE_BYTES, Transport};
+use crate::setting::{Pattern, ROUND_CYCLES, Setting, TUPLE_BYTES, Transport};
 use roundel_verbs::sim::Parameters;
 use serde::Deserialize;
 
 const RECORDED: &str = include_str!("recorded.json");
 /// Data of a node, in units of the scale factor, as in the paper.
 const SCALE_OF_NODE: f64 = 100.0;
-/// Cycles of a round of a consumer's work.
-const ROUND_CYCLES: f64 = 5.0;
 
 /// What a query takes for each unit of the scale factor.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -91,7 +89,7 @@ impl Recording {
         let tuples = received.iter().map(|(_, bytes)| bytes).sum::<f64>() / TUPLE_BYTES as f64;
         let cycle = parameters(setting)?.cpu.cycle.as_picos() as f64 * 1e-12;
         let cycles = local * setting.threads as f64 / cycle;
-        let rounds = (cycles / tuples.max(1.0) / ROUND_CYCLES).round() as u32;
+        let rounds = (cycles / tuples.max(1.0) / ROUND_CYCLES as f64).round() as u32;
         let mut seconds = 0.0;
         for (pattern, bytes) in received {
             if bytes > 0.0 {

@@ -11,6 +11,7 @@
 //!   model, and got 0.56 million (MPICH, pull request 3917).
 
 use crate::error::Result;
+use crate::setting::ROUND_CYCLES;
 use crate::transport::{Receiver, Sender};
 use parking_lot::Mutex;
 use roundel_exchange::wire::HEADER_LENGTH;
@@ -20,9 +21,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Cycles of a round of a consumer's work: a multiplication, a shift, and an exclusive or, each of which waits for
-/// the one before.
-const ROUND_CYCLES: u64 = 5;
 /// Cycles of a call of MPI: 3.8 million messages per second of a pair (Open MPI, issue 1831), of two calls each.
 const MPI_CALL_CYCLES: u64 = 315;
 /// Calls for a message.
