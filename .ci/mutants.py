@@ -103,8 +103,12 @@ MUTANTS = [
 
 def copy_sources(to: Path) -> None:
     """What git knows, as it is in the work tree; unchanged files keep their times, so that cargo does too."""
-    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
-    for name in names.decode().split("\0"):
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    names = listed.decode().split("\0")
+    for old in to.rglob("*"):
+        if old.is_file() and str(old.relative_to(to)) not in names:
+            old.unlink()
+    for name in names:
         source, target = ROOT / name, to / name
         if not name or not source.is_file():
             continue
