@@ -237,6 +237,7 @@ async fn prepare(
                 prepared.threads.add(relation, None, thread, mpi::run)?;
             }
         }
+        Transport::MpiProcesses => return setting.check().map(|()| prepared),
         #[cfg(not(feature = "mpi"))]
         Transport::Mpi => return setting.check().map(|()| prepared),
         Transport::Grpc => {

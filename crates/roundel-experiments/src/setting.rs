@@ -67,8 +67,10 @@ pub enum Transport {
     Sockets,
     /// Arrow Flight: streams of gRPC.
     Grpc,
-    /// MPI.
+    /// MPI, whose process the threads of a node share.
     Mpi,
+    /// The same, where each thread is a process: in simulation only, as processes are nodes otherwise.
+    MpiProcesses,
     /// One registered buffer, sent over and over: what the network can do.
     Qperf,
     /// A few bytes, back and forth between nodes 0 and 1, 2 and 3, …: how long that takes.
@@ -169,6 +171,8 @@ impl Setting {
             "ping pong is between two nodes each".into()
         } else if matches!(self.wait, Wait::Spin(_)) && self.fabric.is_simulated() {
             "threads that spin for a while are not simulated".into()
+        } else if self.transport == Transport::MpiProcesses && !self.fabric.is_simulated() {
+            "processes of MPI that share a node are simulated only: make each a node".into()
         } else if self.transport == Transport::Mpi
             && !cfg!(feature = "mpi")
             && !self.fabric.is_simulated()
@@ -190,6 +194,7 @@ impl Transport {
             Self::Sockets => "sockets",
             Self::Grpc => "gRPC",
             Self::Mpi => "MPI",
+            Self::MpiProcesses => "MPI processes",
             Self::Qperf => "qperf",
             Self::PingPong => "ping pong",
             Self::Partition => "partitioning alone",
@@ -205,6 +210,7 @@ impl Transport {
             Self::Sockets => "sockets".into(),
             Self::Grpc => "grpc".into(),
             Self::Mpi => "mpi".into(),
+            Self::MpiProcesses => "mpi-processes".into(),
             Self::Qperf => "qperf".into(),
             Self::PingPong => "ping-pong".into(),
             Self::Partition => "partition".into(),
@@ -229,6 +235,7 @@ impl std::str::FromStr for Transport {
             Self::Sockets,
             Self::Grpc,
             Self::Mpi,
+            Self::MpiProcesses,
             Self::Qperf,
             Self::PingPong,
             Self::Partition,

@@ -1,6 +1,6 @@
 //! Adaptive buffers (section 7.1.8): two nodes, MESQ/SR.
 
-use super::lab::{Lab, edr, giga, range};
+use super::lab::{Lab, edr, giga, is_near, range};
 use super::{Claim, Seen};
 use crate::error::Result;
 use crate::setting::Setting;
@@ -81,7 +81,7 @@ fn product(_: &Lab) -> Result<Seen> {
     let count = edr.round_trip().as_secs_f64() * 1e12 / packet;
     Seen::new(
         format!("{count:.0}"),
-        (count / 44.0 - 1.0).abs() <= 0.25,
+        is_near(count, 44.0),
         "a round trip takes as long as these",
         "a round trip of 44 datagrams takes 14 µs: the paper's has more in it than network and NIC",
     )
@@ -109,7 +109,7 @@ fn fewer_with_more_work(lab: &Lab) -> Result<Seen> {
     let (little, much) = (window(lab, &[LITTLE], 0)?, window(lab, &[MUCH], 0)?);
     Seen::new(
         format!("{little:.0} and {much:.0} of a link"),
-        much < little,
+        much <= 0.9 * little,
         "who computes needs no more than it can take",
         "they do not become fewer",
     )

@@ -1,6 +1,6 @@
 //! Queries that compute (sections 7.1.2 and 7.1.7).
 
-use super::lab::{Lab, MEMQ_WR, edr, giga, on};
+use super::lab::{Lab, MEMQ_WR, edr, giga, is_near, on};
 use super::{Claim, Seen};
 use crate::error::Result;
 use crate::setting::{Setting, Transport};
@@ -140,7 +140,7 @@ fn share_of_local(lab: &Lab) -> Result<Seen> {
     let share = relative(lab, Transport::Design(Design::MesqSr), 0)?;
     Seen::new(
         format!("{:.0} % of {}", 100.0 * share, giga(local(lab, 0)?)),
-        (share / 0.2 - 1.0).abs() <= 0.25,
+        is_near(share, 0.2),
         "memory is the limit of local processing",
         "local processing has another limit",
     )

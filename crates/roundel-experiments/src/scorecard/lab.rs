@@ -93,6 +93,11 @@ pub(super) fn giga(rate: f64) -> String {
     format!("{:.2} GB/s", rate / 1e9)
 }
 
+/// Whether a ratio is as claimed, within a quarter.
+pub(super) fn is_near(ratio: f64, claimed: f64) -> bool {
+    (ratio / claimed - 1.0).abs() <= 0.25
+}
+
 /// The least and the most of values.
 pub(super) fn range(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     values

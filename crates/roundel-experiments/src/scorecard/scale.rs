@@ -158,9 +158,8 @@ fn connections_degrade(lab: &Lab) -> Result<Seen> {
     Seen::new(
         format!("from 4 to 16 nodes {}", seen.join(", ")),
         holds,
-        "there are more queue pairs than the NIC has room for",
-        "a message of 64 KiB has 16 packets, of which few miss a context, and the engine fetches it while the packet \
-         before is on the link",
+        "their queue pairs take turns packet by packet, and there are more than the NIC has room for",
+        "a context that is missed takes no longer than a packet does on the link",
     )
 }
 

@@ -1,9 +1,11 @@
 //! Locks that threads of a node spin on: those of send queues, of receive queues and of completion queues.
 //! Handing one over takes the longer the more threads want it, since each of them looks at it again (Boyd-Wickizer,
-//! Kaashoek, Morris and Zeldovich, "Non-scalable locks are dangerous", Linux Symposium 2012).
+//! Kaashoek, Morris and Zeldovich, "Non-scalable locks are dangerous", Linux Symposium 2012), and longer between the
+//! two processors of a node, which its threads are spread over in turn.
 
 use super::device::World;
 use super::events::Cpu;
+use super::parameters::Handover;
 use super::time::{Span, Time};
 use crate::guarded::VirtualLock;
 use parking_lot::Mutex;
@@ -14,35 +16,47 @@ use std::collections::VecDeque;
 pub(super) struct Lock {
     /// Who had it last.
     holder: Option<Cpu>,
-    /// When those that have it, or wait for it, give it back.
-    ends: VecDeque<Time>,
+    /// Those that have it, or wait for it, and when they give it back.
+    ends: VecDeque<(Time, Cpu)>,
+}
+
+impl Cpu {
+    /// What a cache line takes from another thread of the node.
+    fn takes_from(self, other: Self, handover: Handover) -> Span {
+        match self.index % 2 == other.index % 2 {
+            true => handover.within,
+            false => handover.across,
+        }
+    }
 }
 
 impl Lock {
-    /// A thread wants it at `now`; returns how long it takes until it has it. To hand it to another thread takes
-    /// `transfer` for each thread that looks at it.
-    pub(super) fn enter(&mut self, now: Time, cpu: Cpu, transfer: Span) -> Span {
-        while self.ends.front().is_some_and(|end| *end <= now) {
+    /// A thread wants it at `now`; returns how long it takes until it has it. It is handed over once for each thread
+    /// that looks at it.
+    pub(super) fn enter(&mut self, now: Time, cpu: Cpu, handover: Handover) -> Span {
+        while self.ends.front().is_some_and(|(end, _)| *end <= now) {
             self.ends.pop_front();
         }
-        let before = self.ends.len() as u64;
+        let looks = self.ends.iter().fold(Span::ZERO, |sum, (_, other)| {
+            sum + cpu.takes_from(*other, handover)
+        });
         let transfer = match self.holder.replace(cpu) {
-            Some(holder) if holder != cpu => transfer * before.max(1),
+            Some(holder) if holder != cpu => looks.max(cpu.takes_from(holder, handover)),
             _ => Span::ZERO,
         };
-        let free = self.ends.back().copied().unwrap_or(now).max(now);
+        let free = self.ends.back().map_or(now, |(end, _)| *end).max(now);
         free + transfer - now
     }
 
     /// The thread gives it back.
-    pub(super) fn leave(&mut self, now: Time) {
-        self.ends.push_back(now);
+    pub(super) fn leave(&mut self, now: Time, cpu: Cpu) {
+        self.ends.push_back((now, cpu));
     }
 
     /// Takes it at `now` for as long as `work` takes; returns how long that is from now, waiting included.
-    pub(super) fn hold(&mut self, now: Time, cpu: Cpu, work: Span, transfer: Span) -> Span {
-        let took = self.enter(now, cpu, transfer) + work;
-        self.leave(now + took);
+    pub(super) fn hold(&mut self, now: Time, cpu: Cpu, work: Span, handover: Handover) -> Span {
+        let took = self.enter(now, cpu, handover) + work;
+        self.leave(now + took, cpu);
         took
     }
 }
@@ -68,15 +82,15 @@ impl VirtualLock for SimLock {
         let Some((cpu, _)) = state.running else {
             return;
         };
-        let (now, transfer) = (state.now(), state.parameters.cpu.lock);
-        let waited = self.lock.lock().enter(now, cpu, transfer);
+        let (now, handover) = (state.now(), state.parameters.cpu.handover);
+        let waited = self.lock.lock().enter(now, cpu, handover);
         state.charge(waited);
     }
 
     fn leave(&self) {
         let state = self.world.lock();
-        if state.running.is_some() {
-            self.lock.lock().leave(state.now());
+        if let Some((cpu, _)) = state.running {
+            self.lock.lock().leave(state.now(), cpu);
         }
     }
 }
@@ -86,7 +100,10 @@ mod tests {
     use super::*;
 
     const WORK: Span = Span::nanos(70);
-    const TRANSFER: Span = Span::nanos(50);
+    const HANDOVER: Handover = Handover {
+        within: Span::nanos(50),
+        across: Span::nanos(100),
+    };
 
     fn thread(index: usize) -> Cpu {
         Cpu { node: 0, index }
@@ -96,7 +113,7 @@ mod tests {
     fn a_lock_of_one_thread_costs_nothing() {
         let (mut lock, mut now) = (Lock::default(), Time::default());
         for _ in 0..3 {
-            assert_eq!(lock.hold(now, thread(0), WORK, TRANSFER), WORK);
+            assert_eq!(lock.hold(now, thread(0), WORK, HANDOVER), WORK);
             now = now + WORK;
         }
     }
@@ -104,11 +121,13 @@ mod tests {
     #[test]
     fn threads_that_want_it_at_once_wait_for_each_other_and_disturb_each_other() {
         let (mut lock, now) = (Lock::default(), Time::default());
-        let took: Vec<_> = (0..4)
-            .map(|index| lock.hold(now, thread(index), WORK, TRANSFER).as_picos() / 1000)
-            .collect();
-        assert_eq!(took, [70, 190, 360, 580]);
+        let nanos = |span: Span| span.as_picos() / 1000;
+        let took: Vec<_> = [0, 2, 4, 1]
+            .map(|index| nanos(lock.hold(now, thread(index), WORK, HANDOVER)))
+            .to_vec();
+        // 50 ns of one, of two, and 100 ns of each of three.
+        assert_eq!(took, [70, 190, 360, 730]);
         let later = now + Span::micros(1);
-        assert_eq!(lock.hold(later, thread(0), WORK, TRANSFER), WORK + TRANSFER);
+        assert_eq!(nanos(lock.hold(later, thread(3), WORK, HANDOVER)), 120);
     }
 }

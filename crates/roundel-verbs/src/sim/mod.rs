@@ -33,7 +33,7 @@ mod time;
 mod trace;
 
 pub use faults::{Faults, Moment, PacketFault, PacketKind, Trouble, What};
-pub use parameters::{Link, Nic, Parameters, Processor, Switch};
+pub use parameters::{Handover, Link, Nic, Parameters, Processor, Switch};
 pub use state::Unwanted;
 pub use time::{Rate, Span};
 

@@ -66,8 +66,6 @@ pub struct Nic {
     pub host: Rate,
     /// From its engine to the host's memory.
     pub deliver: Span,
-    /// Packets of one queue pair that it sends before it looks at another.
-    pub burst_packets: usize,
     /// Bytes that it can hold before they are in memory.
     pub input_bytes: usize,
     /// Contexts of queue pairs that it can hold as their requester, and what it takes to fetch another.
@@ -122,7 +120,7 @@ pub struct Processor {
     /// To take each completion.
     pub poll_each: Span,
     /// Handing a lock over, for each thread that looks at it.
-    pub lock: Span,
+    pub handover: Handover,
     /// Of its clock.
     pub cycle: Span,
     /// To hash, and to copy.
@@ -142,6 +140,15 @@ pub struct Processor {
     /// What TCP takes on the thread that sends or receives, system call and copy, for each byte: for models of
     /// what the designs are compared with.
     pub tcp: Rate,
+}
+
+/// What a cache line takes from one thread to another.
+#[derive(Clone, Copy, Debug)]
+pub struct Handover {
+    /// Of the same processor.
+    pub within: Span,
+    /// Of the node's other processor.
+    pub across: Span,
 }
 
 impl Parameters {

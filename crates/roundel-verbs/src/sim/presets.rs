@@ -5,9 +5,9 @@
 //! Guidelines for High Performance RDMA Systems", USENIX ATC 2016; *DCT* are their authors' notes on dynamically
 //! connected transport; *rdma_bench* is the data published with their code; *UCX* are the priors in its
 //! `ib_iface.c`; *IB* is the InfiniBand specification; *ib_model* is Mellanox' OMNeT++ model of a switch; *NeoHost*
-//! are dumps of counters. What is *assumed* has no source, and no claim of the scorecard was looked at for it.
+//! are dumps of counters; *core-to-core-latency* is the program of that name and the results published with it. What is *assumed* has no source, and no claim of the scorecard was looked at for it.
 
-use super::parameters::{Link, Nic, Parameters, Processor, Switch};
+use super::parameters::{Handover, Link, Nic, Parameters, Processor, Switch};
 use super::time::{Rate, Span};
 use crate::queue_pair::Transport;
 
@@ -58,8 +58,6 @@ impl Parameters {
                 // What DMA reads get of PCIe 3.0 x16 (ATC).
                 host: Rate::bytes_per_second(13_440_000_000),
                 deliver: Span::nanos(200),
-                // 10 of 2 KiB (ib_model, maxContPkts).
-                burst_packets: 5,
                 input_bytes: 64_000,
                 // Fit of the rate of READs against active queue pairs (rdma_bench, 154 to 1386 of them).
                 requesters: 345,
@@ -93,8 +91,11 @@ impl Parameters {
                 post_each: Span::nanos(30),
                 poll: Span::nanos(10),
                 poll_each: Span::nanos(20),
-                // A cache line from another core, some 100 cycles.
-                lock: Span::nanos(42),
+                // Compare and exchange of a line that another core had, of two Xeon E5-2695 v4 (core-to-core-latency).
+                handover: Handover {
+                    within: Span::nanos(44),
+                    across: Span::nanos(118),
+                },
                 cycle: Span::picos(417),
                 // What one core does of both in `peers/instructions` and `experiment run designs`, partitioning alone.
                 hash: Rate::bytes_per_second(4_000_000_000),

@@ -133,7 +133,8 @@ impl State {
         self.events.add(left, Event::Left(packet.from, message));
     }
 
-    /// What a NIC sends next, and what its engine takes for it.
+    /// What a NIC sends next, and what its engine takes for it. Queue pairs take turns packet by packet, as in the
+    /// simulators that the authors of DCQCN and of HPCC published.
     fn next_packet(&mut self, node: usize) -> Option<(Box<Packet>, Span)> {
         let cost = self.parameters.nic.packet;
         if let Some(packet) = self.nodes[node].nic.control.pop_front() {
@@ -146,15 +147,10 @@ impl State {
             let nic = &mut self.nodes[node].nic;
             match found {
                 Some(found) => {
-                    nic.burst += 1;
-                    if nic.burst >= self.parameters.nic.burst_packets {
-                        nic.burst = 0;
-                        nic.active.rotate_left(1);
-                    }
+                    nic.active.rotate_left(1);
                     return Some(found);
                 }
                 None => {
-                    nic.burst = 0;
                     nic.active.pop_front();
                     if let Some(pair) = &mut self.nodes[node].pairs[number as usize] {
                         pair.active = false;

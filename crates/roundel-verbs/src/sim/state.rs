@@ -69,8 +69,6 @@ pub(super) struct Nic {
     pub control: VecDeque<Box<Packet>>,
     /// Queue pairs that may have something to send.
     pub active: VecDeque<u32>,
-    /// Packets that the first of them has sent since it was another's turn.
-    pub burst: usize,
     /// Whether it is due to send, or waits for room in the switch.
     pub emitting: bool,
     pub waits_for_room: bool,
@@ -143,9 +141,9 @@ impl State {
         lock: impl FnOnce(&mut Self) -> Option<&mut Lock>,
     ) {
         let Some((cpu, _)) = self.running else { return };
-        let (now, transfer) = (self.now(), self.parameters.cpu.lock);
+        let (now, handover) = (self.now(), self.parameters.cpu.handover);
         let took = match lock(self) {
-            Some(lock) => lock.hold(now, cpu, span, transfer),
+            Some(lock) => lock.hold(now, cpu, span, handover),
             None => span,
         };
         self.charge(took);

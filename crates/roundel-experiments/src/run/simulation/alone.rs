@@ -1,6 +1,6 @@
 //! What a node does when nothing is moved: it partitions, or it consumes.
 
-use super::{Cluster, Done, Path};
+use super::{Cluster, Done};
 use crate::error::Result;
 use crate::measured::{Endpoints, Measured, Rows};
 use crate::setting::{MESSAGE_BYTES, Transport};
@@ -18,7 +18,7 @@ impl Cluster {
         let (busy, done) = mpsc::unbounded::<Result<Done>>();
         for node in 0..setting.nodes {
             for thread in 0..setting.threads {
-                let cost = self.cost(node, Path::Verbs);
+                let cost = self.cost(node);
                 let cost = self.of_thread(&cost, node, thread);
                 let (setting, parameters) = (setting.clone(), self.parameters.clone());
                 let counted = times.counted();

@@ -15,7 +15,7 @@ use crate::setting::ROUND_CYCLES;
 use crate::transport::{Receiver, Sender};
 use parking_lot::Mutex;
 use roundel_exchange::wire::HEADER_LENGTH;
-use roundel_verbs::sim::Parameters;
+use roundel_verbs::sim::{Parameters, SimNode};
 use roundel_verbs::{Context, Guarded, Work, settle};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,6 +55,17 @@ pub(super) enum Path {
     },
 }
 
+impl Path {
+    /// What a process of MPI shares.
+    pub(super) fn mpi(node: &SimNode, parameters: &Parameters) -> Self {
+        Self::Mpi {
+            lock: Arc::new(Guarded::new((), &*node.context())),
+            waiting: Arc::default(),
+            handshake: parameters.round_trip(),
+        }
+    }
+}
+
 impl Cost {
     /// Bytes of payload that a message with so many stands for.
     pub(super) fn length(&self, bytes: usize) -> usize {
@@ -63,7 +74,9 @@ impl Cost {
 
     async fn calls(&self, lock: &Guarded<()>, waiting: &AtomicU64, count: usize) {
         let cpu = &self.parameters.cpu;
-        let handed_over = cpu.lock.as_picos() / cpu.cycle.as_picos().max(1);
+        // Half of those that wait are on the other processor.
+        let looks = cpu.handover.within + cpu.handover.across;
+        let handed_over = looks.as_picos() / 2 / cpu.cycle.as_picos().max(1);
         for _ in 0..count {
             {
                 let _held = lock.lock();

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use roundel_exchange::{Design, ExchangeOptions, Fabric};
 use roundel_verbs::completion_queue::BoxFuture;
 use roundel_verbs::sim::{Nic, Parameters, SimNode, Simulation, Stopped};
-use roundel_verbs::{ArenaOptions, Guarded, settle};
+use roundel_verbs::{ArenaOptions, settle};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,8 +35,9 @@ const MEMORY_LOOKS: u32 = 100;
 /// Longest virtual time in which nodes are connected, and in which what was sent arrives.
 const SETUP_MAX: Duration = Duration::from_secs(600);
 const END_MAX: Duration = Duration::from_secs(60);
-/// What models of other transports run over.
+/// What models of other transports run over: one for a node, and one for each of its threads.
 const MODEL_DESIGN: Design = Design::SemqSr;
+const MODEL_DESIGN_OF_THREADS: Design = Design::MemqSr;
 
 /// What a thread did.
 struct Done {
@@ -66,7 +67,7 @@ pub(super) fn run(setting: &Setting) -> Result<Measured> {
         // Tuples are too short to stand for longer ones.
         Transport::ZeroCopy(_) => parameters.with_payload_times(1),
         // Models run over connections, whatever the NIC has.
-        Transport::Sockets | Transport::Mpi => Parameters {
+        Transport::Sockets | Transport::Mpi | Transport::MpiProcesses => Parameters {
             nic: Nic {
                 transports: &[roundel_verbs::Transport::ReliableConnection],
                 ..parameters.nic
@@ -87,23 +88,24 @@ pub(super) fn run(setting: &Setting) -> Result<Measured> {
     };
     match setting.transport {
         Transport::Design(design) | Transport::ZeroCopy(design) => {
-            cluster.run_exchange(setting, design, |_| Path::Verbs)
+            cluster.run_exchange(setting, design, |_| vec![Path::Verbs])
         }
         Transport::Sockets => {
             let messages = Setting {
                 message_bytes: setting.message_bytes.or(Some(SOCKET_MESSAGE_BYTES)),
                 ..setting.clone()
             };
-            cluster.run_exchange(&messages, MODEL_DESIGN, |_| Path::Tcp)
+            cluster.run_exchange(&messages, MODEL_DESIGN, |_| vec![Path::Tcp])
         }
-        Transport::Mpi => {
-            let handshake = cluster.parameters.round_trip();
-            cluster.run_exchange(setting, MODEL_DESIGN, |node| Path::Mpi {
-                lock: Arc::new(Guarded::new((), &*node.context())),
-                waiting: Arc::default(),
-                handshake,
-            })
-        }
+        Transport::Mpi => cluster.run_exchange(setting, MODEL_DESIGN, |node| {
+            vec![Path::mpi(node, &cluster.parameters)]
+        }),
+        Transport::MpiProcesses => cluster.run_exchange(setting, MODEL_DESIGN_OF_THREADS, |node| {
+            let processes = 0..setting.threads;
+            processes
+                .map(|_| Path::mpi(node, &cluster.parameters))
+                .collect()
+        }),
         Transport::Qperf | Transport::PingPong => cluster.run_qperf(),
         Transport::Partition | Transport::Consume => cluster.run_alone(),
         Transport::Grpc => Err(Error::Setting("gRPC is not simulated".into())),
@@ -216,7 +218,7 @@ impl Cluster {
         &self,
         setting: &Setting,
         design: Design,
-        path: impl Fn(&SimNode) -> Path,
+        paths: impl Fn(&SimNode) -> Vec<Path>,
     ) -> Result<Measured> {
         let device = self.nodes[0].device();
         let options = options(
@@ -230,12 +232,18 @@ impl Cluster {
         let (busy, done) = mpsc::unbounded::<Result<Done>>();
         let mut asked = Vec::new();
         for (node, (ends, ask)) in opened.into_iter().enumerate() {
-            let path = path(&self.nodes[node]);
-            let cost = self.cost(node, path);
+            let cost = self.cost(node);
+            let paths = paths(&self.nodes[node]).into_iter();
+            let costs: Vec<_> = paths
+                .map(|path| Cost {
+                    path,
+                    ..cost.clone()
+                })
+                .collect();
             let ask = Arc::new(Mutex::new(ask));
             let watched = self.watch_memory(node, times, ask.clone());
-            asked.push((ask, cost.waited.clone(), watched));
-            self.start(node, ends, times, &cost, &busy);
+            asked.push((ask, cost.waited, watched));
+            self.start(node, ends, times, &costs, &busy);
         }
         drop(busy);
         let ended = self.finish(done)?;
@@ -287,22 +295,18 @@ impl Cluster {
         memory
     }
 
-    /// Begins both sides of each thread of a node.
+    /// Begins both sides of each thread of a node, which belong in turn to its processes.
     fn start(
         &self,
         node: usize,
         ends: Vec<(VerbsSender, VerbsReceiver)>,
         times: Times,
-        cost: &Cost,
+        costs: &[Cost],
         busy: &mpsc::UnboundedSender<Result<Done>>,
     ) {
         let setting = &self.setting;
-        // Of those that poll sockets there is one in a node.
-        let receivers = match cost.path {
-            Path::Tcp => 1,
-            Path::Verbs | Path::Mpi { .. } => setting.threads,
-        };
         for (thread, (sender, receiver)) in ends.into_iter().enumerate() {
+            let cost = &costs[thread % costs.len()];
             let sending = self.of_thread(cost, node, thread);
             let receiving = self.of_thread(cost, node, setting.threads + thread);
             let sender = Costly {
@@ -334,7 +338,8 @@ impl Cluster {
                 })
             };
             self.begin(node, thread, busy, send.boxed());
-            if thread >= receivers {
+            // Of those that poll sockets there is one in a node.
+            if matches!(cost.path, Path::Tcp) && thread > 0 {
                 continue;
             }
             let setting = setting.clone();
@@ -366,11 +371,11 @@ impl Cluster {
         }
     }
 
-    fn cost(&self, node: usize, path: Path) -> Cost {
+    fn cost(&self, node: usize) -> Cost {
         Cost {
             context: self.nodes[node].context(),
             parameters: self.parameters.clone(),
-            path,
+            path: Path::Verbs,
             waited: Arc::default(),
             members: self.setting.groups()[0].len(),
             copies: !matches!(self.setting.transport, Transport::ZeroCopy(_)),
