@@ -1,0 +1,214 @@
+//! Cyclo-join (section IV-B): the one relation spins past the other, which stays, and each host joins what comes by.
+//! After one revolution the result is there, distributed over the hosts.
+
+use crate::error::{Result, RingError};
+use crate::join::{Bits, JoinSpec, Stationary};
+use crate::roundabout::{Element, Next, Roundabout};
+use crate::spin::{Spinning, decode, notes_bytes};
+use crate::threads::JoinThreads;
+use arrow::array::RecordBatch;
+use futures::channel::oneshot;
+use futures::future::try_join_all;
+use roundel_verbs::Context;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Rows of a fragment that are worth a thread.
+const ROWS_OF_THREAD: usize = 1024;
+
+/// Takes rows of the result, on a thread that joins, and may hold it up.
+///
+/// # Errors
+/// [`RingError::Cancelled`] when nobody wants them any more.
+pub type Output = Arc<dyn Fn(RecordBatch) -> Result<()> + Send + Sync>;
+
+/// Where the time of a host went (section V).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Phases {
+    /// Setting up its rows of both relations.
+    pub set_up: Duration,
+    /// Joining.
+    pub join: Duration,
+    /// Waiting for the ring.
+    pub synchronisation: Duration,
+    /// Elements that it has joined.
+    pub elements: u64,
+    /// Rows of them.
+    pub rows: u64,
+}
+
+/// A join on a ring, as one of its hosts runs it.
+#[derive(Clone)]
+pub struct Cyclo {
+    /// What is joined.
+    pub spec: JoinSpec,
+    /// Who joins.
+    pub threads: Arc<dyn JoinThreads>,
+    /// Time.
+    pub context: Arc<dyn Context>,
+    /// Who takes the result.
+    pub output: Output,
+}
+
+impl Cyclo {
+    /// Joins what the hosts of the ring have of both relations. This host has these rows; its part of the result goes to
+    /// the output. All hosts run the same join.
+    ///
+    /// # Errors
+    /// When the ring breaks, the predicate fails, or nobody takes the result.
+    pub async fn run(
+        &self,
+        mut ring: Roundabout,
+        spinning: Vec<RecordBatch>,
+        stationary: Vec<RecordBatch>,
+    ) -> Result<Phases> {
+        let began = self.context.now();
+        let (mut spinning, stationary) = self.set_up(&ring, spinning, stationary).await?;
+        let mut phases = Phases {
+            set_up: self.context.now() - began,
+            ..Phases::default()
+        };
+        loop {
+            let waits = self.context.now();
+            let next = ring
+                .next(
+                    spinning
+                        .as_ref()
+                        .is_some_and(|spinning| !spinning.is_over()),
+                )
+                .await?;
+            let joins = self.context.now();
+            phases.synchronisation += joins - waits;
+            let (element, fragment) = match next {
+                Next::End => break,
+                Next::Element(element) => self.read(element).await?,
+                Next::Blank(blank) => {
+                    let Some(mut own) = spinning.take() else {
+                        continue;
+                    };
+                    let (own, piece) = self
+                        .on_thread(move || own.piece().map(|piece| (own, piece)))
+                        .await?;
+                    spinning = Some(own);
+                    let notes = vec![0; notes_bytes(self.is_noted(), piece.rows.num_rows())];
+                    (
+                        ring.begin(blank, &piece.payload, &notes, piece.last),
+                        piece.rows,
+                    )
+                }
+            };
+            phases.elements += 1;
+            phases.rows += fragment.num_rows() as u64;
+            let element = self.join(&ring, element, fragment, &stationary).await?;
+            ring.pass_on(element);
+            phases.join += self.context.now() - joins;
+        }
+        let joins = self.context.now();
+        let output = self.output.clone();
+        self.on_thread(move || stationary.end(&mut |rows| output(rows)))
+            .await?;
+        phases.join += self.context.now() - joins;
+        let waits = self.context.now();
+        ring.finish().await?;
+        phases.synchronisation += self.context.now() - waits;
+        Ok(phases)
+    }
+
+    fn is_noted(&self) -> bool {
+        self.spec.join_type.notes_spinning()
+    }
+
+    /// Sets both relations up, at once where there are threads.
+    async fn set_up(
+        &self,
+        ring: &Roundabout,
+        spinning: Vec<RecordBatch>,
+        stationary: Vec<RecordBatch>,
+    ) -> Result<(Option<Spinning>, Arc<Stationary>)> {
+        let (spec, bytes_max, noted) =
+            (self.spec.clone(), ring.payload_bytes_max(), self.is_noted());
+        let spins = self.on_thread(move || {
+            let rows = spec.set_up_spinning(spinning)?;
+            Ok(Spinning::new(spec.spinning, rows, bytes_max, noted))
+        });
+        let spec = self.spec.clone();
+        let stays = self.on_thread(move || Stationary::new(&spec, &stationary));
+        let (spins, stays) = futures::try_join!(spins, stays)?;
+        Ok((Some(spins), Arc::new(stays)))
+    }
+
+    /// The rows of an element that has come.
+    async fn read(&self, element: Element) -> Result<(Element, RecordBatch)> {
+        let (schema, noted) = (self.spec.spinning.clone(), self.is_noted());
+        self.on_thread(move || {
+            let place = element.origin();
+            let fragment = decode(element.payload(), &schema, place)?;
+            let (notes, expected) = (element.notes_len(), notes_bytes(noted, fragment.num_rows()));
+            if notes != expected {
+                let reason = format!("{notes} bytes of notes instead of {expected}");
+                return Err(RingError::Malformed { place, reason });
+            }
+            Ok((element, fragment))
+        })
+        .await
+    }
+
+    /// Joins an element with what stays, on all threads.
+    async fn join(
+        &self,
+        ring: &Roundabout,
+        mut element: Element,
+        fragment: RecordBatch,
+        stationary: &Arc<Stationary>,
+    ) -> Result<Element> {
+        let matched = Arc::new(Bits::of_bytes(&element.notes()));
+        let parts = split(fragment.num_rows(), self.threads.count()).map(|rows| {
+            let (stationary, fragment, matched) =
+                (stationary.clone(), fragment.clone(), matched.clone());
+            let output = self.output.clone();
+            self.on_thread(move || {
+                stationary.join(&fragment, rows, &matched, &mut |rows| output(rows))
+            })
+        });
+        try_join_all(parts).await?;
+        if self.is_noted() {
+            if element.ends_at(ring.place()) {
+                let (stationary, matched, output) =
+                    (stationary.clone(), matched.clone(), self.output.clone());
+                self.on_thread(move || {
+                    stationary.end_of_fragment(&fragment, &matched, &mut |rows| output(rows))
+                })
+                .await?;
+            } else {
+                element.set_notes(&matched.to_bytes());
+            }
+        }
+        Ok(element)
+    }
+
+    /// Has a thread do something.
+    async fn on_thread<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (done, result) = oneshot::channel();
+        let work = move || {
+            // Whoever waits for it may have given up.
+            let _ = done.send(work());
+        };
+        self.threads.run(Box::new(work)).await?;
+        result.await.unwrap_or(Err(RingError::Cancelled))
+    }
+}
+
+/// So many rows in parts for threads.
+fn split(rows: usize, threads: usize) -> impl Iterator<Item = Range<usize>> {
+    let each = rows.div_ceil(threads.max(1)).max(ROWS_OF_THREAD);
+    (0..rows)
+        .step_by(each)
+        .map(move |from| from..(from + each).min(rows))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! What can go wrong on the ring. What a peer can cause is one of these; a broken invariant of ours is an assertion.
+
+use arrow::error::ArrowError;
+use roundel_verbs::VerbsError;
+
+/// What a ring, or a join on it, can fail with.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RingError {
+    /// A host of the ring is gone, or cannot be reached any more.
+    #[error("host {place} of the ring is lost: {reason}")]
+    Lost {
+        /// Its place.
+        place: usize,
+        /// What was seen.
+        reason: String,
+    },
+    /// What came from a host of the ring is not what it should be.
+    #[error("host {place} of the ring sent something else: {reason}")]
+    Malformed {
+        /// The place of who sent it.
+        place: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A row is longer than an element of the ring.
+    #[error(
+        "a row of {row_bytes} bytes does not fit into an element of {element_bytes}: use larger elements on the ring"
+    )]
+    RowTooLong {
+        /// Bytes of the row.
+        row_bytes: usize,
+        /// Bytes that an element has for rows.
+        element_bytes: usize,
+    },
+    /// The ring, or the join, was asked for what it cannot do.
+    #[error("{0}")]
+    Unsupported(String),
+    /// The join came to an early end: whoever takes its rows is gone.
+    #[error("nobody takes the rows of the join any more")]
+    Cancelled,
+    /// A predicate failed.
+    #[error("the join's predicate failed: {0}")]
+    Predicate(String),
+    /// Of Arrow.
+    #[error(transparent)]
+    Arrow(#[from] ArrowError),
+    /// Of the verbs.
+    #[error(transparent)]
+    Verbs(#[from] VerbsError),
+}
+
+/// A result whose error is a [`RingError`].
+pub type Result<T, E = RingError> = std::result::Result<T, E>;

@@ -1,0 +1,273 @@
+//! Joins on one host: rows of a fragment that spins against all rows that stay. Each algorithm has a set-up, done once
+//! for either side, and a join phase for each fragment. Knows no ring.
+//!
+//! * [`hash`]: equality of any columns, by tables whose parts fit the cache.
+//! * [`merge`]: windows around one column: equality, bands, inequalities.
+//! * [`nested`]: anything, pair by pair.
+//! * [`stationary`]: what all of them share: predicates, matches so far, rows of the result.
+
+mod bits;
+mod hash;
+mod keys;
+mod merge;
+mod nested;
+mod stationary;
+
+pub use bits::Bits;
+pub use stationary::Stationary;
+
+use crate::error::{Result, RingError};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use std::ops::{Bound, Range};
+use std::sync::Arc;
+
+/// Pairs of rows that are looked at together.
+pub const PAIRS: usize = 8192;
+
+/// Which rows a join has. The one relation spins, the other stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum JoinType {
+    /// Pairs.
+    Inner,
+    /// Pairs, and the spinning rows that have no partner.
+    Spinning,
+    /// Pairs, and the stationary rows that have no partner.
+    Stationary,
+    /// Pairs, and the rows of both that have no partner.
+    Full,
+    /// Spinning rows that have a partner.
+    SpinningSemi,
+    /// Spinning rows that have none.
+    SpinningAnti,
+    /// Stationary rows that have a partner.
+    StationarySemi,
+    /// Stationary rows that have none.
+    StationaryAnti,
+}
+
+impl JoinType {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Inner,
+        Self::Spinning,
+        Self::Stationary,
+        Self::Full,
+        Self::SpinningSemi,
+        Self::SpinningAnti,
+        Self::StationarySemi,
+        Self::StationaryAnti,
+    ];
+
+    /// Whether rows of the result are pairs.
+    pub fn has_pairs(self) -> bool {
+        matches!(
+            self,
+            Self::Inner | Self::Spinning | Self::Stationary | Self::Full
+        )
+    }
+
+    /// Whether it matters which spinning rows have had a partner, on any host.
+    pub fn notes_spinning(self) -> bool {
+        matches!(
+            self,
+            Self::Spinning | Self::Full | Self::SpinningSemi | Self::SpinningAnti
+        )
+    }
+
+    /// Whether it matters which stationary rows have had a partner.
+    pub fn notes_stationary(self) -> bool {
+        matches!(
+            self,
+            Self::Stationary | Self::Full | Self::StationarySemi | Self::StationaryAnti
+        )
+    }
+
+    /// The same, were the other relation to spin.
+    pub fn swapped(self) -> Self {
+        match self {
+            Self::Inner | Self::Full => self,
+            Self::Spinning => Self::Stationary,
+            Self::Stationary => Self::Spinning,
+            Self::SpinningSemi => Self::StationarySemi,
+            Self::SpinningAnti => Self::StationaryAnti,
+            Self::StationarySemi => Self::SpinningSemi,
+            Self::StationaryAnti => Self::SpinningAnti,
+        }
+    }
+}
+
+/// How far the stationary key may be from the spinning one, in the unit of the keys.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Window {
+    /// For whole numbers, dates, times, and decimals, as they are stored.
+    Whole {
+        /// The least of `stationary - spinning`.
+        low: Bound<i64>,
+        /// The most of it.
+        high: Bound<i64>,
+    },
+    /// For floating point. Additions round: a predicate has to say which of the pairs at the ends of the window match,
+    /// but where the ends are 0.
+    Real {
+        /// The least of `stationary - spinning`.
+        low: Bound<f64>,
+        /// The most of it.
+        high: Bound<f64>,
+    },
+}
+
+/// How pairs of rows are found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Algorithm {
+    /// Those whose keys are equal, by tables of hashes.
+    Hash {
+        /// The columns of the spinning relation.
+        spinning: Vec<usize>,
+        /// Those of the stationary relation that they are equal to, of the same types.
+        stationary: Vec<usize>,
+        /// Whether a null is equal to a null.
+        nulls_equal: bool,
+    },
+    /// Those whose keys are near each other, in their order.
+    Merge {
+        /// The column of the spinning relation.
+        spinning: usize,
+        /// That of the stationary relation, of the same type.
+        stationary: usize,
+        /// How near.
+        window: Window,
+    },
+    /// All.
+    NestedLoops,
+}
+
+/// Tests pairs of rows: whatever an engine can evaluate.
+pub trait PairPredicate: Send + Sync {
+    /// The columns of the spinning relation that it looks at.
+    fn spinning(&self) -> &[usize];
+
+    /// Those of the stationary relation.
+    fn stationary(&self) -> &[usize];
+
+    /// Which of so many pairs match. `columns` has first the spinning ones, then the stationary ones, of each pair a row. A
+    /// null is no match.
+    ///
+    /// # Errors
+    /// Says why it cannot be evaluated.
+    fn test(&self, columns: &[ArrayRef], pairs: usize) -> Result<BooleanArray, String>;
+}
+
+/// A join.
+#[derive(Clone)]
+pub struct JoinSpec {
+    /// Which rows it has.
+    pub join_type: JoinType,
+    /// How pairs are found.
+    pub algorithm: Algorithm,
+    /// What pairs that were found have to match besides.
+    pub predicate: Option<Arc<dyn PairPredicate>>,
+    /// The columns of the relation that spins.
+    pub spinning: SchemaRef,
+    /// Those of the one that stays.
+    pub stationary: SchemaRef,
+}
+
+impl JoinSpec {
+    /// The columns of the result: those of the spinning relation, then those of the stationary one.
+    pub fn schema(&self) -> SchemaRef {
+        let fields = |schema: &SchemaRef, nullable: bool| {
+            let fields = schema.fields().iter();
+            let field = |field: &Arc<Field>| {
+                field
+                    .as_ref()
+                    .clone()
+                    .with_nullable(nullable || field.is_nullable())
+            };
+            fields.map(field).collect::<Vec<_>>()
+        };
+        let outer =
+            |join_type: JoinType| self.join_type == join_type || self.join_type == JoinType::Full;
+        let spinning = || fields(&self.spinning, outer(JoinType::Stationary));
+        let stationary = || fields(&self.stationary, outer(JoinType::Spinning));
+        Arc::new(Schema::new(match self.join_type {
+            JoinType::SpinningSemi | JoinType::SpinningAnti => spinning(),
+            JoinType::StationarySemi | JoinType::StationaryAnti => stationary(),
+            _ => [spinning(), stationary()].concat(),
+        }))
+    }
+
+    /// Sets the rows up that a host has of the spinning relation, which are set up once and spin as they are then: in the
+    /// order in which the other side's table is, or sorted.
+    ///
+    /// # Errors
+    /// When their keys cannot be joined so.
+    pub fn set_up_spinning(&self, batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
+        match &self.algorithm {
+            Algorithm::Hash {
+                spinning,
+                nulls_equal,
+                ..
+            } => {
+                let rows = whole(&self.spinning, &batches)?;
+                hash::cluster(rows, spinning, *nulls_equal)
+            }
+            Algorithm::Merge {
+                spinning, window, ..
+            } => {
+                let rows = whole(&self.spinning, &batches)?;
+                merge::sort(rows, *spinning, *window)
+            }
+            Algorithm::NestedLoops => Ok(batches),
+        }
+    }
+}
+
+/// All rows in one batch, so that a number of 32 bits names each.
+fn whole(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<RecordBatch> {
+    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+    if rows > u32::MAX as usize {
+        return Err(RingError::Unsupported(format!(
+            "{rows} rows on one host; there can be 2^32"
+        )));
+    }
+    Ok(concat_batches(schema, batches)?)
+}
+
+/// Pairs of rows, by their numbers in the fragment and among the stationary rows.
+#[derive(Default)]
+struct Pairs {
+    spinning: Vec<u32>,
+    stationary: Vec<u32>,
+}
+
+impl Pairs {
+    fn len(&self) -> usize {
+        self.spinning.len()
+    }
+
+    fn push(&mut self, spinning: u32, stationary: u32) {
+        self.spinning.push(spinning);
+        self.stationary.push(stationary);
+    }
+
+    fn clear(&mut self) {
+        self.spinning.clear();
+        self.stationary.clear();
+    }
+}
+
+/// Takes pairs as they are found, and empties them.
+type Found<'a> = dyn FnMut(&mut Pairs) -> Result<()> + 'a;
+
+/// What an algorithm has set up of the stationary rows.
+trait Matcher: Send + Sync {
+    /// Finds the pairs of some rows of a fragment, about [`PAIRS`] at a time.
+    fn pairs(
+        &self,
+        fragment: &RecordBatch,
+        rows: Range<usize>,
+        found: &mut Found<'_>,
+    ) -> Result<()>;
+}
