@@ -17,11 +17,20 @@ use std::time::Duration;
 /// Rows of a fragment that are worth a thread.
 const ROWS_OF_THREAD: usize = 1024;
 
-/// Takes rows of the result, on a thread that joins, and may hold it up.
-///
-/// # Errors
-/// [`RingError::Cancelled`] when nobody wants them any more.
-pub type Output = Arc<dyn Fn(RecordBatch) -> Result<()> + Send + Sync>;
+/// Takes rows of the result.
+pub trait Output: Send + Sync {
+    /// Takes some, on a thread that joins, and may hold it up.
+    ///
+    /// # Errors
+    /// When the join is to fail.
+    fn take(&self, rows: RecordBatch) -> Result<()>;
+
+    /// Whether there is somebody who wants more. Where not, this host does no more than the others need: it passes on what
+    /// comes, and joins it if they have to know which rows have a partner here.
+    fn is_wanted(&self) -> bool {
+        true
+    }
+}
 
 /// Where the time of a host went (section V).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +57,7 @@ pub struct Cyclo {
     /// Time.
     pub context: Arc<dyn Context>,
     /// Who takes the result.
-    pub output: Output,
+    pub output: Arc<dyn Output>,
 }
 
 impl Cyclo {
@@ -106,12 +115,50 @@ impl Cyclo {
         }
         let joins = self.context.now();
         let output = self.output.clone();
-        self.on_thread(move || stationary.end(&mut |rows| output(rows)))
+        self.on_thread(move || stationary.end(&mut |rows| output.take(rows)))
             .await?;
         phases.join += self.context.now() - joins;
         let waits = self.context.now();
         ring.finish().await?;
         phases.synchronisation += self.context.now() - waits;
+        Ok(phases)
+    }
+
+    /// Joins rows that are all on this host, without a ring.
+    ///
+    /// # Errors
+    /// When the predicate fails, or the result is not taken.
+    pub async fn run_alone(
+        &self,
+        spinning: Vec<RecordBatch>,
+        stationary: Vec<RecordBatch>,
+    ) -> Result<Phases> {
+        let began = self.context.now();
+        let spec = self.spec.clone();
+        let spins = self.on_thread(move || spec.set_up_spinning(spinning));
+        let spec = self.spec.clone();
+        let stays = self.on_thread(move || Stationary::new(&spec, &stationary));
+        let (spins, stays) = futures::try_join!(spins, stays)?;
+        let stays = Arc::new(stays);
+        let joins = self.context.now();
+        let mut phases = Phases {
+            set_up: joins - began,
+            ..Phases::default()
+        };
+        for fragment in spins {
+            if !self.output.is_wanted() {
+                break;
+            }
+            phases.elements += 1;
+            phases.rows += fragment.num_rows() as u64;
+            let matched = Arc::new(Bits::new(fragment.num_rows()));
+            self.join_fragment(&fragment, &stays, &matched).await?;
+            self.end_fragment(fragment, &stays, matched).await?;
+        }
+        let output = self.output.clone();
+        self.on_thread(move || stays.end(&mut |rows| output.take(rows)))
+            .await?;
+        phases.join = self.context.now() - joins;
         Ok(phases)
     }
 
@@ -162,29 +209,49 @@ impl Cyclo {
         fragment: RecordBatch,
         stationary: &Arc<Stationary>,
     ) -> Result<Element> {
+        if !self.is_noted() && !self.output.is_wanted() {
+            return Ok(element);
+        }
         let matched = Arc::new(Bits::of_bytes(&element.notes()));
+        self.join_fragment(&fragment, stationary, &matched).await?;
+        if self.is_noted() {
+            match element.ends_at(ring.place()) {
+                true => self.end_fragment(fragment, stationary, matched).await?,
+                false => element.set_notes(&matched.to_bytes()),
+            }
+        }
+        Ok(element)
+    }
+
+    async fn join_fragment(
+        &self,
+        fragment: &RecordBatch,
+        stationary: &Arc<Stationary>,
+        matched: &Arc<Bits>,
+    ) -> Result<()> {
         let parts = split(fragment.num_rows(), self.threads.count()).map(|rows| {
             let (stationary, fragment, matched) =
                 (stationary.clone(), fragment.clone(), matched.clone());
             let output = self.output.clone();
             self.on_thread(move || {
-                stationary.join(&fragment, rows, &matched, &mut |rows| output(rows))
+                stationary.join(&fragment, rows, &matched, &mut |rows| output.take(rows))
             })
         });
-        try_join_all(parts).await?;
-        if self.is_noted() {
-            if element.ends_at(ring.place()) {
-                let (stationary, matched, output) =
-                    (stationary.clone(), matched.clone(), self.output.clone());
-                self.on_thread(move || {
-                    stationary.end_of_fragment(&fragment, &matched, &mut |rows| output(rows))
-                })
-                .await?;
-            } else {
-                element.set_notes(&matched.to_bytes());
-            }
-        }
-        Ok(element)
+        try_join_all(parts).await.map(drop)
+    }
+
+    /// All hosts have seen a fragment.
+    async fn end_fragment(
+        &self,
+        fragment: RecordBatch,
+        stationary: &Arc<Stationary>,
+        matched: Arc<Bits>,
+    ) -> Result<()> {
+        let (stationary, output) = (stationary.clone(), self.output.clone());
+        self.on_thread(move || {
+            stationary.end_of_fragment(&fragment, &matched, &mut |rows| output.take(rows))
+        })
+        .await
     }
 
     /// Has a thread do something.

@@ -14,7 +14,7 @@ use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 /// Hosts hash alike, so that what one has clustered is in the order of all tables.
-const SEED: u64 = 0x0d15_c0_f5_e7;
+const SEED: u64 = 0x0d_15c0_f5e7;
 
 /// The keys of rows.
 pub(super) struct Keys {

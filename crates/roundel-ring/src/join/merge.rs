@@ -78,7 +78,7 @@ struct Run<K> {
     low: Bound<K>,
     high: Bound<K>,
     /// How keys of a fragment are read.
-    keys: fn(&ArrayRef) -> Result<Vec<(K, u32)>>,
+    keys: fn(&ArrayRef) -> Result<Keyed<K>>,
 }
 
 /// What merges fragments with all stationary rows.
@@ -137,8 +137,8 @@ pub(super) fn sort(rows: RecordBatch, column: usize, window: Window) -> Result<V
     Ok(vec![take_record_batch(&rows, &UInt32Array::from(order))?])
 }
 
-/// Whether columns of a type can be merged in windows of whole numbers, or else of real ones.
-pub(super) fn is_whole(data_type: &DataType) -> Option<bool> {
+/// Whether columns of a type are merged in windows of whole numbers, or else of real ones; none where they are not.
+pub fn is_whole(data_type: &DataType) -> Option<bool> {
     use DataType::{
         Date32, Date64, Decimal32, Decimal64, Duration, Float16, Float32, Float64, Int8, Int16,
         Int32, Int64, Time32, Time64, Timestamp, UInt8, UInt16, UInt32,
@@ -159,7 +159,10 @@ fn refused(column: &ArrayRef) -> RingError {
     ))
 }
 
-fn whole(column: &ArrayRef) -> Result<Vec<(i64, u32)>> {
+/// A key, and the row that it is of.
+type Keyed<K> = Vec<(K, u32)>;
+
+fn whole(column: &ArrayRef) -> Result<Keyed<i64>> {
     if is_whole(column.data_type()) != Some(true) {
         return Err(refused(column));
     }
@@ -178,7 +181,7 @@ fn whole(column: &ArrayRef) -> Result<Vec<(i64, u32)>> {
     Ok(with_rows(values.iter().copied(), &column))
 }
 
-fn real(column: &ArrayRef) -> Result<Vec<(f64, u32)>> {
+fn real(column: &ArrayRef) -> Result<Keyed<f64>> {
     if is_whole(column.data_type()) != Some(false) {
         return Err(refused(column));
     }
@@ -194,7 +197,7 @@ fn real(column: &ArrayRef) -> Result<Vec<(f64, u32)>> {
     Ok(with_rows(values.map(plain), &column))
 }
 
-fn with_rows<K>(values: impl Iterator<Item = K>, column: &ArrayRef) -> Vec<(K, u32)> {
+fn with_rows<K>(values: impl Iterator<Item = K>, column: &ArrayRef) -> Keyed<K> {
     let rows = values.zip(0..);
     match column.nulls() {
         Some(nulls) => rows

@@ -14,6 +14,7 @@ mod nested;
 mod stationary;
 
 pub use bits::Bits;
+pub use merge::is_whole;
 pub use stationary::Stationary;
 
 use crate::error::{Result, RingError};
