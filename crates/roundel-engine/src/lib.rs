@@ -14,6 +14,7 @@
 //! | `control` | what a coordinator and a worker say to each other besides plans and rows |
 //! | `channel` | the seam to what carries plans and rows |
 //! | `exchange` | rows over Roundel's exchange |
+//! | `ring` | joins of any predicate, on a ring of workers |
 //! | `session`, `query` | SQL, and a running query |
 //! | `tables` | memory tables in shards, files |
 //! | `tpch` | queries and tables of TPC-H |
@@ -30,6 +31,7 @@ mod fabric;
 mod host;
 mod options;
 mod query;
+mod ring;
 mod runtime;
 mod session;
 mod spill_dir;

@@ -20,9 +20,10 @@ use crate::cluster::Core;
 use crate::cluster::membership::LiveWorkers;
 use crate::exchange::Designs;
 use crate::query::{Watch, restarting, watched};
+use crate::ring::{CycloJoinCodec, CycloJoins};
 use crate::tables::codec::MemoryShardCodec;
 use crate::tables::load::TableSet;
-use crate::tables::local_joins::rules_with_local_joins;
+use crate::tables::local_joins::rules_with_joins;
 use crate::tables::{files, placement};
 use crate::tpch::TpchLayout;
 use crate::yielding::YieldingJoins;
@@ -64,7 +65,9 @@ impl Session {
             .with_default_features()
             .with_config(config)
             .with_runtime_env(Arc::clone(&core.runtime))
-            .with_physical_optimizer_rules(rules_with_local_joins())
+            .with_physical_optimizer_rules(rules_with_joins(CycloJoins(Arc::clone(
+                &core.membership,
+            ))))
             .with_physical_optimizer_rule(Arc::new(YieldingJoins))
             .with_distributed_worker_resolver(LiveWorkers(Arc::clone(&core.membership)))
             .with_distributed_channel_resolver(core.channels.resolver(
@@ -74,6 +77,7 @@ impl Session {
             )?)
             .with_distributed_planner()
             .with_distributed_user_codec(MemoryShardCodec)
+            .with_distributed_user_codec(CycloJoinCodec)
             .with_distributed_desired_task_count_handler(placement::desired_task_count)
             .with_distributed_scale_up_leaf_node_handler(placement::scale_up_leaf)
             .with_distributed_route_tasks_handler(placement::route_tasks)

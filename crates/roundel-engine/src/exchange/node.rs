@@ -13,6 +13,7 @@ use roundel_exchange::{
     Buffers, BuffersChoice, Design, EndpointReport, ExchangeOptions, Fabric, MemoryBudget, OnLoss,
     Receive, Shuffle,
 };
+use roundel_ring::RingHost;
 use roundel_verbs::loopback::pipe;
 use roundel_verbs::{
     Arena, ArenaOptions, Capabilities, CompletionChannel, Device, DeviceAddress, Opcode,
@@ -144,6 +145,16 @@ impl ExchangeNode {
     /// What errors call this process.
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What a ring runs on.
+    pub(crate) fn ring_host(&self) -> RingHost {
+        RingHost {
+            device: self.fabric.device.clone(),
+            arena: self.fabric.arena.clone(),
+            channel: self.fabric.channel.clone(),
+            context: self.fabric.context.clone(),
+        }
     }
 
     /// Where the device is.

@@ -20,14 +20,17 @@ struct LocalJoins;
 
 type Rules = Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>;
 
-/// DataFusion's rules, and this one where joins have their modes and no exchange was put below them yet.
-pub(crate) fn rules_with_local_joins() -> Rules {
+/// DataFusion's rules, and where joins have their modes and no exchange was put below them yet, this one and `others`.
+pub(crate) fn rules_with_joins(
+    others: impl PhysicalOptimizerRule + Send + Sync + 'static,
+) -> Rules {
     let mut rules = PhysicalOptimizer::new().rules;
     let selected = rules
         .iter()
         .position(|rule| rule.name() == "join_selection");
     let after = selected.map_or(0, |at| at + 1);
     rules.insert(after, Arc::new(LocalJoins));
+    rules.insert(after + 1, Arc::new(others));
     rules
 }
 

@@ -17,6 +17,7 @@ use datafusion_distributed::{
 use url::Url;
 
 use super::memory_shard::MemoryShardExec;
+use crate::ring::CycloJoinExec;
 
 /// Fewest shards of a sharded table. One alone would let datafusion-distributed run a stage in
 /// the coordinator, where no shard is.
@@ -85,7 +86,7 @@ pub(crate) fn route_tasks(event: RouteTasksEvent<'_>) -> Option<Result<RouteTask
 }
 
 fn route(event: &RouteTasksEvent<'_>) -> Result<Option<RouteTasksEventResponse>> {
-    let mut placed: Option<Arc<[Url]>> = None;
+    let (mut placed, mut ring): (Option<Arc<[Url]>>, Option<Arc<[Url]>>) = (None, None);
     let mut conflict = false;
     event.plan.apply(|node| {
         if node.is_network_boundary() {
@@ -100,8 +101,19 @@ fn route(event: &RouteTasksEvent<'_>) -> Result<Option<RouteTasksEventResponse>>
                 Some(others) => conflict |= others != workers,
             }
         }
+        if let Some(join) = node.downcast_ref::<CycloJoinExec>() {
+            match &ring {
+                None => ring = Some(Arc::clone(join.hosts())),
+                Some(others) => conflict |= others != join.hosts(),
+            }
+        }
         Ok(TreeNodeRecursion::Continue)
     })?;
+    // Tasks of a ring find each other where its plan says; shards are among its first hosts.
+    if let Some(ring) = &ring {
+        conflict |= placed.is_some_and(|placed| !ring.starts_with(&placed));
+        placed = Some(Arc::clone(ring));
+    }
     let Some(placed) = placed else {
         return Ok(None);
     };
@@ -112,7 +124,19 @@ fn route(event: &RouteTasksEvent<'_>) -> Result<Option<RouteTasksEventResponse>>
     }
     let config = event.task_ctx.session_config();
     let live = config.get_distributed_worker_resolver()?.get_urls()?;
-    let spare = live.iter().cycle().skip(placed.len());
-    let urls = placed.iter().chain(spare).take(event.task_count).cloned();
+    let spare = match &ring {
+        Some(ring) => ring.to_vec(),
+        None => live
+            .into_iter()
+            .cycle()
+            .skip(placed.len())
+            .take(event.task_count)
+            .collect(),
+    };
+    let urls = placed
+        .iter()
+        .chain(spare.iter().cycle())
+        .take(event.task_count)
+        .cloned();
     Ok(Some(RouteTasksEventResponse::new(urls.collect())))
 }

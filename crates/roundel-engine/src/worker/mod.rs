@@ -26,6 +26,7 @@ use crate::control::VERSION;
 use crate::control::server::ControlServer;
 use crate::exchange::{ExchangeServer, OwnWorker, scatter_in};
 use crate::fabric::{Devices, Sizes, reachable_at};
+use crate::ring::{CycloJoinCodec, Meetings, RingServer, RingWorker};
 use crate::runtime::runtime_env;
 use crate::spill_dir::SpillDir;
 use crate::tables::catalog::ShardCatalog;
@@ -57,7 +58,13 @@ pub fn run_worker(options: WorkerOptions) -> BoxFuture<'static, Result<()>> {
         let name = format!("worker http://{address}/");
         let devices = Devices::open(&options.fabric, sizes, &name, reachable_at(address.ip()))?;
         let offers = devices.offers();
-        let worker = worker(&options, &catalog, &spill_dir, &devices, address)?;
+        let meetings = Meetings::default();
+        let rings = RingWorker {
+            channels: Channels::new(&options.token),
+            devices: devices.clone(),
+            meetings: meetings.clone(),
+        };
+        let worker = worker(&options, &catalog, &spill_dir, rings, address)?;
         let exchange = ExchangeServer::new(devices, worker.clone());
         let forgetting = forget_ended_tasks(worker.clone());
         let loader = Loader::new(Arc::clone(&catalog), options.threads);
@@ -67,6 +74,7 @@ pub fn run_worker(options: WorkerOptions) -> BoxFuture<'static, Result<()>> {
             .layer(InterceptorLayer::new(require_token(&options.token)))
             .add_service(worker.into_worker_server())
             .add_service(exchange)
+            .add_service(RingServer(meetings))
             .add_service(ControlServer::new(loader, offers))
             .serve_with_incoming(incoming);
 
@@ -99,7 +107,7 @@ fn worker(
     options: &WorkerOptions,
     catalog: &Arc<ShardCatalog>,
     spill_dir: &SpillDir,
-    devices: &Devices,
+    rings: RingWorker,
     address: SocketAddr,
 ) -> Result<Worker> {
     let usage = |error: url::ParseError| EngineError::Usage(format!("{address}: {error}"));
@@ -108,21 +116,21 @@ fn worker(
     let itself: Arc<OnceLock<Worker>> = Arc::default();
     let own = Arc::clone(&itself);
     let catalog = Arc::clone(catalog);
-    let channels = Channels::new(&options.token);
-    let devices = devices.clone();
+    let rings = Arc::new(rings);
     let partitions = partitions_per_task(options.threads);
     let build_session = move |context: WorkerQueryContext| {
         let catalog = Arc::clone(&catalog);
-        let channels = channels.clone();
-        let devices = devices.clone();
+        let rings = Arc::clone(&rings);
         let (worker, url, nowhere) = (own.get().cloned(), url.clone(), nowhere.clone());
         async move {
             let mut builder = context
                 .builder
-                .with_distributed_user_codec(MemoryShardCodec);
+                .with_distributed_user_codec(MemoryShardCodec)
+                .with_distributed_user_codec(CycloJoinCodec);
             let config = builder.config().get_or_insert_default();
             config.options_mut().execution.target_partitions = partitions;
             config.set_extension(catalog);
+            config.set_extension(Arc::clone(&rings));
             scatter_in(config);
             config.set_distributed_option_extension_from_headers::<ExchangeConfig>(
                 &context.headers,
@@ -137,7 +145,7 @@ fn worker(
                 config.set_extension(Arc::new(elsewhere));
             }
             let own = worker.map(|worker| OwnWorker { url, worker });
-            let resolver = channels.resolver(fabric, &devices, own)?;
+            let resolver = rings.channels.resolver(fabric, &rings.devices, own)?;
             Ok::<_, DataFusionError>(builder.with_distributed_channel_resolver(resolver).build())
         }
     };

@@ -1,0 +1,487 @@
+//! [`CycloJoinExec`]: a join of all rows of all tasks of a stage, on a ring of them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{JoinSide, JoinType, internal_datafusion_err, internal_err};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::joins::utils::{JoinFilter, build_join_schema};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time,
+};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties as _, PlanProperties,
+};
+use datafusion_distributed::DistributedTaskContext;
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
+use parking_lot::Mutex;
+use roundel_ring::{
+    Algorithm, Cyclo, JoinSpec, JoinType as RingJoin, Output, Phases, Place, RingError,
+    TokioThreads, Window,
+};
+use roundel_verbs::TokioContext;
+use tokio::sync::mpsc;
+use url::Url;
+use uuid::Uuid;
+
+use super::condition::algorithm;
+use super::meeting::{RingWorker, ring_error};
+use super::predicate::FilterPredicate;
+use crate::PARTITIONS_PER_TASK_MIN;
+use crate::channel::fabric_of;
+
+/// Batches of the result that wait to be taken, before those that join wait too.
+const WAITING_MAX: usize = 16;
+
+/// Joins what all tasks of its stage have of both inputs: the rows of the one side spin past those of the other.
+#[derive(Debug)]
+pub(crate) struct CycloJoinExec {
+    inputs: [Arc<dyn ExecutionPlan>; 2],
+    filter: Option<JoinFilter>,
+    join_type: JoinType,
+    spins: JoinSide,
+    algorithm: Algorithm,
+    /// The worker of each task.
+    hosts: Arc<[Url]>,
+    /// What tells the ring from others.
+    ring: Uuid,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+    /// The task's rows, once one of its partitions was asked for: who takes them gets the next ones.
+    rows: Mutex<Option<Arc<Rows>>>,
+}
+
+/// Rows of the result, which all partitions take from.
+struct Rows {
+    batches: tokio::sync::Mutex<mpsc::Receiver<Result<RecordBatch>>>,
+    /// Partitions that have not been given up yet.
+    left: AtomicUsize,
+    /// Whether there are any.
+    wanted: Arc<AtomicBool>,
+}
+
+impl fmt::Debug for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Rows")
+    }
+}
+
+impl Drop for Rows {
+    fn drop(&mut self) {
+        self.wanted.store(false, Ordering::Relaxed);
+    }
+}
+
+/// A partition that takes rows, until it is dropped.
+struct Taker(Arc<Rows>);
+
+impl Taker {
+    async fn next(&self) -> Option<Result<RecordBatch>> {
+        self.0.batches.lock().await.recv().await
+    }
+}
+
+impl Drop for Taker {
+    fn drop(&mut self) {
+        if self.0.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.wanted.store(false, Ordering::Relaxed);
+            // Whoever waits for room goes on; no other partition is left to hold the lock.
+            if let Ok(mut batches) = self.0.batches.try_lock() {
+                batches.close();
+            }
+        }
+    }
+}
+
+impl CycloJoinExec {
+    pub(super) fn try_new(
+        inputs: [Arc<dyn ExecutionPlan>; 2],
+        filter: Option<JoinFilter>,
+        join_type: JoinType,
+        spins: JoinSide,
+        hosts: Arc<[Url]>,
+        ring: Uuid,
+    ) -> Result<Self> {
+        if ring_join(join_type, spins).is_none() || spins == JoinSide::None || hosts.is_empty() {
+            return internal_err!("a {join_type} join cannot run on a ring");
+        }
+        let (schema, _) = build_join_schema(&inputs[0].schema(), &inputs[1].schema(), &join_type);
+        let partitions = inputs
+            .iter()
+            .map(|input| input.output_partitioning().partition_count());
+        let partitions = partitions.max().unwrap_or(1).max(PARTITIONS_PER_TASK_MIN);
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(Arc::new(schema)),
+            Partitioning::UnknownPartitioning(partitions),
+            EmissionType::Final,
+            Boundedness::Bounded,
+        );
+        Ok(Self {
+            algorithm: algorithm(filter.as_ref(), spins),
+            inputs,
+            filter,
+            join_type,
+            spins,
+            hosts,
+            ring,
+            properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+            rows: Mutex::default(),
+        })
+    }
+
+    pub(super) fn filter(&self) -> Option<&JoinFilter> {
+        self.filter.as_ref()
+    }
+
+    pub(super) fn join_type(&self) -> JoinType {
+        self.join_type
+    }
+
+    pub(super) fn spins(&self) -> JoinSide {
+        self.spins
+    }
+
+    pub(super) fn ring(&self) -> Uuid {
+        self.ring
+    }
+
+    /// The worker of each task: there may be more of them than tasks.
+    pub(crate) fn hosts(&self) -> &Arc<[Url]> {
+        &self.hosts
+    }
+
+    /// The sides, that which spins first.
+    fn sides(&self) -> [&Arc<dyn ExecutionPlan>; 2] {
+        let [left, right] = &self.inputs;
+        match self.spins {
+            JoinSide::Right => [right, left],
+            _ => [left, right],
+        }
+    }
+
+    fn spec(&self) -> Result<JoinSpec> {
+        let [spinning, stationary] = self.sides();
+        let join_type = ring_join(self.join_type, self.spins);
+        let filter = self.filter.clone();
+        Ok(JoinSpec {
+            join_type: join_type
+                .ok_or_else(|| internal_datafusion_err!("no join of a ring: {}", self.join_type))?,
+            algorithm: self.algorithm.clone(),
+            predicate: filter.map(|filter| Arc::new(FilterPredicate::new(filter, self.spins)) as _),
+            spinning: spinning.schema(),
+            stationary: stationary.schema(),
+        })
+    }
+
+    /// Where the columns of the result are in what the ring makes: spinning ones first.
+    fn order(&self) -> Option<Vec<usize>> {
+        let has_pairs = ring_join(self.join_type, self.spins)?.has_pairs();
+        let [spinning, stationary] = self.sides().map(|side| side.schema().fields().len());
+        (self.spins == JoinSide::Right && has_pairs).then(|| {
+            (spinning..spinning + stationary)
+                .chain(0..spinning)
+                .collect()
+        })
+    }
+
+    /// Starts the join, of which the first partition that is asked for has the whole.
+    fn start(&self, context: &Arc<TaskContext>) -> Result<Arc<Rows>> {
+        let task = DistributedTaskContext::from_ctx(context);
+        let (batches, taken) = mpsc::channel(WAITING_MAX);
+        let wanted = Arc::new(AtomicBool::new(true));
+        let work = TaskOfRing {
+            spec: self.spec()?,
+            inputs: self.sides().map(Arc::clone),
+            place: Place {
+                number: task.task_index,
+                hosts: task.task_count,
+            },
+            urls: (0..task.task_count)
+                .map(|place| self.hosts[place % self.hosts.len()].clone())
+                .collect(),
+            ring: self.ring,
+            context: Arc::clone(context),
+            output: Arc::new(Taken {
+                batches: batches.clone(),
+                wanted: Arc::clone(&wanted),
+                schema: self.schema(),
+                order: self.order(),
+            }),
+            times: Times::new(&self.metrics),
+        };
+        // It goes on when nobody wants rows of this task any more: others of the ring may.
+        tokio::spawn(async move {
+            let run = std::panic::AssertUnwindSafe(work.run())
+                .catch_unwind()
+                .await;
+            let run = run.unwrap_or_else(|_| internal_err!("the task of a ring panicked"));
+            if let Err(error) = run {
+                let _ = batches.send(Err(error)).await;
+            }
+        });
+        Ok(Arc::new(Rows {
+            batches: tokio::sync::Mutex::new(taken),
+            left: AtomicUsize::new(self.properties.output_partitioning().partition_count()),
+            wanted,
+        }))
+    }
+}
+
+/// The same join as the ring names it.
+fn ring_join(join_type: JoinType, spins: JoinSide) -> Option<RingJoin> {
+    let with_left_spinning = match join_type {
+        JoinType::Inner => RingJoin::Inner,
+        JoinType::Left => RingJoin::Spinning,
+        JoinType::Right => RingJoin::Stationary,
+        JoinType::Full => RingJoin::Full,
+        JoinType::LeftSemi => RingJoin::SpinningSemi,
+        JoinType::LeftAnti => RingJoin::SpinningAnti,
+        JoinType::RightSemi => RingJoin::StationarySemi,
+        JoinType::RightAnti => RingJoin::StationaryAnti,
+        JoinType::LeftMark | JoinType::RightMark => return None,
+    };
+    Some(match spins {
+        JoinSide::Right => with_left_spinning.swapped(),
+        _ => with_left_spinning,
+    })
+}
+
+/// Where the time goes, in EXPLAIN ANALYZE.
+struct Times {
+    set_up: Time,
+    join: Time,
+    synchronisation: Time,
+}
+
+impl Times {
+    fn new(metrics: &ExecutionPlanMetricsSet) -> Self {
+        let time = |name: &'static str| MetricBuilder::new(metrics).subset_time(name, 0);
+        Self {
+            set_up: time("set_up_time"),
+            join: time("join_time"),
+            synchronisation: time("synchronisation_time"),
+        }
+    }
+
+    fn add(&self, phases: &Phases) {
+        self.set_up.add_duration(phases.set_up);
+        self.join.add_duration(phases.join);
+        self.synchronisation.add_duration(phases.synchronisation);
+    }
+}
+
+/// What a task of a ring does.
+struct TaskOfRing {
+    spec: JoinSpec,
+    /// The side that spins first.
+    inputs: [Arc<dyn ExecutionPlan>; 2],
+    place: Place,
+    urls: Vec<Url>,
+    ring: Uuid,
+    context: Arc<TaskContext>,
+    output: Arc<Taken>,
+    times: Times,
+}
+
+impl TaskOfRing {
+    async fn run(self) -> Result<()> {
+        let [spinning, stationary] = &self.inputs;
+        let memory = MemoryConsumer::new(format!("CycloJoin[{}]", self.place.number));
+        let memory = memory.register(self.context.memory_pool());
+        let memory = Mutex::new(memory);
+        let (spinning, stationary) = futures::try_join!(
+            collect(spinning, &self.context, &memory),
+            collect(stationary, &self.context, &memory)
+        )?;
+        let threads = self.context.session_config().target_partitions();
+        let cyclo = Cyclo {
+            spec: self.spec,
+            threads: Arc::new(TokioThreads(threads)),
+            context: Arc::new(TokioContext::current()),
+            output: self.output,
+        };
+        let phases = match self.place.hosts {
+            1 => cyclo.run_alone(spinning, stationary).await,
+            _ => {
+                let config = self.context.session_config();
+                let worker = config.get_extension::<RingWorker>();
+                let worker = worker
+                    .ok_or_else(|| internal_datafusion_err!("a ring outside of the workers"))?;
+                let fabric = fabric_of(config.options())?;
+                let ring = worker
+                    .join(fabric, self.ring, self.place, &self.urls)
+                    .await?;
+                cyclo.run(ring, spinning, stationary).await
+            }
+        };
+        let phases = phases.map_err(|error| failed(error, &self.urls))?;
+        self.times.add(&phases);
+        Ok(())
+    }
+}
+
+fn failed(error: RingError, urls: &[Url]) -> DataFusionError {
+    match error {
+        RingError::Arrow(error) => error.into(),
+        error => DataFusionError::from(ring_error(error, urls)),
+    }
+}
+
+/// All rows of all partitions of an input.
+async fn collect(
+    input: &Arc<dyn ExecutionPlan>,
+    context: &Arc<TaskContext>,
+    memory: &Mutex<MemoryReservation>,
+) -> Result<Vec<RecordBatch>> {
+    let partitions = 0..input.output_partitioning().partition_count();
+    let collected = partitions.map(|partition| {
+        let batches = input.execute(partition, Arc::clone(context));
+        async move {
+            let kept = batches?.map(|batch| {
+                let batch = batch?;
+                memory.lock().try_grow(batch.get_array_memory_size())?;
+                Ok::<_, DataFusionError>(batch)
+            });
+            kept.try_collect::<Vec<_>>().await
+        }
+    });
+    let collected = futures::future::try_join_all(collected).await?;
+    Ok(collected.into_iter().flatten().collect())
+}
+
+/// Hands rows on to the partitions.
+struct Taken {
+    batches: mpsc::Sender<Result<RecordBatch>>,
+    wanted: Arc<AtomicBool>,
+    schema: SchemaRef,
+    order: Option<Vec<usize>>,
+}
+
+impl Output for Taken {
+    fn take(&self, rows: RecordBatch) -> Result<(), RingError> {
+        let rows = match &self.order {
+            Some(order) => rows.project(order)?,
+            None => rows,
+        };
+        // Columns of the plan have names of their own, and may be said to have no nulls.
+        let rows = rows.with_schema(Arc::clone(&self.schema))?;
+        // Nobody may want them.
+        let _ = self.batches.blocking_send(Ok(rows));
+        Ok(())
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
+    }
+}
+
+impl DisplayAs for CycloJoinExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let side = if self.spins == JoinSide::Right {
+            "right"
+        } else {
+            "left"
+        };
+        write!(
+            f,
+            "CycloJoinExec: join_type={}, spins={side}, ",
+            self.join_type
+        )?;
+        match &self.algorithm {
+            Algorithm::Hash { .. } => f.write_str("hash")?,
+            Algorithm::Merge { window, .. } => match window {
+                Window::Whole { low, high } => write!(f, "sort-merge {low:?} to {high:?}")?,
+                Window::Real { low, high } => write!(f, "sort-merge {low:?} to {high:?}")?,
+            },
+            Algorithm::NestedLoops => f.write_str("nested loops")?,
+        }
+        match &self.filter {
+            Some(filter) => write!(f, ", filter={}", filter.expression()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl ExecutionPlan for CycloJoinExec {
+    fn name(&self) -> &str {
+        "CycloJoinExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.inputs.iter().collect()
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        // All partitions of a task are taken together.
+        vec![false, false]
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        match &self.filter {
+            Some(filter) => f(filter.expression()),
+            None => Ok(TreeNodeRecursion::Continue),
+        }
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Ok(inputs) = <[_; 2]>::try_from(children) else {
+            return internal_err!("a CycloJoinExec has two inputs");
+        };
+        Ok(Arc::new(Self::try_new(
+            inputs,
+            self.filter.clone(),
+            self.join_type,
+            self.spins,
+            Arc::clone(&self.hosts),
+            self.ring,
+        )?))
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let rows = {
+            let mut rows = self.rows.lock();
+            match &*rows {
+                Some(rows) => Arc::clone(rows),
+                None => Arc::clone(rows.insert(self.start(&context)?)),
+            }
+        };
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let batches = futures::stream::unfold(Taker(rows), |taker| async move {
+            let batch = taker.next().await?;
+            Some((batch, taker))
+        });
+        let batches = batches.inspect_ok(move |batch| metrics.record_output(batch.num_rows()));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.schema(),
+            batches,
+        )))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}

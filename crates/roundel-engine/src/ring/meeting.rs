@@ -1,0 +1,273 @@
+//! How the tasks of a ring find their neighbours: each tells its follower where it is, over gRPC, and hears the same.
+//!
+//! ```text
+//!   place 1 ──Meet(ring, place 2, my offer)──► place 2     answers with its own offer, once its task has come
+//!   place 1 ──Joined(ring, place 2)──────────► place 2     answers once it is connected with both neighbours
+//! ```
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use roundel_ring::roundabout::Opening;
+use roundel_ring::{Place, RingError, RingHost, RingOptions, Roundabout};
+use tokio::sync::watch;
+use tonic::body::Body;
+use tonic::server::{NamedService, UnaryService};
+use tonic::{Request, Response, Status};
+use tonic_prost::ProstCodec;
+use url::Url;
+use uuid::Uuid;
+
+use crate::channel::Channels;
+use crate::fabric::Devices;
+use crate::{EngineError, Fabric, Result};
+
+/// Path prefix of the service, its gRPC name.
+const SERVICE_NAME: &str = "roundel.Ring";
+const MEET_PATH: &str = "/roundel.Ring/Meet";
+const JOINED_PATH: &str = "/roundel.Ring/Joined";
+/// Most bytes of an offer.
+const OFFER_BYTES_MAX: usize = 4096;
+
+/// Tells a task where its predecessor is.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Meet {
+    /// The ring, 16 bytes.
+    #[prost(bytes = "vec", tag = "1")]
+    ring: Vec<u8>,
+    /// The place of the task that is asked.
+    #[prost(uint64, tag = "2")]
+    place: u64,
+    /// What its predecessor offers.
+    #[prost(bytes = "vec", tag = "3")]
+    offer: Vec<u8>,
+}
+
+/// The answer: where the task is.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Met {
+    #[prost(bytes = "vec", tag = "1")]
+    offer: Vec<u8>,
+}
+
+/// Asks whether a task is connected with both of its neighbours, and waits until it is.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Joined {
+    #[prost(bytes = "vec", tag = "1")]
+    ring: Vec<u8>,
+    #[prost(uint64, tag = "2")]
+    place: u64,
+}
+
+/// The answer to [`Joined`].
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+struct Ready {}
+
+/// A place in a ring of this process.
+type Key = (Uuid, usize);
+
+/// What is known of a place, by whoever came first: its task, or its predecessor.
+struct Meeting {
+    own: watch::Sender<Option<Vec<u8>>>,
+    predecessor: watch::Sender<Option<Vec<u8>>>,
+    connected: watch::Sender<bool>,
+}
+
+/// The places that tasks of this process have, or are about to.
+#[derive(Clone, Default)]
+pub(crate) struct Meetings(Arc<Mutex<HashMap<Key, Weak<Meeting>>>>);
+
+impl Meetings {
+    fn at(&self, key: Key) -> Arc<Meeting> {
+        let mut meetings = self.0.lock();
+        if let Some(meeting) = meetings.get(&key).and_then(Weak::upgrade) {
+            return meeting;
+        }
+        meetings.retain(|_, meeting| meeting.strong_count() > 0);
+        let meeting = Arc::new(Meeting {
+            own: watch::Sender::new(None),
+            predecessor: watch::Sender::new(None),
+            connected: watch::Sender::new(false),
+        });
+        meetings.insert(key, Arc::downgrade(&meeting));
+        meeting
+    }
+}
+
+/// Waits for something that is told.
+async fn told(sender: &watch::Sender<Option<Vec<u8>>>) -> Vec<u8> {
+    let mut receiver = sender.subscribe();
+    // The sender is borrowed: it cannot end.
+    let told = receiver.wait_for(Option::is_some).await;
+    told.ok().and_then(|told| told.clone()).unwrap_or_default()
+}
+
+/// What tasks of a worker need to be on rings. An extension of their sessions.
+pub(crate) struct RingWorker {
+    pub(crate) channels: Channels,
+    pub(crate) devices: Devices,
+    pub(crate) meetings: Meetings,
+}
+
+impl RingWorker {
+    /// Takes a place in a ring of tasks, over a fabric, and waits until the ring is connected. The ring is the tasks'
+    /// alone; `hosts` has the worker of each place.
+    ///
+    /// # Errors
+    /// When a neighbour cannot be reached, or the fabric is not there.
+    pub(crate) async fn join(
+        &self,
+        fabric: Fabric,
+        ring: Uuid,
+        place: Place,
+        hosts: &[Url],
+    ) -> Result<Roundabout> {
+        let node = self.devices.get(fabric);
+        let node = node.map_err(|why| EngineError::NoFabric(format!("no {fabric}: {why}")))?;
+        let node = node.ok_or_else(|| {
+            EngineError::NoFabric(format!("{fabric} carries no ring; use another fabric"))
+        })?;
+        let host: RingHost = node.ring_host();
+        let failed = |error| ring_error(error, hosts);
+        let opening = Opening::new(&host, place, RingOptions::default()).map_err(failed)?;
+        let offer = opening.offer();
+        let meeting = self.meetings.at((ring, place.number));
+        meeting.own.send_replace(Some(offer.clone()));
+        let follower = &hosts[place.follower()];
+        let meet = Meet {
+            ring: ring.as_bytes().to_vec(),
+            place: place.follower() as u64,
+            offer,
+        };
+        let met = self.call::<Meet, Met>(follower, MEET_PATH, meet);
+        let (after, before) = futures::join!(met, told(&meeting.predecessor));
+        let roundabout = opening
+            .connect(&before, &after?.offer, None)
+            .map_err(failed)?;
+        meeting.connected.send_replace(true);
+        let joined = Joined {
+            ring: ring.as_bytes().to_vec(),
+            place: place.follower() as u64,
+        };
+        self.call::<Joined, Ready>(follower, JOINED_PATH, joined)
+            .await?;
+        // The predecessor may ask yet.
+        tokio::spawn(async move {
+            tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+            drop(meeting);
+        });
+        Ok(roundabout)
+    }
+
+    async fn call<Q, A>(&self, url: &Url, path: &'static str, request: Q) -> Result<A>
+    where
+        Q: prost::Message + Send + Sync + 'static,
+        A: prost::Message + Default + Send + Sync + 'static,
+    {
+        let answer = self.channels.call(url, path, request).await?;
+        answer.map_err(|status| crate::channel::status_error(url, &status))
+    }
+}
+
+/// What a failure of a ring means to whoever asked for its rows.
+pub(super) fn ring_error(error: RingError, hosts: &[Url]) -> EngineError {
+    match error {
+        RingError::Lost { place, reason } => {
+            let host = hosts.get(place % hosts.len().max(1));
+            let host = host.map(Url::to_string).unwrap_or_default();
+            EngineError::LinkBroken(format!("{host}, place {place} of a ring: {reason}"))
+        }
+        other => EngineError::Query(other.to_string()),
+    }
+}
+
+/// The service of a worker by which rings are made.
+#[derive(Clone)]
+pub(crate) struct RingServer(pub(crate) Meetings);
+
+impl RingServer {
+    fn at(&self, ring: &[u8], place: u64) -> Result<Arc<Meeting>, Status> {
+        let ring = Uuid::from_slice(ring);
+        let ring =
+            ring.map_err(|error| Status::invalid_argument(format!("a ring's id: {error}")))?;
+        Ok(self.0.at((ring, place as usize)))
+    }
+
+    async fn meet(self, meet: Meet) -> Result<Response<Met>, Status> {
+        if meet.offer.len() > OFFER_BYTES_MAX {
+            return Err(Status::invalid_argument("an offer that is too long"));
+        }
+        let meeting = self.at(&meet.ring, meet.place)?;
+        meeting.predecessor.send_replace(Some(meet.offer));
+        let offer = told(&meeting.own).await;
+        Ok(Response::new(Met { offer }))
+    }
+
+    async fn joined(self, joined: Joined) -> Result<Response<Ready>, Status> {
+        let meeting = self.at(&joined.ring, joined.place)?;
+        let mut connected = meeting.connected.subscribe();
+        // The sender is at hand: it cannot end.
+        let _ = connected.wait_for(|connected| *connected).await;
+        Ok(Response::new(Ready {}))
+    }
+}
+
+impl NamedService for RingServer {
+    const NAME: &'static str = SERVICE_NAME;
+}
+
+impl tower::Service<http::Request<Body>> for RingServer {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let this = self.clone();
+        Box::pin(async move {
+            Ok(match request.uri().path() {
+                MEET_PATH => {
+                    tonic::server::Grpc::new(ProstCodec::<Met, Meet>::default())
+                        .unary(MeetCall(this), request)
+                        .await
+                }
+                JOINED_PATH => {
+                    tonic::server::Grpc::new(ProstCodec::<Ready, Joined>::default())
+                        .unary(JoinedCall(this), request)
+                        .await
+                }
+                _ => Status::unimplemented("no such call").into_http(),
+            })
+        })
+    }
+}
+
+struct MeetCall(RingServer);
+
+impl UnaryService<Meet> for MeetCall {
+    type Response = Met;
+    type Future = BoxFuture<'static, Result<Response<Met>, Status>>;
+
+    fn call(&mut self, request: Request<Meet>) -> Self::Future {
+        self.0.clone().meet(request.into_inner()).boxed()
+    }
+}
+
+struct JoinedCall(RingServer);
+
+impl UnaryService<Joined> for JoinedCall {
+    type Response = Ready;
+    type Future = BoxFuture<'static, Result<Response<Ready>, Status>>;
+
+    fn call(&mut self, request: Request<Joined>) -> Self::Future {
+        self.0.clone().joined(request.into_inner()).boxed()
+    }
+}

@@ -1,0 +1,25 @@
+//! Joins of any predicate on a ring of workers (`roundel-ring`), as an operator of distributed plans.
+//!
+//! ```text
+//!   NestedLoopJoinExec ──rule──► CycloJoinExec, one task on each worker
+//!                                   its inputs: what this task has of either side, from anywhere
+//!                                   meeting:    neighbours find each other, over gRPC
+//!                                   cyclo-join: one side spins, over the exchange's devices
+//! ```
+//!
+//! * [`condition`] reads what a join's filter says about the distance of two columns.
+//! * [`predicate`] tests pairs by a join's filter.
+//!
+//! This module knows nothing of queue pairs.
+
+mod codec;
+mod condition;
+mod exec;
+mod meeting;
+mod predicate;
+mod rule;
+
+pub(crate) use codec::CycloJoinCodec;
+pub(crate) use exec::CycloJoinExec;
+pub(crate) use meeting::{Meetings, RingServer, RingWorker};
+pub(crate) use rule::CycloJoins;
