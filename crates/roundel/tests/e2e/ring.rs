@@ -1,0 +1,160 @@
+//! Joins of any predicate, on a ring of real worker processes.
+
+use std::fs;
+
+use crate::common::{Roundel, stderr, stdout};
+
+/// Tables with nulls, duplicates and reals; one of them empty.
+fn tables(roundel: &Roundel) -> Vec<String> {
+    let row = |id: u64, keys: u64| {
+        // Anything that looks random and is the same each time.
+        let mixed = (id + 17).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        let key = mixed % keys;
+        match mixed % 11 {
+            0 => format!("{id},,,\n"),
+            _ => format!(
+                "{id},{key},{}.5,{}\n",
+                key / 2,
+                "abcdefgh".chars().nth(key as usize % 8).unwrap()
+            ),
+        }
+    };
+    let table = |name: &str, rows: u64, keys: u64| {
+        let rows: String = (0..rows).map(|id| row(id * 3 + keys, keys)).collect();
+        let path = roundel.temp().join(format!("{name}.csv"));
+        fs::write(&path, format!("id,x,y,t\n{rows}")).unwrap();
+        format!("{name}={}", path.display())
+    };
+    let mut arguments = Vec::new();
+    for table in [table("r", 300, 97), table("s", 200, 61), table("one", 1, 5)] {
+        arguments.extend(["--table".to_owned(), table]);
+    }
+    arguments
+}
+
+fn run(roundel: &Roundel, tables: &[String], fabric: &str, queries: &[String]) -> String {
+    let mut command = vec![
+        "sql",
+        "--workers",
+        "3",
+        "--threads",
+        "2",
+        "--fabric",
+        fabric,
+    ];
+    command.extend(["--format", "csv", "--max-rows", "all"]);
+    command.extend(tables.iter().map(String::as_str));
+    for query in queries {
+        command.extend(["-c", query]);
+    }
+    let output = roundel.run(&command);
+    assert!(output.status.success(), "{fabric}: {}", stderr(&output));
+    stdout(&output)
+}
+
+const CONDITIONS: [&str; 9] = [
+    "abs(r.x - s.x) <= 2",
+    "r.x BETWEEN s.x - 3 AND s.x + 1",
+    "r.x < s.x",
+    "r.x >= s.x + 40 AND r.t <> s.t",
+    "abs(r.y - s.y) < 1.0",
+    "r.y <= s.y",
+    "r.x * s.x % 7 = 3",
+    "r.t || s.t = 'ab' OR r.id = s.id + 1",
+    "levenshtein(r.t, s.t) = 0 AND r.id > s.id",
+];
+
+/// What a ring makes of every type of join is what DataFusion's own joins make of it.
+#[test]
+fn rows_are_those_of_joins_without_a_ring() {
+    let roundel = Roundel::new();
+    let tables = tables(&roundel);
+    let mut queries = Vec::new();
+    for condition in CONDITIONS {
+        for join in ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"] {
+            queries.push(format!(
+                "SELECT r.id, r.x, r.t, s.id, s.y FROM r {join} s ON {condition} ORDER BY 1, 2, 3, 4, 5"
+            ));
+        }
+        for exists in ["EXISTS", "NOT EXISTS"] {
+            queries.push(format!(
+                "SELECT * FROM r WHERE {exists} (SELECT 1 FROM s WHERE {condition}) ORDER BY 1"
+            ));
+            queries.push(format!(
+                "SELECT * FROM s WHERE {exists} (SELECT 1 FROM r WHERE {condition}) ORDER BY 1"
+            ));
+        }
+    }
+    // The result of a ring goes around another one; tables without rows; rows of one worker.
+    queries.extend(
+        [
+            "SELECT r.id, s.id, o.id FROM r JOIN s ON abs(r.x - s.x) <= 1 JOIN one o ON o.x <> r.x ORDER BY 1, 2, 3",
+            "SELECT r.id, e.id FROM r LEFT JOIN (SELECT * FROM s WHERE id < 0) e ON r.x < e.x ORDER BY 1",
+            "SELECT e.id, s.id FROM (SELECT * FROM r WHERE id < 0) e FULL JOIN s ON e.x < s.x ORDER BY 2",
+            "SELECT count(*) FROM r JOIN s ON r.x < s.x",
+            "SELECT a.x, count(*), sum(b.id) FROM r a JOIN r b ON abs(a.x - b.x) <= 3 GROUP BY a.x ORDER BY 1",
+        ]
+        .map(str::to_owned),
+    );
+    let expected = run(&roundel, &tables, "grpc", &queries);
+    for fabric in ["shm", "tcp"] {
+        let got = run(&roundel, &tables, fabric, &queries);
+        assert!(got == expected, "{fabric}: other rows than without a ring");
+        let explained: Vec<String> = queries
+            .iter()
+            .map(|query| format!("EXPLAIN {query}"))
+            .collect();
+        let explained = run(&roundel, &tables, fabric, &explained);
+        let rings = explained.matches("CycloJoinExec").count();
+        assert!(
+            rings >= queries.len() - 4,
+            "{rings} rings of {} queries",
+            queries.len()
+        );
+    }
+    roundel.assert_nothing_left();
+}
+
+/// The plan says how a ring finds its pairs, and what came of it.
+#[test]
+fn plans_say_what_spins_and_how_pairs_are_found() {
+    let roundel = Roundel::new();
+    let tables = tables(&roundel);
+    let explain = |query: &str| run(&roundel, &tables, "shm", &[format!("EXPLAIN {query}")]);
+    let band = explain("SELECT count(*) FROM r JOIN s ON abs(r.x - s.x) <= 2");
+    assert!(
+        band.contains("sort-merge Included(-2) to Included(2)"),
+        "{band}"
+    );
+    let any = explain("SELECT count(*) FROM r JOIN s ON r.x * s.x = 6");
+    assert!(any.contains("nested loops"), "{any}");
+    let analyzed = explain("ANALYZE SELECT count(*) FROM r JOIN s ON r.x < s.x");
+    for phase in ["set_up_time", "join_time", "synchronisation_time"] {
+        assert!(analyzed.contains(phase), "{analyzed}");
+    }
+}
+
+/// Whoever has enough rows does not hold up the others, and a predicate that fails is told as what it is.
+#[test]
+fn joins_end_early_or_fail_as_others_do() {
+    let roundel = Roundel::new();
+    let tables = tables(&roundel);
+    let limited = run(
+        &roundel,
+        &tables,
+        "shm",
+        &["SELECT r.id FROM r JOIN s ON r.x <> s.x LIMIT 7".to_owned()],
+    );
+    assert_eq!(limited.lines().count(), 8);
+    let mut command = vec!["sql", "--workers", "3", "--fabric", "shm"];
+    command.extend(tables.iter().map(String::as_str));
+    command.extend([
+        "-c",
+        "SELECT count(*) FROM r JOIN s ON r.id / (s.id - s.id) > 1",
+    ]);
+    let output = roundel.run(&command);
+    assert!(!output.status.success());
+    let error = stderr(&output);
+    assert!(error.to_lowercase().contains("divide by zero"), "{error}");
+    roundel.assert_nothing_left();
+}
