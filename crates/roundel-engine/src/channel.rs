@@ -132,6 +132,8 @@ extensions_options! {
         pub fabric: String, default = Fabric::Grpc.to_string()
         /// How the rows of each stage are exchanged.
         pub stages: String, default = String::new()
+        /// How joins of rows on several workers are done: auto, cyclo, repartition or broadcast
+        pub join: String, default = "auto".to_owned()
     }
 }
 
@@ -143,7 +145,16 @@ impl ExchangeConfig {
     pub(crate) fn new(fabric: Fabric) -> Self {
         Self {
             fabric: fabric.to_string(),
-            stages: String::new(),
+            ..Self::default()
+        }
+    }
+
+    /// What a session has set, for another fabric.
+    pub(crate) fn of(config: &ConfigOptions, fabric: Fabric) -> Self {
+        let set = config.extensions.get::<Self>();
+        Self {
+            fabric: fabric.to_string(),
+            ..set.cloned().unwrap_or_default()
         }
     }
 }

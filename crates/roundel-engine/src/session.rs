@@ -114,7 +114,8 @@ impl Session {
             let state = self.context.state_ref();
             let mut state = state.write();
             state.set_distributed_channel_resolver(resolver);
-            state.set_distributed_option_extension(ExchangeConfig::new(reason.fabric));
+            let told = ExchangeConfig::of(state.config_options(), reason.fabric);
+            state.set_distributed_option_extension(told);
             *set = reason.fabric;
         }
         tracing::debug!(fabric = %reason, "query");
@@ -236,7 +237,7 @@ async fn start(
         let config = tasks.session_config().clone();
         let told = ExchangeConfig {
             stages: designs.to_text(),
-            ..ExchangeConfig::new(fabric)
+            ..ExchangeConfig::of(config.options(), fabric)
         };
         tasks = tasks.with_session_config(config.with_distributed_option_extension(told));
     }

@@ -1,12 +1,14 @@
 //! Rows as elements of the ring: each element is a batch of its own, as a stream of Arrow IPC.
 
 use crate::error::{Result, RingError};
-use arrow::array::RecordBatch;
+use arrow::array::{
+    Array as _, ArrayRef, AsArray as _, RecordBatch, RecordBatchOptions, StructArray,
+};
 use arrow::buffer::Buffer;
-use arrow::datatypes::SchemaRef;
-use arrow::error::ArrowError;
+use arrow::datatypes::{DataType, SchemaRef};
 use arrow::ipc::reader::StreamDecoder;
 use arrow::ipc::writer::StreamWriter;
+use std::sync::Arc;
 
 /// Bytes that an element has besides its rows, roughly: what is tried first need not fit.
 const AROUND_ROWS: usize = 1 << 10;
@@ -21,6 +23,8 @@ pub struct Spinning {
     /// The batch at hand, and where the next element begins in it.
     batch: usize,
     row: usize,
+    /// Bytes of a row of the last piece.
+    row_bytes: Option<usize>,
     began: bool,
 }
 
@@ -54,6 +58,7 @@ impl Spinning {
             noted,
             batch: 0,
             row: 0,
+            row_bytes: None,
             began: false,
         }
     }
@@ -79,8 +84,12 @@ impl Spinning {
             });
         };
         let left = batch.num_rows() - self.row;
-        let row_bytes = batch.get_array_memory_size() / batch.num_rows() + 1;
-        let mut count = (self.bytes_max.saturating_sub(AROUND_ROWS) / row_bytes).clamp(1, left);
+        let row_bytes = self.row_bytes.unwrap_or_else(|| {
+            // More than there is, where rows share what lies behind them.
+            batch.get_array_memory_size() / batch.num_rows() + 1
+        });
+        let room = self.bytes_max.saturating_sub(AROUND_ROWS);
+        let mut count = (room / row_bytes).clamp(1, left);
         let (rows, payload) = loop {
             let rows = batch.slice(self.row, count);
             let payload = encode(&rows)?;
@@ -97,6 +106,7 @@ impl Spinning {
             // As many as would fit if all were alike, and less if they are not.
             count = (count * self.bytes_max / bytes * 15 / 16).clamp(1, count - 1);
         };
+        self.row_bytes = Some(payload.len().saturating_sub(AROUND_ROWS) / count + 1);
         self.row += count;
         if self.row == batch.num_rows() {
             (self.batch, self.row) = (self.batch + 1, 0);
@@ -116,9 +126,26 @@ pub fn notes_bytes(noted: bool, rows: usize) -> usize {
 }
 
 fn encode(rows: &RecordBatch) -> Result<Vec<u8>> {
+    let columns = rows.columns().iter().map(compact).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    let rows = RecordBatch::try_new_with_options(rows.schema(), columns, &options)?;
     let mut writer = StreamWriter::try_new(Vec::new(), rows.schema_ref())?;
-    writer.write(rows)?;
+    writer.write(&rows)?;
     Ok(writer.into_inner()?)
+}
+
+/// A column without bytes that none of its views is of: they would all be written.
+fn compact(column: &ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        DataType::Utf8View => Arc::new(column.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
+        DataType::Struct(_) if column.null_count() == 0 && !column.is_empty() => {
+            let (fields, columns, _) = column.as_struct().clone().into_parts();
+            let columns = columns.iter().map(compact).collect();
+            Arc::new(StructArray::new(fields, columns, None))
+        }
+        _ => column.clone(),
+    }
 }
 
 /// The rows of an element that came from the host at `place`.
@@ -127,11 +154,16 @@ fn encode(rows: &RecordBatch) -> Result<Vec<u8>> {
 /// When the bytes are not rows of this schema.
 pub fn decode(payload: Vec<u8>, schema: &SchemaRef, place: usize) -> Result<RecordBatch> {
     let malformed = |reason: String| RingError::Malformed { place, reason };
-    let mut decoder = StreamDecoder::new();
-    let mut bytes = Buffer::from(payload);
-    let rows = decoder
-        .decode(&mut bytes)
-        .map_err(|error: ArrowError| malformed(error.to_string()))?;
+    // Arrow checks most of what it reads, and panics at some of the rest, such as types that it does not know.
+    let decoded = std::panic::catch_unwind(|| {
+        let mut decoder = StreamDecoder::new();
+        decoder.decode(&mut Buffer::from(payload))
+    });
+    let rows = match decoded {
+        Ok(Ok(rows)) => rows,
+        Ok(Err(error)) => return Err(malformed(error.to_string())),
+        Err(_) => return Err(malformed("bytes that are no rows".into())),
+    };
     let rows = rows.ok_or_else(|| malformed("an element without rows".into()))?;
     if rows.schema_ref().fields() != schema.fields() {
         return Err(malformed("rows of another relation".into()));
@@ -142,9 +174,10 @@ pub fn decode(payload: Vec<u8>, schema: &SchemaRef, place: usize) -> Result<Reco
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{Int64Array, StringArray};
+    use arrow::array::{Int64Array, StringArray, StringViewArray};
     use arrow::compute::concat_batches;
-    use std::sync::Arc;
+    use arrow::datatypes::Field;
+    use proptest::prelude::*;
 
     fn rows(lengths: &[usize]) -> RecordBatch {
         let numbers = Int64Array::from_iter_values(0..lengths.len() as i64);
@@ -202,6 +235,34 @@ mod tests {
     fn a_row_that_is_too_long_is_said_to_be() {
         let error = pieces(vec![rows(&[1, 5000])], 4096).unwrap_err();
         assert!(matches!(error, RingError::RowTooLong { .. }), "{error}");
+    }
+
+    #[test]
+    fn views_bring_their_own_bytes_only() {
+        let texts = (0..2000).map(|at| format!("{at:>50}"));
+        let views: ArrayRef = Arc::new(StringViewArray::from_iter_values(texts));
+        let parts: ArrayRef = Arc::new(StructArray::from(vec![(
+            Arc::new(Field::new("text", DataType::Utf8View, true)),
+            views.clone(),
+        )]));
+        let batch = RecordBatch::try_from_iter([("view", views), ("parts", parts)]).unwrap();
+        let pieces = pieces(vec![batch.clone()], 16 << 10).unwrap();
+        assert!((14..40).contains(&pieces.len()), "{}", pieces.len());
+        let rows: Vec<_> = pieces.into_iter().map(|piece| piece.rows).collect();
+        assert_eq!(concat_batches(&batch.schema(), &rows).unwrap(), batch);
+    }
+
+    proptest! {
+        #[test]
+        fn spoilt_bytes_are_rows_or_refused(at in prop::collection::vec((0..4000usize, any::<u8>()), 1..4)) {
+            let rows = rows(&[3; 60]);
+            let mut payload = encode(&rows).unwrap();
+            for (at, byte) in at {
+                let length = payload.len();
+                payload[at % length] = byte;
+            }
+            let _ = decode(payload, &rows.schema(), 0);
+        }
     }
 
     #[test]

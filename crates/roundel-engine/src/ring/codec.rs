@@ -17,7 +17,7 @@ use prost::Message as _;
 use url::Url;
 use uuid::Uuid;
 
-use super::exec::CycloJoinExec;
+use super::exec::{CycloJoinExec, Keys};
 
 /// Encodes and decodes [`CycloJoinExec`].
 #[derive(Debug)]
@@ -38,6 +38,13 @@ struct CycloJoinProto {
     /// Whether the right side spins, instead of the left one.
     #[prost(bool, tag = "5")]
     right_spins: bool,
+    /// Columns that are equal, in pairs.
+    #[prost(uint32, repeated, tag = "6")]
+    left_keys: Vec<u32>,
+    #[prost(uint32, repeated, tag = "7")]
+    right_keys: Vec<u32>,
+    #[prost(bool, tag = "8")]
+    nulls_equal: bool,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -70,6 +77,18 @@ impl PhysicalExtensionCodec for CycloJoinCodec {
             .map_err(|_| internal_datafusion_err!("a CycloJoinExec of an unknown type"))?;
         let filter = proto.filter.as_ref();
         let filter = filter.map(|filter| filter.decode(context, converter));
+        let fields = [left, right].map(|side| side.schema().fields().len());
+        let columns = proto.left_keys.iter().zip(&proto.right_keys);
+        let keys = Keys {
+            columns: columns
+                .map(|(left, right)| [*left as usize, *right as usize])
+                .collect(),
+            nulls_equal: proto.nulls_equal,
+        };
+        let are_there = |key: &[usize; 2]| key[0] < fields[0] && key[1] < fields[1];
+        if proto.left_keys.len() != proto.right_keys.len() || !keys.columns.iter().all(are_there) {
+            return internal_err!("a CycloJoinExec came with impossible keys");
+        }
         let hosts = proto.hosts.iter().map(|host| Url::parse(host));
         let hosts = hosts.collect::<Result<Arc<[Url]>, _>>();
         let spins = if proto.right_spins {
@@ -79,6 +98,7 @@ impl PhysicalExtensionCodec for CycloJoinCodec {
         };
         Ok(Arc::new(CycloJoinExec::try_new(
             [Arc::clone(left), Arc::clone(right)],
+            keys,
             filter.transpose()?,
             JoinType::from(join_type),
             spins,
@@ -106,6 +126,19 @@ impl PhysicalExtensionCodec for CycloJoinCodec {
             join_type: protobuf::JoinType::from(join.join_type()).into(),
             filter: filter.transpose()?,
             right_spins: join.spins() == JoinSide::Right,
+            left_keys: join
+                .keys()
+                .columns
+                .iter()
+                .map(|key| key[0] as u32)
+                .collect(),
+            right_keys: join
+                .keys()
+                .columns
+                .iter()
+                .map(|key| key[1] as u32)
+                .collect(),
+            nulls_equal: join.keys().nulls_equal,
         };
         proto
             .encode(bytes)

@@ -42,10 +42,20 @@ use crate::channel::fabric_of;
 /// Batches of the result that wait to be taken, before those that join wait too.
 const WAITING_MAX: usize = 16;
 
+/// Columns of both sides that are equal, in pairs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Keys {
+    /// Of the left side, and of the right one.
+    pub columns: Vec<[usize; 2]>,
+    /// Whether a null is equal to a null.
+    pub nulls_equal: bool,
+}
+
 /// Joins what all tasks of its stage have of both inputs: the rows of the one side spin past those of the other.
 #[derive(Debug)]
 pub(crate) struct CycloJoinExec {
     inputs: [Arc<dyn ExecutionPlan>; 2],
+    keys: Keys,
     filter: Option<JoinFilter>,
     join_type: JoinType,
     spins: JoinSide,
@@ -105,6 +115,7 @@ impl Drop for Taker {
 impl CycloJoinExec {
     pub(super) fn try_new(
         inputs: [Arc<dyn ExecutionPlan>; 2],
+        keys: Keys,
         filter: Option<JoinFilter>,
         join_type: JoinType,
         spins: JoinSide,
@@ -126,8 +137,12 @@ impl CycloJoinExec {
             Boundedness::Bounded,
         );
         Ok(Self {
-            algorithm: algorithm(filter.as_ref(), spins),
+            algorithm: match keys.columns.is_empty() {
+                true => algorithm(filter.as_ref(), spins),
+                false => keys.algorithm(spins),
+            },
             inputs,
+            keys,
             filter,
             join_type,
             spins,
@@ -137,6 +152,10 @@ impl CycloJoinExec {
             metrics: ExecutionPlanMetricsSet::new(),
             rows: Mutex::default(),
         })
+    }
+
+    pub(super) fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     pub(super) fn filter(&self) -> Option<&JoinFilter> {
@@ -234,6 +253,28 @@ impl CycloJoinExec {
             left: AtomicUsize::new(self.properties.output_partitioning().partition_count()),
             wanted,
         }))
+    }
+}
+
+impl Keys {
+    fn algorithm(&self, spins: JoinSide) -> Algorithm {
+        let of_side = |side: JoinSide| {
+            let columns = self.columns.iter();
+            columns
+                .map(|[left, right]| {
+                    if side == JoinSide::Right {
+                        *right
+                    } else {
+                        *left
+                    }
+                })
+                .collect()
+        };
+        Algorithm::Hash {
+            spinning: of_side(spins),
+            stationary: of_side(spins.negate()),
+            nulls_equal: self.nulls_equal,
+        }
     }
 }
 
@@ -398,7 +439,17 @@ impl DisplayAs for CycloJoinExec {
             self.join_type
         )?;
         match &self.algorithm {
-            Algorithm::Hash { .. } => f.write_str("hash")?,
+            Algorithm::Hash { .. } => {
+                f.write_str("hash on ")?;
+                let name = |side: usize, column: usize| {
+                    let schema = self.inputs[side].schema();
+                    format!("{}@{column}", schema.field(column).name())
+                };
+                let keys = self.keys.columns.iter();
+                let keys =
+                    keys.map(|[left, right]| format!("({}, {})", name(0, *left), name(1, *right)));
+                f.write_str(&keys.collect::<Vec<_>>().join(", "))?;
+            }
             Algorithm::Merge { window, .. } => match window {
                 Window::Whole { low, high } => write!(f, "sort-merge {low:?} to {high:?}")?,
                 Window::Real { low, high } => write!(f, "sort-merge {low:?} to {high:?}")?,
@@ -449,6 +500,7 @@ impl ExecutionPlan for CycloJoinExec {
         };
         Ok(Arc::new(Self::try_new(
             inputs,
+            self.keys.clone(),
             self.filter.clone(),
             self.join_type,
             self.spins,
