@@ -98,6 +98,9 @@ pub struct TpchArgs {
     /// Queries to run, such as `1,3-5`.
     #[arg(long, value_name = "LIST", default_value_t)]
     pub queries: QueryList,
+    /// How joins of rows on several workers are done, as `SET roundel.join` has it.
+    #[arg(long, value_enum, default_value_t = JoinChoice::Auto)]
+    pub join: JoinChoice,
     /// Runs of each query; the median counts.
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub iterations: u32,
@@ -111,6 +114,31 @@ pub struct TpchArgs {
     /// standard error.
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<PathBuf>,
+}
+
+/// How joins of rows on several workers are done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum JoinChoice {
+    /// As suits each.
+    Auto,
+    /// On a ring, wherever that can be.
+    Cyclo,
+    /// With both sides partitioned by the keys.
+    Repartition,
+    /// With the one side sent to all workers.
+    Broadcast,
+}
+
+impl JoinChoice {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Cyclo => "cyclo",
+            Self::Repartition => "repartition",
+            Self::Broadcast => "broadcast",
+        }
+    }
 }
 
 /// What `tpch --compare` can run beside Roundel's exchange.

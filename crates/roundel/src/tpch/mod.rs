@@ -32,6 +32,8 @@ pub async fn run(args: &TpchArgs) -> Result<(), Failure> {
 async fn run_on(cluster: &Cluster, args: &TpchArgs) -> Result<(), Failure> {
     let session = cluster.session()?;
     load(&session, args).await?;
+    let join = format!("SET roundel.join = '{}'", args.join.name());
+    drop(session.sql(&join).await?);
     let baseline = match args.compare {
         Some(transport) => {
             // The tables are there already, and serve both sessions.
@@ -190,6 +192,7 @@ impl Bench<'_> {
             fabric_reason: carried.why,
             tables: args.tables.to_string(),
             queries: args.queries.to_string(),
+            join: args.join.name(),
             iterations: args.iterations,
             verify: !args.no_verify,
             compare: self.baseline.as_ref().map(|(fabric, _)| fabric.to_string()),

@@ -80,6 +80,8 @@ pub struct Settings {
     pub tables: String,
     /// Queries asked for.
     pub queries: String,
+    /// How joins were done: `auto`, or what was asked for.
+    pub join: &'static str,
     /// Runs of each query.
     pub iterations: u32,
     /// Whether rows were compared.

@@ -36,6 +36,22 @@ fn every_query_is_right_on_memory_tables() {
     }
 }
 
+/// Whatever joins are done by: with a ring wherever there can be one, over tables that the workers hold and over files.
+#[test]
+fn every_query_is_right_however_joins_are_done() {
+    let roundel = Roundel::new();
+    let tables = roundel.temp().join("tpch");
+    let files = tables.to_str().unwrap();
+    for join in ["cyclo", "repartition", "broadcast"] {
+        for tables in [["--tables", "memory"], ["--tables", files]] {
+            let arguments = ["--workers", "3", "--join", join, "--json"];
+            let report = tpch(&roundel, &[&tables[..], &arguments].concat());
+            assert_all_verified(&report, 22);
+            assert_eq!(report["settings"]["join"], join);
+        }
+    }
+}
+
 /// Liu, Yin, Blanas 2019, Table 1: queue pairs per node; and all rows go by the verb of the name,
 /// besides which WRITEs say what is free or full.
 #[test]
