@@ -17,6 +17,18 @@ use std::time::Duration;
 /// Rows of a fragment that are worth a thread.
 const ROWS_OF_THREAD: usize = 1024;
 
+/// What is wanted of a host's part of the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demand {
+    /// Its rows.
+    Rows,
+    /// Nothing; but others of the ring may want theirs. This host passes on what comes, and joins it only if they have to
+    /// know which rows have a partner here.
+    NoRows,
+    /// Nothing, of any host: the join is given up.
+    Nothing,
+}
+
 /// Takes rows of the result.
 pub trait Output: Send + Sync {
     /// Takes some, on a thread that joins, and may hold it up.
@@ -25,10 +37,9 @@ pub trait Output: Send + Sync {
     /// When the join is to fail.
     fn take(&self, rows: RecordBatch) -> Result<()>;
 
-    /// Whether there is somebody who wants more. Where not, this host does no more than the others need: it passes on what
-    /// comes, and joins it if they have to know which rows have a partner here.
-    fn is_wanted(&self) -> bool {
-        true
+    /// What is wanted at present.
+    fn demand(&self) -> Demand {
+        Demand::Rows
     }
 }
 
@@ -146,9 +157,6 @@ impl Cyclo {
             ..Phases::default()
         };
         for fragment in spins {
-            if !self.output.is_wanted() {
-                break;
-            }
             phases.elements += 1;
             phases.rows += fragment.num_rows() as u64;
             let matched = Arc::new(Bits::new(fragment.num_rows()));
@@ -209,9 +217,6 @@ impl Cyclo {
         fragment: RecordBatch,
         stationary: &Arc<Stationary>,
     ) -> Result<Element> {
-        if !self.is_noted() && !self.output.is_wanted() {
-            return Ok(element);
-        }
         let matched = Arc::new(Bits::of_bytes(&element.notes()));
         self.join_fragment(&fragment, stationary, &matched).await?;
         if self.is_noted() {
@@ -229,12 +234,23 @@ impl Cyclo {
         stationary: &Arc<Stationary>,
         matched: &Arc<Bits>,
     ) -> Result<()> {
+        let noted = self.is_noted();
         let parts = split(fragment.num_rows(), self.threads.count()).map(|rows| {
             let (stationary, fragment, matched) =
                 (stationary.clone(), fragment.clone(), matched.clone());
             let output = self.output.clone();
             self.on_thread(move || {
-                stationary.join(&fragment, rows, &matched, &mut |rows| output.take(rows))
+                let goes_on = || match output.demand() {
+                    Demand::Rows => true,
+                    Demand::NoRows => noted,
+                    Demand::Nothing => false,
+                };
+                let mut emit = |rows| output.take(rows);
+                match stationary.join(&fragment, rows, &matched, &goes_on, &mut emit) {
+                    // What is not joined is not missing.
+                    Err(RingError::Cancelled) if output.demand() == Demand::NoRows => Ok(()),
+                    joined => joined,
+                }
             })
         });
         try_join_all(parts).await.map(drop)

@@ -25,7 +25,7 @@ pub mod roundabout;
 pub mod spin;
 pub mod threads;
 
-pub use cyclo::{Cyclo, Output, Phases};
+pub use cyclo::{Cyclo, Demand, Output, Phases};
 pub use error::RingError;
 pub use join::{Algorithm, JoinSpec, JoinType, PairPredicate, Window};
 pub use roundabout::{Place, RingHost, RingOptions, Roundabout};

@@ -25,11 +25,12 @@ use datafusion_distributed::DistributedTaskContext;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
 use roundel_ring::{
-    Algorithm, Cyclo, JoinSpec, JoinType as RingJoin, Output, Phases, Place, RingError,
+    Algorithm, Cyclo, Demand, JoinSpec, JoinType as RingJoin, Output, Phases, Place, RingError,
     TokioThreads, Window,
 };
 use roundel_verbs::TokioContext;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 use url::Url;
 use uuid::Uuid;
 
@@ -75,8 +76,16 @@ struct Rows {
     batches: tokio::sync::Mutex<mpsc::Receiver<Result<RecordBatch>>>,
     /// Partitions that have not been given up yet.
     left: AtomicUsize,
-    /// Whether there are any.
-    wanted: Arc<AtomicBool>,
+    wants: Arc<Wants>,
+}
+
+/// What is wanted of a task.
+#[derive(Default)]
+struct Wants {
+    /// All of its partitions have been given up.
+    no_rows: AtomicBool,
+    /// So has its plan: the query is over.
+    nothing: CancellationToken,
 }
 
 impl fmt::Debug for Rows {
@@ -87,7 +96,7 @@ impl fmt::Debug for Rows {
 
 impl Drop for Rows {
     fn drop(&mut self) {
-        self.wanted.store(false, Ordering::Relaxed);
+        self.wants.nothing.cancel();
     }
 }
 
@@ -103,7 +112,7 @@ impl Taker {
 impl Drop for Taker {
     fn drop(&mut self) {
         if self.0.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.wanted.store(false, Ordering::Relaxed);
+            self.0.wants.no_rows.store(true, Ordering::Relaxed);
             // Whoever waits for room goes on; no other partition is left to hold the lock.
             if let Ok(mut batches) = self.0.batches.try_lock() {
                 batches.close();
@@ -217,7 +226,7 @@ impl CycloJoinExec {
     fn start(&self, context: &Arc<TaskContext>) -> Result<Arc<Rows>> {
         let task = DistributedTaskContext::from_ctx(context);
         let (batches, taken) = mpsc::channel(WAITING_MAX);
-        let wanted = Arc::new(AtomicBool::new(true));
+        let wants = Arc::<Wants>::default();
         let work = TaskOfRing {
             spec: self.spec()?,
             inputs: self.sides().map(Arc::clone),
@@ -232,7 +241,7 @@ impl CycloJoinExec {
             context: Arc::clone(context),
             output: Arc::new(Taken {
                 batches: batches.clone(),
-                wanted: Arc::clone(&wanted),
+                wants: Arc::clone(&wants),
                 schema: self.schema(),
                 order: self.order(),
             }),
@@ -251,7 +260,7 @@ impl CycloJoinExec {
         Ok(Arc::new(Rows {
             batches: tokio::sync::Mutex::new(taken),
             left: AtomicUsize::new(self.properties.output_partitioning().partition_count()),
-            wanted,
+            wants,
         }))
     }
 }
@@ -403,7 +412,7 @@ async fn collect(
 /// Hands rows on to the partitions.
 struct Taken {
     batches: mpsc::Sender<Result<RecordBatch>>,
-    wanted: Arc<AtomicBool>,
+    wants: Arc<Wants>,
     schema: SchemaRef,
     order: Option<Vec<usize>>,
 }
@@ -421,8 +430,14 @@ impl Output for Taken {
         Ok(())
     }
 
-    fn is_wanted(&self) -> bool {
-        self.wanted.load(Ordering::Relaxed)
+    fn demand(&self) -> Demand {
+        if self.wants.nothing.is_cancelled() {
+            Demand::Nothing
+        } else if self.wants.no_rows.load(Ordering::Relaxed) {
+            Demand::NoRows
+        } else {
+            Demand::Rows
+        }
     }
 }
 

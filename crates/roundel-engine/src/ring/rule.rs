@@ -244,7 +244,8 @@ fn smaller(inputs: [&Arc<dyn ExecutionPlan>; 2]) -> JoinSide {
 
 /// The workers of a join, by task: those that hold its tables' shards first. None where they are on different ones.
 fn hosts(inputs: [&Arc<dyn ExecutionPlan>; 2], live: &[Url]) -> Result<Option<Arc<[Url]>>> {
-    let (mut placed, mut conflict): (Option<Arc<[Url]>>, bool) = (None, false);
+    let mut placed: Option<Arc<[Url]>> = None;
+    let mut conflict = false;
     for side in inputs {
         side.apply(|node| {
             if let Some(leaf) = node.downcast_ref::<MemoryShardExec>()

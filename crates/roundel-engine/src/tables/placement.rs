@@ -86,7 +86,8 @@ pub(crate) fn route_tasks(event: RouteTasksEvent<'_>) -> Option<Result<RouteTask
 }
 
 fn route(event: &RouteTasksEvent<'_>) -> Result<Option<RouteTasksEventResponse>> {
-    let (mut placed, mut ring): (Option<Arc<[Url]>>, Option<Arc<[Url]>>) = (None, None);
+    let mut placed: Option<Arc<[Url]>> = None;
+    let mut ring: Option<Arc<[Url]>> = None;
     let mut conflict = false;
     event.plan.apply(|node| {
         if node.is_network_boundary() {

@@ -58,18 +58,23 @@ impl Stationary {
         })
     }
 
-    /// Joins some rows of a fragment. `matched` has the fragment's rows that have had a partner so far, on any host.
+    /// Joins some rows of a fragment, as long as it `goes_on`. `matched` has the fragment's rows that have had a partner
+    /// so far, on any host.
     ///
     /// # Errors
-    /// When the predicate fails, or the result is not taken.
+    /// [`RingError::Cancelled`] when it does not go on; when the predicate fails, or the result is not taken.
     pub fn join(
         &self,
         fragment: &RecordBatch,
         rows: Range<usize>,
         matched: &Bits,
+        goes_on: &dyn Fn() -> bool,
         emit: &mut Emit<'_>,
     ) -> Result<()> {
         let mut found = |pairs: &mut Pairs| {
+            if !goes_on() {
+                return Err(RingError::Cancelled);
+            }
             let result = self.take_pairs(fragment, pairs, matched, emit);
             pairs.clear();
             result

@@ -1,11 +1,19 @@
 use super::*;
 use roundel_verbs::shm::{self, ShmOptions};
-use roundel_verbs::{ArenaOptions, TokioContext};
+use roundel_verbs::{ArenaOptions, TokioContext, tcp};
 use std::time::Duration;
 
 /// A host of this process, over shared memory.
 pub(crate) fn host() -> RingHost {
-    let device = shm::open(ShmOptions::default()).unwrap();
+    host_on(shm::open(ShmOptions::default()).unwrap())
+}
+
+fn tcp_host() -> RingHost {
+    let address = std::net::Ipv4Addr::LOCALHOST.into();
+    host_on(tcp::open(tcp::TcpOptions { address }).unwrap())
+}
+
+fn host_on(device: Device) -> RingHost {
     let channel = device.create_channel().unwrap();
     tokio::spawn(channel.drive().unwrap());
     RingHost {
@@ -16,8 +24,12 @@ pub(crate) fn host() -> RingHost {
     }
 }
 
-/// A ring of hosts of this process.
+/// A ring of hosts of this process, over shared memory.
 pub(crate) fn ring(hosts: usize, options: RingOptions) -> Vec<Roundabout> {
+    ring_of(host, hosts, options)
+}
+
+fn ring_of(host: fn() -> RingHost, hosts: usize, options: RingOptions) -> Vec<Roundabout> {
     let places = (0..hosts).map(|number| Place { number, hosts });
     let openings: Vec<_> = places
         .map(|place| Opening::new(&host(), place, options).unwrap())
@@ -73,12 +85,17 @@ async fn turn(mut ring: Roundabout, own: usize, pause: Duration) -> Result<Vec<V
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_host_sees_all_elements_of_all_others_in_their_order() {
     for hosts in 1..=6 {
-        for (elements, own) in [(2, 1), (2, 40), (8, 40)] {
+        for (host, elements, own) in [
+            (host as fn() -> RingHost, 2, 1),
+            (host, 2, 40),
+            (host, 8, 40),
+            (tcp_host, 2, 40),
+        ] {
             let options = RingOptions {
                 elements,
                 element_bytes: 1024,
             };
-            let turns = ring(hosts, options).into_iter().enumerate();
+            let turns = ring_of(host, hosts, options).into_iter().enumerate();
             // Hosts that are slow at different times.
             let turns = turns.map(|(number, ring)| {
                 tokio::spawn(turn(

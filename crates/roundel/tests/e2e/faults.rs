@@ -26,6 +26,8 @@ fn table(roundel: &Roundel) -> String {
 
 /// Four billion pairs of rows: it never ends by itself within a test.
 const LONG_QUERY: &str = "SELECT sum(a.v % 7 + b.v % 5) FROM t a JOIN t b ON a.k = b.k";
+/// The same of a ring.
+const LONG_RING: &str = "SELECT sum(a.v + b.v) FROM t a JOIN t b ON a.k * b.v % 7 = 3";
 const SHORT_QUERY: &str = "SELECT count(*) AS n, sum(v) AS s FROM t WHERE k = 3";
 const SHORT_ANSWER: &str = "n,s\n20000,1999960000\n";
 
@@ -77,9 +79,11 @@ fn run_once_more(roundel: &Roundel) {
 fn a_worker_killed_in_mid_query_is_named() {
     let roundel = Roundel::new();
     let table = table(&roundel);
-    for fabric in FABRICS {
-        let cluster = HandCluster::start(&roundel, 2, fabric);
-        let client = on_cluster(&roundel, &cluster, &table, LONG_QUERY);
+    let queries = FABRICS.map(|fabric| (fabric, LONG_QUERY));
+    let rings = ["shm", "tcp"].map(|fabric| (fabric, LONG_RING));
+    for (fabric, query) in [queries, rings].concat() {
+        let cluster = HandCluster::start(&roundel, 3, fabric);
+        let client = on_cluster(&roundel, &cluster, &table, query);
         let victim = &cluster.workers[1];
         until_busy(victim.child.id());
         signal(victim.child.id(), Signal::KILL);
@@ -203,10 +207,12 @@ fn interrupted_commands_leave_nothing() {
     let table = table(&roundel);
     let tpch: &[&str] = &["tpch", "--scale", "0.1", "--iterations", "1000"];
     let sql: &[&str] = &["sql", "--table", &table, "-c", LONG_QUERY];
+    let ring: &[&str] = &["sql", "--table", &table, "-c", LONG_RING];
     for (arguments, kind, code) in [
         (tpch, Signal::INT, 130),
         (tpch, Signal::TERM, 143),
         (sql, Signal::INT, 130),
+        (ring, Signal::INT, 130),
     ] {
         for transport in TRANSPORTS {
             let child = roundel.spawn(&[arguments, transport].concat());
