@@ -26,7 +26,7 @@ struct Sum {
     /// Columns of the filter, and whether they are taken away.
     columns: [Option<(usize, bool)>; 2],
     constant: f64,
-    /// Whether the number is exact, and how often something was added.
+    /// Additions by which it is reckoned, each of which rounds.
     additions: u32,
 }
 
@@ -148,6 +148,10 @@ impl Reader<'_> {
         bound: &Arc<dyn PhysicalExpr>,
         operator: Operator,
     ) -> Option<Vec<Distance>> {
+        let inner = match inner.downcast_ref::<CastExpr>() {
+            Some(cast) if self.changes_nothing(cast) => cast.expr(),
+            _ => inner,
+        };
         let function = inner.downcast_ref::<ScalarFunctionExpr>()?;
         let [argument] = function.args() else {
             return None;
@@ -170,8 +174,8 @@ impl Reader<'_> {
             return None;
         };
         let is_real = is_whole(self.filter.schema().field(spinning).data_type()) == Some(false);
-        // A window has room for what one addition rounds, and what tests the pairs makes as many.
-        if minus == other || (is_real && sum.additions > 2) {
+        // A window has room for what one addition rounds.
+        if minus == other || (is_real && sum.additions > 1) {
             return None;
         }
         let end = |number: f64| match operator {
@@ -191,6 +195,12 @@ impl Reader<'_> {
         })
     }
 
+    /// Whether a cast leaves all numbers as they are.
+    fn changes_nothing(&self, cast: &CastExpr) -> bool {
+        let from = cast.expr().data_type(self.filter.schema());
+        from.is_ok_and(|from| widens(&from, cast.cast_type()))
+    }
+
     fn sum(&self, expression: &Arc<dyn PhysicalExpr>) -> Option<Sum> {
         if let Some(column) = expression.downcast_ref::<Column>() {
             let side = self.filter.column_indices().get(column.index())?.side;
@@ -205,19 +215,22 @@ impl Reader<'_> {
             });
         }
         if let Some(cast) = expression.downcast_ref::<CastExpr>() {
-            let from = cast.expr().data_type(self.filter.schema()).ok()?;
-            return match widens(&from, cast.cast_type()) {
+            return match self.changes_nothing(cast) {
                 true => self.sum(cast.expr()),
                 false => None,
             };
         }
         let binary = expression.downcast_ref::<BinaryExpr>()?;
         let (left, right) = (self.sum(binary.left())?, self.sum(binary.right())?);
-        match binary.op() {
+        let sum = match binary.op() {
             Operator::Plus => left.plus(right, false),
             Operator::Minus => left.plus(right, true),
             _ => None,
-        }
+        }?;
+        Some(Sum {
+            additions: sum.additions + 1,
+            ..sum
+        })
     }
 }
 
@@ -238,7 +251,7 @@ impl Sum {
         Some(Self {
             columns,
             constant,
-            additions: self.additions + other.additions + 1,
+            additions: self.additions + other.additions,
         })
     }
 }
@@ -259,7 +272,7 @@ fn number(value: &ScalarValue) -> Option<f64> {
     (number.is_finite() && number.abs() <= EXACT_MAX).then_some(number)
 }
 
-/// Whether a cast changes no number.
+/// Whether all numbers of a type are of the other too.
 fn widens(from: &DataType, to: &DataType) -> bool {
     use DataType::{Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32};
     match to {
@@ -267,5 +280,101 @@ fn widens(from: &DataType, to: &DataType) -> bool {
         Int32 => matches!(from, Int8 | Int16 | Int32 | UInt8 | UInt16),
         Float64 => matches!(from, Float32 | Float64),
         _ => from == to,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::arrow::datatypes::{Field, Schema};
+    use datafusion::common::DFSchema;
+    use datafusion::physical_plan::joins::utils::ColumnIndex;
+    use datafusion::prelude::SessionContext;
+
+    /// How the pairs of a condition on `l.x, l.i, l.y, r.x, r.i, r.y` are found when the left side spins: 64-bit and
+    /// 32-bit whole numbers, and real ones.
+    async fn found(condition: &str) -> Algorithm {
+        let types = [DataType::Int64, DataType::Int32, DataType::Float64];
+        let names = ["lx", "li", "ly", "rx", "ri", "ry"];
+        let fields = names.iter().zip(types.iter().cycle());
+        let fields = fields.map(|(name, data_type)| Field::new(*name, data_type.clone(), true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let context = SessionContext::new();
+        let of_names = DFSchema::try_from(Arc::clone(&schema)).unwrap();
+        let expression = context.parse_sql_expr(condition, &of_names).unwrap();
+        let expression = context.create_physical_expr(expression, &of_names).unwrap();
+        let column = |at: usize| ColumnIndex {
+            index: at % 3 + 10,
+            side: if at < 3 {
+                JoinSide::Left
+            } else {
+                JoinSide::Right
+            },
+        };
+        let columns = (0..names.len()).map(column).collect();
+        let filter = JoinFilter::new(expression, columns, schema);
+        algorithm(Some(&filter), JoinSide::Left)
+    }
+
+    fn whole(column: usize, low: Bound<i64>, high: Bound<i64>) -> Algorithm {
+        Algorithm::Merge {
+            spinning: column,
+            stationary: column,
+            window: Window::Whole { low, high },
+        }
+    }
+
+    #[tokio::test]
+    async fn distances_of_two_columns_are_windows() {
+        use Bound::{Excluded, Included, Unbounded};
+        // The stationary column less the spinning one.
+        for (condition, low, high) in [
+            ("abs(lx - rx) <= 5", Included(-5), Included(5)),
+            ("5 > abs(rx - lx)", Excluded(-5), Excluded(5)),
+            ("lx BETWEEN rx - 3 AND rx + 1", Included(-1), Included(3)),
+            ("lx < rx", Excluded(0), Unbounded),
+            ("lx + 2 >= rx", Unbounded, Included(2)),
+            ("lx - rx = 4", Included(-4), Included(-4)),
+            (
+                "lx < rx AND lx > rx - 9 AND li <> ri",
+                Excluded(0),
+                Excluded(9),
+            ),
+            ("lx < rx AND lx <= rx - 4", Included(4), Unbounded),
+        ] {
+            assert_eq!(found(condition).await, whole(10, low, high), "{condition}");
+        }
+        let narrow = found("abs(li - ri) <= 2").await;
+        assert_eq!(narrow, whole(11, Included(-2), Included(2)));
+        let real = Algorithm::Merge {
+            spinning: 12,
+            stationary: 12,
+            window: Window::Real {
+                low: Included(-0.5),
+                high: Included(0.5),
+            },
+        };
+        assert_eq!(found("abs(ly - ry) <= 0.5").await, real);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_distance_is_tested_pair_by_pair() {
+        for condition in [
+            "lx <> rx",
+            "lx * rx < 5",
+            "lx + rx < 5",
+            "lx < 5",
+            "lx < ly",
+            "lx < rx OR li < ri",
+            "2 * lx < rx",
+            "abs(lx) <= rx",
+            "lx - rx <= 2.5",
+        ] {
+            assert_eq!(
+                found(condition).await,
+                Algorithm::NestedLoops,
+                "{condition}"
+            );
+        }
     }
 }
