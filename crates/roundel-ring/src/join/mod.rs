@@ -1,10 +1,10 @@
 //! Joins on one host: rows of a fragment that spins against all rows that stay. Each algorithm has a set-up, done once
 //! for either side, and a join phase for each fragment. Knows no ring.
 //!
-//! * [`hash`]: equality of any columns, by tables whose parts fit the cache.
-//! * [`merge`]: windows around one column: equality, bands, inequalities.
-//! * [`nested`]: anything, pair by pair.
-//! * [`stationary`]: what all of them share: predicates, matches so far, rows of the result.
+//! * `hash`: equality of any columns, by tables whose parts fit the cache.
+//! * `merge`: windows around one column: equality, bands, inequalities.
+//! * `nested`: anything, pair by pair.
+//! * `stationary`: what all of them share: predicates, matches so far, rows of the result.
 
 mod bits;
 mod hash;
