@@ -247,11 +247,13 @@ impl CycloJoinExec {
             }),
             times: Times::new(&self.metrics),
         };
-        // It goes on when nobody wants rows of this task any more: others of the ring may.
+        let over = wants.nothing.clone();
+        // It goes on when nobody wants rows of this task any more, as others of the ring may; not when the query is over.
         tokio::spawn(async move {
-            let run = std::panic::AssertUnwindSafe(work.run())
-                .catch_unwind()
-                .await;
+            let run = std::panic::AssertUnwindSafe(work.run()).catch_unwind();
+            let Some(run) = over.run_until_cancelled(run).await else {
+                return;
+            };
             let run = run.unwrap_or_else(|_| internal_err!("the task of a ring panicked"));
             if let Err(error) = run {
                 let _ = batches.send(Err(error)).await;
