@@ -14,10 +14,12 @@
 //! * [`join`] joins rows on one host; knows no ring.
 //! * [`cyclo`] puts the two together.
 //! * [`spin`] makes elements of rows, and rows of elements.
+//! * [`cost`] says beforehand how long a join takes.
 //!
 //! This crate knows nothing of DataFusion, nor which provider runs below. What it needs from an engine is injected:
 //! [`PairPredicate`] and [`JoinThreads`].
 
+pub mod cost;
 pub mod cyclo;
 pub mod error;
 pub mod join;
