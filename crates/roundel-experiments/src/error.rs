@@ -2,7 +2,9 @@
 //! names the node.
 
 use roundel_exchange::ExchangeError;
+use roundel_ring::RingError;
 use roundel_verbs::VerbsError;
+use roundel_verbs::sim::Stopped;
 
 /// An error of a run.
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +13,9 @@ pub enum Error {
     /// The exchange failed.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
+    /// The ring failed.
+    #[error(transparent)]
+    Ring(#[from] RingError),
     /// The verbs layer, or the rendezvous, failed.
     #[error(transparent)]
     Verbs(#[from] VerbsError),
@@ -64,6 +69,15 @@ impl Error {
     /// What turns the system's error into this one.
     pub(crate) fn io(action: &'static str) -> impl Fn(std::io::Error) -> Self {
         move |source| Self::Io { action, source }
+    }
+}
+
+impl From<Stopped> for Error {
+    fn from(stopped: Stopped) -> Self {
+        Self::Wrong(match stopped {
+            Stopped::NoProgress => "the simulation stands still: nothing is left to happen".into(),
+            Stopped::OutOfTime => "the simulated cluster does not come to an end".into(),
+        })
     }
 }
 

@@ -11,6 +11,7 @@
 //! * [`transport`]: what moves messages: the designs over verbs, and what they are compared with.
 //! * [`workload`]: the relation, and the operators over a transport.
 //! * [`node`] and [`run`]: the processes.
+//! * [`ring`]: joins on rings of simulated hosts.
 //! * [`experiments`]: the catalogue.
 //! * [`scorecard`]: what simulated hardware says of the claims of a paper.
 //! * [`simulate`]: exchanges on virtual time, drawn from seeds, with faults.
@@ -28,6 +29,7 @@ mod meeting;
 pub mod node;
 pub mod outcome;
 pub mod report;
+pub mod ring;
 pub mod run;
 pub mod scorecard;
 pub mod setting;

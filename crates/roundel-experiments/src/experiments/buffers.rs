@@ -14,6 +14,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "How many buffers a link needs, and whether the exchange finds out",
     figures: &["23", "24"],
     simulated: true,
+    on_devices: true,
     plan,
     tell,
 };

@@ -12,6 +12,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "What is left of a transport when the consumer computes",
     figures: &["22"],
     simulated: true,
+    on_devices: true,
     plan,
     tell,
 };

@@ -12,6 +12,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "How often receivers write credit back",
     figures: &["13", "14a", "14b", "14c"],
     simulated: true,
+    on_devices: true,
     plan,
     tell,
 };

@@ -11,6 +11,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "The designs and what they are compared with, as nodes are added",
     figures: &["19a", "19b", "19c", "19d", "section 7.3.4"],
     simulated: true,
+    on_devices: true,
     plan,
     tell,
 };

@@ -11,6 +11,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "How long messages should be over reliable connections",
     figures: &["18a", "18b", "18c"],
     simulated: true,
+    on_devices: true,
     plan,
     tell,
 };

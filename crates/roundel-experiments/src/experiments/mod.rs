@@ -10,6 +10,7 @@ mod designs;
 mod message_size;
 mod notification;
 mod queue_pairs;
+pub(crate) mod ring;
 mod scale_out;
 mod setup;
 mod tell;
@@ -22,6 +23,7 @@ use crate::fabric::FabricChoice;
 use crate::figure::{Figure, X};
 use crate::measured::Measured;
 use crate::outcome::Outcome;
+use crate::ring::{RingJoin, RingMeasured, simulate as run_ring};
 use crate::run::{NodeCommand, run as run_setting};
 use crate::setting::{Setting, Transport};
 use roundel_exchange::Design;
@@ -42,11 +44,13 @@ pub struct Experiment {
     pub figures: &'static [&'static str],
     /// Whether it can be run on simulated hardware.
     pub simulated: bool,
+    /// Whether it can be run on devices of this host.
+    pub on_devices: bool,
     plan: fn(&Options) -> Vec<Case>,
     tell: fn(&Results) -> Vec<Figure>,
 }
 
-/// All experiments, in the order of the paper.
+/// All experiments, in the order of the papers.
 pub fn catalogue() -> &'static [Experiment] {
     &[
         zero_copy::EXPERIMENT,
@@ -61,6 +65,12 @@ pub fn catalogue() -> &'static [Experiment] {
         buffers::EXPERIMENT,
         tpch::EXPERIMENT,
         waiting::EXPERIMENT,
+        ring::UNIT,
+        ring::FIXED,
+        ring::GROWING,
+        ring::SKEW,
+        ring::CARRIERS,
+        ring::SCALE_OUT,
     ]
 }
 
@@ -123,12 +133,14 @@ pub(crate) enum Work {
     Setting(Box<Setting>),
     Tpch(TpchRun),
     Replay(Box<Replay>),
+    Ring(Box<RingJoin>),
 }
 
 /// What a run gave.
 pub(crate) enum Got {
     Measured(Measured),
     Queries(Vec<TpchQuery>),
+    Ring(RingMeasured),
 }
 
 /// What was measured in an experiment.
@@ -189,7 +201,10 @@ pub fn run(
 }
 
 fn choose(names: &[String], options: &Options) -> Result<Vec<&'static Experiment>> {
-    let can_run = |one: &&Experiment| one.simulated || !options.fabric.is_simulated();
+    let can_run = |one: &&Experiment| match options.fabric.is_simulated() {
+        true => one.simulated,
+        false => one.on_devices,
+    };
     if names.is_empty() {
         return Ok(catalogue().iter().filter(can_run).collect());
     }
@@ -207,8 +222,12 @@ fn choose(names: &[String], options: &Options) -> Result<Vec<&'static Experiment
         find(name).and_then(|one| match can_run(&one) {
             true => Ok(one),
             false => Err(Error::Setting(format!(
-                "{name} needs a device of this host: it cannot be run on {}",
-                options.fabric
+                "{name} cannot be run on {}: it needs {}",
+                options.fabric,
+                match one.simulated {
+                    true => "simulated hardware, --fabric sim:NAME",
+                    false => "a device of this host",
+                }
             ))),
         })
     };
@@ -229,6 +248,7 @@ fn run_plan<'a>(
                 Work::Setting(setting) => Got::Measured(run_setting(setting, &options.node)?),
                 Work::Tpch(tpch) => Got::Queries(tpch.run(&options.roundel)?),
                 Work::Replay(replay) => Got::Queries(vec![replay.run()?]),
+                Work::Ring(join) => Got::Ring(run_ring(join)?),
             });
         }
     }
@@ -351,12 +371,21 @@ mod tests {
     fn every_setting_can_be_run() {
         for quick in [true, false] {
             for experiment in catalogue() {
-                for case in (experiment.plan)(&options(quick)) {
-                    if let Work::Setting(setting) = case.work {
-                        setting
-                            .check()
-                            .unwrap_or_else(|error| panic!("{}: {error}", experiment.name));
-                    }
+                let fabric = match experiment.on_devices {
+                    true => FabricChoice::default(),
+                    false => "sim:iwarp10".parse().unwrap(),
+                };
+                let options = Options {
+                    fabric,
+                    ..options(quick)
+                };
+                for case in (experiment.plan)(&options) {
+                    let checked = match case.work {
+                        Work::Setting(setting) => setting.check(),
+                        Work::Ring(join) => join.check(),
+                        Work::Tpch(_) | Work::Replay(_) => Ok(()),
+                    };
+                    checked.unwrap_or_else(|error| panic!("{}: {error}", experiment.name));
                 }
             }
         }
@@ -375,6 +404,14 @@ mod tests {
             }
         }
         assert!(seconds < 17.0 * 60.0, "{seconds} s, without queries");
+    }
+
+    #[test]
+    fn what_needs_simulated_hardware_is_refused_on_devices() {
+        let error = choose(&["ring-skew".into()], &options(true)).err().unwrap();
+        assert!(error.to_string().contains("sim:NAME"), "{error}");
+        let all = choose(&[], &options(true)).unwrap();
+        assert!(all.iter().all(|one| one.on_devices));
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "How receivers learn of a WRITE",
     figures: &["15", "16", "17"],
     simulated: true,
+    on_devices: true,
     plan,
     tell,
 };

@@ -11,6 +11,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "What more queue pairs are worth",
     figures: &["20", "table 1"],
     simulated: true,
+    on_devices: true,
     plan,
     tell,
 };

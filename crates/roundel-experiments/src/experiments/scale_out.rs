@@ -13,6 +13,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "Clusters beyond the paper's: throughput, and what it costs a node",
     figures: &["section 7.1.4, forecast"],
     simulated: true,
+    on_devices: true,
     plan,
     tell,
 };

@@ -11,6 +11,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "What it takes to connect and to disconnect",
     figures: &["21"],
     simulated: true,
+    on_devices: true,
     plan,
     tell,
 };

@@ -3,6 +3,8 @@
 use super::{Got, Results};
 use crate::figure::{Axis, Figure, Finding, Point, Scale, Series, Unit, Verdict, X};
 use crate::measured::Measured;
+use crate::ring::RingMeasured;
+use crate::scorecard::Paper;
 
 /// Short of a claimed ratio by less than this share, a measurement does not tell.
 const NEAR: f64 = 0.85;
@@ -41,13 +43,43 @@ impl Results<'_> {
         value: impl Fn(&Measured) -> f64,
     ) -> Figure {
         let mut figure = about.figure();
+        self.add_settings(&mut figure, series, value);
+        figure
+    }
+
+    /// Adds those cases to a figure.
+    pub fn add_settings(
+        &self,
+        figure: &mut Figure,
+        series: impl Fn(&str) -> Option<String>,
+        value: impl Fn(&Measured) -> f64,
+    ) {
         for (case, runs) in &self.cases {
             let Some(name) = series(&case.series) else {
                 continue;
             };
             figure.add(&name, Point::of_runs(case.x.clone(), values(runs, &value)));
         }
-        figure
+    }
+
+    /// Adds a series to a figure: a value of each join among the cases of `of`.
+    pub fn add_rings(
+        &self,
+        figure: &mut Figure,
+        of: &str,
+        name: &str,
+        value: impl Fn(&RingMeasured) -> f64,
+    ) {
+        for (case, runs) in &self.cases {
+            let rings = runs.iter().filter_map(|run| match run {
+                Got::Ring(measured) => Some(value(measured)),
+                Got::Measured(_) | Got::Queries(_) => None,
+            });
+            let values: Vec<_> = rings.collect();
+            if case.series == of && !values.is_empty() {
+                figure.add(name, Point::of_runs(case.x.clone(), values));
+            }
+        }
     }
 
     /// The median of a value over the runs of a case.
@@ -65,7 +97,7 @@ impl Results<'_> {
 fn values(runs: &[Got], value: impl Fn(&Measured) -> f64) -> Vec<f64> {
     let measured = runs.iter().filter_map(|run| match run {
         Got::Measured(measured) => Some(value(measured)),
-        Got::Queries(_) => None,
+        Got::Queries(_) | Got::Ring(_) => None,
     });
     measured.collect()
 }
@@ -73,10 +105,15 @@ fn values(runs: &[Got], value: impl Fn(&Measured) -> f64) -> Vec<f64> {
 impl About<'_> {
     /// The figure without series.
     pub fn figure(self) -> Figure {
+        self.figure_of(Paper::Shuffle)
+    }
+
+    /// The same, of a paper.
+    pub fn figure_of(self, paper: Paper) -> Figure {
         Figure {
             id: self.id.into(),
             title: self.title.into(),
-            paper: format!("Liu et al. 2019, {}", self.place),
+            paper: format!("{paper}, {}", self.place),
             paper_saw: self.paper_saw.into(),
             x: self.x,
             y: self.y,

@@ -11,6 +11,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "Polling, events, and spinning before sleep",
     figures: &["section 7.3.3"],
     simulated: false,
+    on_devices: true,
     plan,
     tell,
 };

@@ -11,6 +11,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "Copying tuples together against sending each from where it lies",
     figures: &["section 4.3.1"],
     simulated: true,
+    on_devices: true,
     plan,
     tell,
 };

@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::fabric::FabricChoice;
 use crate::measured::Measured;
+use crate::ring::{self, RingJoin, RingMeasured};
 use crate::run::simulate;
 use crate::setting::{Pattern, Setting, Transport};
 use parking_lot::Mutex;
@@ -22,23 +23,45 @@ const SECONDS_OF_DATAGRAMS: f64 = 0.002;
 pub(super) const MEMQ_WR: Design = Design::MemqWr(Notification::CompletionQueue);
 pub(super) const SEMQ_WR: Design = Design::SemqWr(Notification::CompletionQueue);
 
-type Run = Arc<OnceLock<Arc<Measured>>>;
+/// Runs by what was run.
+struct Runs<T>(Mutex<HashMap<String, Run<T>>>);
+type Run<T> = Arc<OnceLock<Arc<T>>>;
 
 /// What was run so far.
 #[derive(Default)]
-pub(super) struct Lab(Mutex<HashMap<String, Run>>);
+pub(super) struct Lab {
+    settings: Runs<Measured>,
+    rings: Runs<RingMeasured>,
+}
+
+impl<T> Default for Runs<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Runs<T> {
+    fn get(&self, key: String, run: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
+        let known = self.0.lock().entry(key).or_default().clone();
+        if let Some(measured) = known.get() {
+            return Ok(measured.clone());
+        }
+        // Two that ask at once both run it, and find the same.
+        let measured = Arc::new(run()?);
+        Ok(known.get_or_init(|| measured).clone())
+    }
+}
 
 impl Lab {
     /// What a setting measures.
     pub(super) fn run(&self, setting: &Setting) -> Result<Arc<Measured>> {
         let key = serde_json::to_string(setting).expect("plain data is JSON");
-        let run = self.0.lock().entry(key).or_default().clone();
-        if let Some(measured) = run.get() {
-            return Ok(measured.clone());
-        }
-        // Two that ask at once both run it, and find the same.
-        let measured = Arc::new(simulate(setting)?);
-        Ok(run.get_or_init(|| measured).clone())
+        self.settings.get(key, || simulate(setting))
+    }
+
+    /// What a join on a ring measures.
+    pub(super) fn ring(&self, join: &RingJoin) -> Result<Arc<RingMeasured>> {
+        self.rings.get(format!("{join:?}"), || ring::simulate(join))
     }
 
     /// Bytes per second and node.

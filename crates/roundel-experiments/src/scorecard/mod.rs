@@ -8,6 +8,7 @@ mod compute;
 mod credit;
 mod lab;
 mod queries;
+mod ring;
 mod scale;
 mod setup;
 mod size;
@@ -75,6 +76,17 @@ pub struct Scorecard {
 pub enum Paper {
     /// Liu, Yin, Blanas: Design and Evaluation of an RDMA-aware Data Shuffling Operator, 2019.
     Shuffle,
+    /// Frey, Goncalves, Kersten, Teubner: A Spinning Join That Does Not Get Dizzy, 2010.
+    Ring,
+}
+
+impl fmt::Display for Paper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Shuffle => "Liu et al. 2019",
+            Self::Ring => "Frey et al. 2010",
+        })
+    }
 }
 
 impl Paper {
@@ -93,6 +105,7 @@ impl Paper {
                 claims.sort_by_key(|claim| claim.id);
                 claims
             }
+            Self::Ring => ring::claims(),
         }
     }
 }
@@ -200,28 +213,42 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// The rows of the claims of the paper that a simulation tests, in whole or in part.
-    const FULLY: [u32; 23] = [
-        1, 2, 3, 5, 8, 10, 11, 13, 16, 17, 18, 19, 22, 24, 26, 27, 30, 31, 32, 34, 35, 36, 37,
-    ];
-    const PARTLY: [u32; 14] = [6, 7, 14, 15, 20, 21, 23, 25, 28, 29, 33, 38, 39, 40];
+    /// The rows of the claims of a paper that a simulation tests, in whole or in part.
+    fn rows(paper: Paper) -> (&'static str, [&'static [u32]; 2]) {
+        match paper {
+            Paper::Shuffle => (
+                "SH",
+                [
+                    &[
+                        1, 2, 3, 5, 8, 10, 11, 13, 16, 17, 18, 19, 22, 24, 26, 27, 30, 31, 32, 34,
+                        35, 36, 37,
+                    ],
+                    &[6, 7, 14, 15, 20, 21, 23, 25, 28, 29, 33, 38, 39, 40],
+                ],
+            ),
+            Paper::Ring => ("CJ", [&[1, 3, 5, 6, 8], &[2, 4, 7, 9, 10, 11]]),
+        }
+    }
 
     #[test]
     fn every_row_is_there_and_no_other() {
-        let claims = Paper::Shuffle.claims();
-        let ids: HashSet<_> = claims.iter().map(|claim| claim.id).collect();
-        assert_eq!(ids.len(), claims.len(), "names are unique");
-        for (test, rows) in [(Test::Fully, &FULLY[..]), (Test::Partly, &PARTLY[..])] {
-            let of_kind = claims.iter().filter(|claim| claim.test == test);
-            let seen: HashSet<u32> = of_kind
-                .map(|claim| {
-                    let number = claim.id.trim_start_matches("SH");
-                    let number =
-                        number.trim_end_matches(|letter: char| letter.is_ascii_lowercase());
-                    number.parse().unwrap()
-                })
-                .collect();
-            assert_eq!(seen, rows.iter().copied().collect(), "{test}");
+        for paper in [Paper::Shuffle, Paper::Ring] {
+            let claims = paper.claims();
+            let ids: HashSet<_> = claims.iter().map(|claim| claim.id).collect();
+            assert_eq!(ids.len(), claims.len(), "names are unique");
+            let (letters, rows) = rows(paper);
+            for (test, rows) in [Test::Fully, Test::Partly].into_iter().zip(rows) {
+                let of_kind = claims.iter().filter(|claim| claim.test == test);
+                let seen: HashSet<u32> = of_kind
+                    .map(|claim| {
+                        let number = claim.id.trim_start_matches(letters);
+                        let number =
+                            number.trim_end_matches(|letter: char| letter.is_ascii_lowercase());
+                        number.parse().unwrap()
+                    })
+                    .collect();
+                assert_eq!(seen, rows.iter().copied().collect(), "{paper} {test}");
+            }
         }
     }
 }

@@ -20,7 +20,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
 use roundel_exchange::{Design, ExchangeOptions, Fabric};
 use roundel_verbs::completion_queue::BoxFuture;
-use roundel_verbs::sim::{Nic, Parameters, SimNode, Simulation, Stopped};
+use roundel_verbs::sim::{Nic, Parameters, SimNode, Simulation};
 use roundel_verbs::{ArenaOptions, settle};
 use std::sync::Arc;
 use std::time::Duration;
@@ -135,8 +135,7 @@ impl Cluster {
         }
         drop(busy);
         let all = idle.collect::<Vec<()>>();
-        let ran = self.simulation.run(&self.observer, SETUP_MAX, all);
-        ran.map_err(stopped)?;
+        self.simulation.run(&self.observer, SETUP_MAX, all)?;
         let mut results = std::mem::take(&mut *results.lock());
         results.sort_by_key(|(number, _)| *number);
         results.into_iter().map(|(_, result)| result).collect()
@@ -407,9 +406,7 @@ impl Cluster {
                 Ok(all)
             }))
         });
-        self.simulation
-            .run(&self.observer, limit, all)
-            .map_err(stopped)?
+        self.simulation.run(&self.observer, limit, all)?
     }
 
     fn measured(
@@ -509,11 +506,4 @@ impl Cluster {
         });
         Ok(Measured::of(nodes.collect()))
     }
-}
-
-fn stopped(stopped: Stopped) -> Error {
-    Error::Wrong(match stopped {
-        Stopped::NoProgress => "the simulation stands still: nothing is left to happen".into(),
-        Stopped::OutOfTime => "the simulated cluster does not come to an end".into(),
-    })
 }

@@ -1,0 +1,110 @@
+//! Elements moved by NICs, and by kernels.
+
+use super::super::tell::{About, axis, verdict};
+use super::super::{Case, Experiment, Options, Results};
+use super::{case, hosts, join};
+use crate::figure::{Figure, Scale, Unit};
+use crate::ring::{Carrier, Method, RingJoin, RingMeasured, rates};
+use crate::scorecard::Paper;
+
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "ring-tcp",
+    title: "A cyclo-join over RDMA and over TCP, by threads that join",
+    figures: &["Frey et al. 12", "Frey et al. Table I"],
+    simulated: true,
+    on_devices: false,
+    plan,
+    tell,
+};
+
+/// Rows of each relation: the 6.7 GB of section V-G, in rows of 12 bytes as in all other sections. It says 160 million rows,
+/// which would be of 45 bytes, and would keep a link busier than four threads.
+const ROWS: u64 = 600_000_000;
+
+/// The join of section V-G.
+pub(crate) fn carried(join: RingJoin, carrier: Carrier, threads: usize) -> RingJoin {
+    RingJoin {
+        rows: ROWS,
+        carrier,
+        threads,
+        ..join
+    }
+}
+
+fn plan(options: &Options) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for threads in 1..=rates::CORES {
+        for carrier in [Carrier::Rdma, Carrier::Tcp] {
+            let join = join(options, Method::Hash, hosts(options));
+            let join = carried(join, carrier, threads);
+            cases.push(case(carrier.to_string(), threads as f64, join));
+        }
+    }
+    cases
+}
+
+fn tell(results: &Results) -> Vec<Figure> {
+    let of = |id, title, place, paper_saw, y, value: fn(&RingMeasured) -> f64| {
+        let mut figure = About {
+            id,
+            title,
+            place,
+            paper_saw,
+            x: axis("threads that join", Unit::None, Scale::Linear),
+            y,
+        }
+        .figure_of(Paper::Ring);
+        for carrier in [Carrier::Rdma, Carrier::Tcp] {
+            let name = carrier.to_string();
+            results.add_rings(&mut figure, &name, &name, value);
+        }
+        figure
+    };
+    let mut times = of(
+        "ring-fig12",
+        "Time to join, over RDMA and over TCP",
+        "Figure 12, section V-G",
+        "RDMA is faster with any number of threads, most so with four.",
+        axis("time to join", Unit::Seconds, Scale::Linear),
+        RingMeasured::after_set_up,
+    );
+    let (rdma, tcp) = (Carrier::Rdma.to_string(), Carrier::Tcp.to_string());
+    let gaps: Vec<f64> = times
+        .points(&tcp)
+        .iter()
+        .filter_map(|point| Some(point.median / times.at(&rdma, &point.x)?))
+        .collect();
+    let found = gaps.split_last().map(|(last, others)| {
+        let told = gaps.iter().map(|gap| format!("{gap:.2}"));
+        let told = told.collect::<Vec<_>>().join(", ");
+        let most = others.iter().all(|gap| gap <= last);
+        (
+            format!("{told} times as long over TCP"),
+            verdict(most && *last > 1.0),
+        )
+    });
+    times.find(
+        "CJ09",
+        "RDMA is faster than TCP, most so with all threads",
+        found,
+    );
+    vec![
+        times,
+        of(
+            "ring-table1",
+            "Load of a host's cores while it joins",
+            "Table I, section V-G",
+            "With 1 to 4 threads 31, 59, 84 and 86 % over TCP, and 25, 50, 76 and 100 % over RDMA.",
+            axis("load", Unit::Share, Scale::Linear),
+            RingMeasured::load,
+        ),
+        of(
+            "ring-fig12-waiting",
+            "Time that a host waits for elements, over RDMA and over TCP",
+            "section V-G",
+            "Over TCP waiting is not hidden.",
+            axis("time to wait", Unit::Seconds, Scale::Linear),
+            RingMeasured::synchronisation,
+        ),
+    ]
+}

@@ -1,0 +1,183 @@
+//! The phases of a join as hosts are added: of the same data, and of more data with each host.
+
+use super::super::tell::{About, axis, verdict};
+use super::super::{Case, Experiment, Options, Results};
+use super::{HASH, MERGE, METHODS, case, join};
+use crate::figure::{Figure, Scale, Unit, X};
+use crate::ring::{RingJoin, RingMeasured, rates};
+use crate::scorecard::Paper;
+
+pub const FIXED: Experiment = Experiment {
+    name: "ring-fixed",
+    title: "Phases of a cyclo-join of the same data on more and more hosts",
+    figures: &["Frey et al. 7", "Frey et al. 10"],
+    simulated: true,
+    on_devices: false,
+    plan: plan_fixed,
+    tell: tell_fixed,
+};
+
+pub const GROWING: Experiment = Experiment {
+    name: "ring-growing",
+    title: "Phases of a cyclo-join where each host brings its data",
+    figures: &["Frey et al. 8", "Frey et al. 11"],
+    simulated: true,
+    on_devices: false,
+    plan: plan_growing,
+    tell: tell_growing,
+};
+
+const PHASES: [(&str, fn(&RingMeasured) -> f64); 4] = [
+    ("set-up", RingMeasured::set_up),
+    ("join", RingMeasured::join),
+    ("synchronisation", RingMeasured::synchronisation),
+    ("all", RingMeasured::total),
+];
+
+fn plan(options: &Options, rows: fn(usize) -> u64) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for hosts in options.nodes_or(&options.some(&[1, 2, 3, 4, 5, 6])) {
+        for (name, method) in METHODS {
+            let join = RingJoin {
+                rows: rows(hosts),
+                ..join(options, method, hosts)
+            };
+            cases.push(case(name, hosts as f64, join));
+        }
+    }
+    cases
+}
+
+fn plan_fixed(options: &Options) -> Vec<Case> {
+    plan(options, |_| rates::ROWS_OF_HOST)
+}
+
+fn plan_growing(options: &Options) -> Vec<Case> {
+    plan(options, |hosts| rates::ROWS_OF_HOST * hosts as u64)
+}
+
+/// The phases of one method.
+fn phases(results: &Results, about: About<'_>, of: &str) -> Figure {
+    let mut figure = about.figure_of(Paper::Ring);
+    for (name, value) in PHASES {
+        results.add_rings(&mut figure, of, name, value);
+    }
+    figure
+}
+
+/// The first and the last median of a series, with their hosts.
+fn ends(figure: &Figure, series: &str) -> Option<[(f64, f64); 2]> {
+    let points = figure.points(series);
+    let of = |at: Option<&crate::figure::Point>| match at?.x {
+        X::Number(hosts) => Some((hosts, at?.median)),
+        X::Name(_) => None,
+    };
+    Some([of(points.first())?, of(points.last())?])
+}
+
+fn hosts() -> crate::figure::Axis {
+    axis("hosts", Unit::None, Scale::Linear)
+}
+
+fn time() -> crate::figure::Axis {
+    axis("time", Unit::Seconds, Scale::Linear)
+}
+
+fn tell_fixed(results: &Results) -> Vec<Figure> {
+    let mut hash = phases(
+        results,
+        About {
+            id: "ring-fig7",
+            title: "Hash join of 140 million rows with as many",
+            place: "Figure 7, section V-B",
+            paper_saw: "Set-up takes 16.2 s on one host and 2.7 s on six; joining takes as long on any number, and nobody \
+                        waits for the network.",
+            x: hosts(),
+            y: time(),
+        },
+        HASH,
+    );
+    let found = ends(&hash, "set-up").map(|[(few, before), (many, after)]| {
+        let told = format!("{before:.1} s on {few} and {after:.1} s on {many} hosts");
+        (
+            told,
+            verdict((before / after / (many / few) - 1.0).abs() <= 0.25),
+        )
+    });
+    hash.find("CJ02", "Set-up is shared by the hosts", found);
+    let found = ends(&hash, "join").map(|[(few, before), (many, after)]| {
+        let told = format!("{before:.2} s on {few} and {after:.2} s on {many} hosts");
+        (told, verdict((after / before - 1.0).abs() <= 0.05))
+    });
+    hash.find(
+        "CJ03",
+        "Joining takes as long on any number of hosts",
+        found,
+    );
+    let merge = phases(
+        results,
+        About {
+            id: "ring-fig10",
+            title: "Sort-merge join of 140 million rows with as many",
+            place: "Figure 10, section V-E",
+            paper_saw: "Sorting takes much longer than setting up a hash join, and is shared by the hosts too.",
+            x: hosts(),
+            y: time(),
+        },
+        MERGE,
+    );
+    vec![hash, merge]
+}
+
+fn tell_growing(results: &Results) -> Vec<Figure> {
+    let mut hash = phases(
+        results,
+        About {
+            id: "ring-fig8",
+            title: "Hash join, 140 million rows of each relation on each host",
+            place: "Figure 8, section V-C",
+            paper_saw: "Set-up takes as long with any number of hosts; joining grows with the relation that spins.",
+            x: hosts(),
+            y: time(),
+        },
+        HASH,
+    );
+    let found = ends(&hash, "join").map(|[(few, before), (many, after)]| {
+        let told = format!("{before:.1} s on {few} and {after:.1} s on {many} hosts");
+        (
+            told,
+            verdict((after / before / (many / few) - 1.0).abs() <= 0.05),
+        )
+    });
+    hash.find("CJ04", "Joining grows as the relation that spins", found);
+    let mut merge = phases(
+        results,
+        About {
+            id: "ring-fig11",
+            title: "Sort-merge join, 140 million rows of each relation on each host",
+            place: "Figure 11, sections V-E and V-F",
+            paper_saw: "On six hosts joining takes 6.4 s instead of 16.2 s, and waiting 2.3 s: 9.6 GB cross a link at 1.1 GB/s.",
+            x: hosts(),
+            y: time(),
+        },
+        MERGE,
+    );
+    let waited = |figure: &Figure| {
+        let [_, (_, waits)] = ends(figure, "synchronisation")?;
+        let [_, (_, joins)] = ends(figure, "join")?;
+        Some((waits, waits / (waits + joins)))
+    };
+    let found = waited(&hash).zip(waited(&merge)).map(|(hash, merge)| {
+        let told = format!(
+            "{:.2} s of waiting, and {:.2} s with hashes",
+            merge.0, hash.0
+        );
+        (told, verdict(merge.1 >= 0.05 && hash.1 <= 0.02))
+    });
+    merge.find(
+        "CJ05",
+        "Hosts wait for the network only if they join by merging",
+        found,
+    );
+    vec![hash, merge]
+}

@@ -1,0 +1,129 @@
+//! All hosts of a join on simulated hardware: nodes, the ring around them, and what it measures.
+
+use super::costs::Costs;
+use super::host::{Host, RECEIVES};
+use super::{HostPhases, RingJoin, RingMeasured, rates};
+use crate::error::{Error, Result};
+use futures::channel::mpsc;
+use futures::{FutureExt as _, TryStreamExt as _};
+use roundel_ring::roundabout::Opening;
+use roundel_ring::{Place, RingHost, RingOptions, Roundabout};
+use roundel_verbs::ArenaOptions;
+use roundel_verbs::sim::{Link, Nic, Parameters, SimNode, Simulation, Switch};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Of every simulation.
+const SEED: u64 = 1;
+/// Longest virtual time of a join.
+const END_MAX: Duration = Duration::from_secs(1_000_000);
+/// Bytes that an element has here, whatever it stands for; it is a little longer where that is no multiple.
+const BYTES: usize = 1 << 10;
+/// Bytes of a message that stand for themselves, at least.
+const PLAIN: usize = 64;
+/// Packets that an element is sent in, about, where it has more.
+const TRAINS: usize = 64;
+
+/// Runs a join once. The same join measures the same.
+///
+/// # Errors
+/// When the join makes no sense, or the ring breaks.
+pub fn simulate(join: &RingJoin) -> Result<RingMeasured> {
+    join.check()?;
+    let parameters = hardware(join)?;
+    let simulation = Simulation::new(parameters.clone(), SEED);
+    let nodes: Vec<_> = (0..join.hosts)
+        .map(|_| simulation.add_node(rates::CORES))
+        .collect();
+    let observer = simulation.add_node(1);
+    let options = RingOptions {
+        element_bytes: parameters.bytes_for(join.element_bytes),
+        ..RingOptions::default()
+    };
+    let rings = connect(&nodes, options)?;
+    let head = options.element_bytes - rings[0].payload_bytes_max();
+    let costs = Costs::new(join, &parameters, join.element_bytes - head);
+    let (join, costs, parameters) = (
+        Arc::new(join.clone()),
+        Arc::new(costs),
+        Arc::new(parameters),
+    );
+    let (done, ended) = mpsc::unbounded::<Result<(usize, HostPhases)>>();
+    for ((number, node), ring) in nodes.iter().enumerate().zip(rings) {
+        let host = Host {
+            number,
+            node: node.clone(),
+            join: join.clone(),
+            costs: costs.clone(),
+            parameters: parameters.clone(),
+        };
+        let done = done.clone();
+        let task = async move {
+            let phases = host.run(ring).await.map(|phases| (number, phases));
+            // Whoever waits for it has failed otherwise.
+            let _ = done.unbounded_send(phases);
+        };
+        node.spawn(0, task.boxed());
+    }
+    drop(done);
+    let all = ended.try_collect::<Vec<_>>();
+    let mut hosts = simulation.run(&observer, END_MAX, all)??;
+    hosts.sort_by_key(|(number, _)| *number);
+    Ok(RingMeasured {
+        hosts: hosts.into_iter().map(|(_, phases)| phases).collect(),
+    })
+}
+
+/// The hardware, where elements have lengths only, and large ones are sent in trains of packets: each of which takes as
+/// long as all its packets do, and has as much room where it waits.
+fn hardware(join: &RingJoin) -> Result<Parameters> {
+    let plain = join.fabric.parameters();
+    let plain = plain.ok_or_else(|| Error::Setting(format!("{} is not simulated", join.fabric)))?;
+    let times = (join.element_bytes - PLAIN) / (BYTES - PLAIN);
+    let packets = (join.element_bytes / (TRAINS * plain.link.packet_bytes)).max(1);
+    let all = packets as u64;
+    let coarse = Parameters {
+        link: Link {
+            packet_bytes: plain.link.packet_bytes * packets,
+            header_bytes: plain.link.header_bytes * packets,
+            ..plain.link
+        },
+        nic: Nic {
+            packet: plain.nic.packet * all,
+            split: plain.nic.split * all,
+            input_bytes: plain.nic.input_bytes * packets,
+            ..plain.nic
+        },
+        switch: Switch {
+            input_bytes: plain.switch.input_bytes * packets,
+            ..plain.switch
+        },
+        ..plain
+    };
+    Ok(coarse.with_payload_times(times))
+}
+
+/// Makes a ring of nodes.
+fn connect(nodes: &[SimNode], options: RingOptions) -> Result<Vec<Roundabout>> {
+    let hosts = nodes.len();
+    let place = |number| Place { number, hosts };
+    let mut openings = Vec::new();
+    for (number, node) in nodes.iter().enumerate() {
+        let (device, context) = (node.device(), node.context_of(RECEIVES));
+        let channel = device.create_channel()?;
+        context.spawn(Box::pin(channel.drive()?));
+        let host = RingHost {
+            arena: device.arena(ArenaOptions::default()),
+            device,
+            channel,
+            context,
+        };
+        openings.push(Opening::new(&host, place(number), options)?);
+    }
+    let offers: Vec<_> = openings.iter().map(Opening::offer).collect();
+    let connect = |(number, opening): (usize, Opening)| {
+        let (before, after) = (place(number).predecessor(), place(number).follower());
+        Ok(opening.connect(&offers[before], &offers[after], None)?)
+    };
+    openings.into_iter().enumerate().map(connect).collect()
+}
