@@ -21,7 +21,7 @@ const END_MAX: Duration = Duration::from_secs(1_000_000);
 const BYTES: usize = 1 << 10;
 /// Bytes of a message that stand for themselves, at least.
 const PLAIN: usize = 64;
-/// Packets that an element is sent in, about, where it has more.
+/// Trains of packets that an element is sent in, about, where it has more packets. Links carry 0.6 % less than with packets.
 const TRAINS: usize = 64;
 
 /// Runs a join once. The same join measures the same.

@@ -110,12 +110,15 @@ pub struct ScorecardArgs {
 pub enum PaperChoice {
     /// Liu, Yin, Blanas: an RDMA-aware data shuffling operator, 2019.
     Shuffle,
+    /// Frey, Goncalves, Kersten, Teubner: a join on a ring, 2010.
+    Ring,
 }
 
 impl From<PaperChoice> for Paper {
     fn from(choice: PaperChoice) -> Self {
         match choice {
             PaperChoice::Shuffle => Self::Shuffle,
+            PaperChoice::Ring => Self::Ring,
         }
     }
 }

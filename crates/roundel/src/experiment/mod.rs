@@ -43,7 +43,7 @@ fn list(as_json: bool) -> Result<(), Failure> {
     if as_json {
         let all = experiments::catalogue()
             .iter()
-            .map(|one| json!({ "name": one.name, "title": one.title, "figures": one.figures, "simulated": one.simulated }));
+            .map(|one| json!({ "name": one.name, "title": one.title, "figures": one.figures, "simulated": one.simulated, "on_devices": one.on_devices }));
         let all: Vec<_> = all.collect();
         return write_json(&all, Path::new("-"));
     }

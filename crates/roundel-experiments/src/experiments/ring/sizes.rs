@@ -27,7 +27,9 @@ pub const GROWING: Experiment = Experiment {
     tell: tell_growing,
 };
 
-const PHASES: [(&str, fn(&RingMeasured) -> f64); 4] = [
+/// What is told of a join, in seconds.
+type Phase = fn(&RingMeasured) -> f64;
+const PHASES: [(&str, Phase); 4] = [
     ("set-up", RingMeasured::set_up),
     ("join", RingMeasured::join),
     ("synchronisation", RingMeasured::synchronisation),

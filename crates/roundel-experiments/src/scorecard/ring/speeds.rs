@@ -1,0 +1,120 @@
+//! Hosts that take longer for an element than others: for the rows that are in it, or because they stand still (section
+//! V-D).
+
+use super::super::lab::{Lab, is_near};
+use super::super::{Claim, Seen};
+use super::{fixed, growing};
+use crate::error::Result;
+use crate::experiments::ring::skewed;
+use crate::ring::{Method, RingJoin, RingMeasured, Stall, rates};
+use std::sync::Arc;
+
+/// How often each host stands still.
+const ROUNDS: usize = 10;
+
+pub(super) fn claims() -> Vec<Claim> {
+    vec![
+        Claim::partly(
+            "CJ07a",
+            "With a Zipf factor of 0.9 a ring of six hosts joins five times as fast as one host",
+            |lab| skew(lab, 0.9, |gain| is_near(gain, 5.0)),
+        ),
+        Claim::partly(
+            "CJ07b",
+            "With uniform keys a ring joins no faster than one host",
+            |lab| skew(lab, 0.0, |gain| is_near(gain, 1.0)),
+        ),
+        Claim::fully(
+            "CJ08a",
+            "Buffers balance the speeds of hosts: one that is held up does not slow down the others",
+            stalls_are_absorbed,
+        ),
+        Claim::fully(
+            "CJ08b",
+            "Where a host stands still, its follower waits only once its buffers are empty",
+            follower_goes_on,
+        ),
+    ]
+}
+
+fn skew(lab: &Lab, exponent: f64, holds: fn(f64) -> bool) -> Result<Seen> {
+    let of = |hosts| {
+        let join = skewed(growing(Method::Hash, hosts), exponent);
+        Ok::<_, crate::error::Error>(lab.ring(&join)?.after_set_up())
+    };
+    let (one, six) = (of(1)?, of(rates::HOSTS)?);
+    Seen::new(
+        format!("{:.2} times: {one:.1} s and {six:.1} s", one / six),
+        holds(one / six),
+        "rows look for their partners among all that stay; of those that have many, each host has a part",
+        "partners take another share of the time, or hosts wait for each other",
+    )
+}
+
+/// A hash join, and the same where hosts stand still for so many elements' time at these shares of it; how long an element
+/// takes.
+fn stalled(
+    lab: &Lab,
+    elements: f64,
+    hosts: impl IntoIterator<Item = (usize, f64)>,
+) -> Result<([Arc<RingMeasured>; 2], f64)> {
+    let join = fixed(Method::Hash, rates::HOSTS);
+    let plain = lab.ring(&join)?;
+    let joined = plain.hosts[0].elements as f64;
+    let of_element = plain.join() / joined;
+    let stall = |(host, share): (usize, f64)| Stall {
+        host,
+        after: (joined * share) as u64,
+        seconds: elements * of_element,
+    };
+    let stalls = hosts.into_iter().map(stall).collect();
+    let stalled = lab.ring(&RingJoin { stalls, ..join })?;
+    Ok(([plain, stalled], of_element))
+}
+
+/// Buffers of a host.
+fn buffers() -> f64 {
+    roundel_ring::RingOptions::default().elements as f64
+}
+
+fn stalls_are_absorbed(lab: &Lab) -> Result<Seen> {
+    let (hosts, length) = (rates::HOSTS, buffers() / 2.0);
+    let turns = hosts * ROUNDS;
+    let in_turn = (0..turns).map(|turn| (turn % hosts, (1 + turn) as f64 / (turns + 2) as f64));
+    let ([plain, stalled], of_element) = stalled(lab, length, in_turn)?;
+    let longer = (stalled.after_set_up() - plain.after_set_up()) / of_element;
+    let own = ROUNDS as f64 * length;
+    let others = (hosts - 1) as f64 * own;
+    let felt = longer - own;
+    Seen::new(
+        format!(
+            "hosts that stand still in turn, each for {own:.0} elements in all, are held up by {felt:.1} of the {others:.0} \
+             of others"
+        ),
+        felt <= 0.25 * others,
+        "others join what is in their buffers, or begin their own elements, and catch up while the next one stands still; \
+         in the last revolution there is less to join meanwhile",
+        "others wait meanwhile",
+    )
+}
+
+fn follower_goes_on(lab: &Lab) -> Result<Seen> {
+    let length = 50.0 * buffers();
+    let ([_, stalled], of_element) = stalled(lab, length, [(0, 0.5)])?;
+    let began = stalled.hosts[0]
+        .stalls
+        .first()
+        .copied()
+        .unwrap_or(f64::INFINITY);
+    let waits = stalled.hosts[1].waits.iter().find(|wait| **wait >= began);
+    let goes_on = waits.map_or(0.0, |wait| (wait - began) / of_element);
+    Seen::new(
+        format!(
+            "it goes on for {goes_on:.1} elements of {length}, with {} buffers",
+            buffers()
+        ),
+        goes_on >= 0.75 * buffers(),
+        "it joins what has come, and begins its own elements while others have room for them",
+        "it waits before that",
+    )
+}
