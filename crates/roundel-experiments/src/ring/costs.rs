@@ -30,7 +30,7 @@ impl Costs {
             threads: join.threads,
             carrier: join.carrier,
             parameters: parameters.clone(),
-            keys: Distribution::new(join.keys, join.rows),
+            keys: Distribution::new(join.keys, join.rows, join.seed),
             row_bytes: join.row_bytes,
             own: (join.rows / join.hosts as u64).max(1),
             rows_of_element: (room / join.row_bytes).max(1) as u64,

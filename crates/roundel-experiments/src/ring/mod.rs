@@ -44,6 +44,8 @@ pub struct RingJoin {
     pub row_bytes: usize,
     /// What they are joined by.
     pub keys: Keys,
+    /// Says which hashes frequent keys have.
+    pub seed: u64,
     /// Bytes of an element.
     pub element_bytes: usize,
     /// Hosts that stand still for a while.
@@ -110,6 +112,7 @@ impl RingJoin {
             rows: rates::ROWS_OF_HOST * hosts as u64,
             row_bytes: rates::ROW_BYTES,
             keys: Keys::Uniform,
+            seed: 1,
             element_bytes: roundel_ring::RingOptions::default().element_bytes,
             stalls: Vec::new(),
         }

@@ -74,14 +74,11 @@ fn tell(results: &Results) -> Vec<Figure> {
         .iter()
         .filter_map(|point| Some(point.median / times.at(&rdma, &point.x)?))
         .collect();
-    let found = gaps.split_last().map(|(last, others)| {
-        let told = gaps.iter().map(|gap| format!("{gap:.2}"));
-        let told = told.collect::<Vec<_>>().join(", ");
-        let most = others.iter().all(|gap| gap <= last);
-        (
-            format!("{told} times as long over TCP"),
-            verdict(most && *last > 1.0),
-        )
+    let found = gaps.last().map(|last| {
+        let told: Vec<_> = gaps.iter().map(|gap| format!("{gap:.3}")).collect();
+        let agrees = gaps.iter().all(|gap| *gap >= 1.01 && gap <= last);
+        let told = format!("{} times as long over TCP", told.join(", "));
+        (told, verdict(agrees))
     });
     times.find(
         "CJ09",

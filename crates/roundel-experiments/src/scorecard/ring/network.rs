@@ -12,8 +12,19 @@ use std::sync::Arc;
 /// A share of the highest throughput that is as good as all of it.
 const FULL: f64 = 0.95;
 /// Sizes of messages and elements, in bytes.
-const SIZES: [usize; 6] = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20];
-const SHORT_SIZES: [usize; 4] = [1 << 10, 1 << 11, 1 << 12, 1 << 13];
+const SIZES: [usize; 11] = [
+    1 << 10,
+    1 << 11,
+    1 << 12,
+    1 << 13,
+    1 << 14,
+    1 << 15,
+    1 << 16,
+    1 << 17,
+    1 << 18,
+    1 << 19,
+    1 << 20,
+];
 /// Table I.
 const LOAD_OF_TCP: [f64; 4] = [0.31, 0.59, 0.84, 0.86];
 const LOAD_OF_RDMA: [f64; 4] = [0.25, 0.5, 0.76, 1.0];
@@ -67,24 +78,24 @@ fn kilo(bytes: usize) -> String {
     format!("{} KiB", bytes >> 10)
 }
 
-/// The least size with all of the throughput.
-fn saturates(sizes: &[usize], rate: impl Fn(usize) -> Result<f64>) -> Result<(usize, f64)> {
-    let most = 4 << 20;
-    let best = rate(most)?;
-    for &size in sizes {
-        if rate(size)? >= FULL * best {
-            return Ok((size, best));
-        }
-    }
-    Ok((most, best))
+/// The least size with all of the throughput, and the highest.
+fn saturates(rate: impl Fn(usize) -> Result<f64>) -> Result<(usize, f64)> {
+    let rates = SIZES.map(rate).into_iter().collect::<Result<Vec<_>>>()?;
+    let (_, best) = range(rates.iter().copied());
+    let full = rates
+        .iter()
+        .zip(SIZES)
+        .find(|(rate, _)| **rate >= FULL * best);
+    let (_, size) = full.unwrap_or((&best, SIZES[SIZES.len() - 1]));
+    Ok((size, best))
 }
 
 fn messages(lab: &Lab) -> Result<(usize, f64)> {
-    saturates(&SHORT_SIZES, |size| lab.rate(&raw(&fabric(), size)))
+    saturates(|size| lab.rate(&raw(&fabric(), size)))
 }
 
 fn elements(lab: &Lab) -> Result<(usize, f64)> {
-    saturates(&SIZES, |size| {
+    saturates(|size| {
         let join = growing(Method::Merge, rates::HOSTS);
         Ok(lab.ring(&by_element(join, size))?.link_rate())
     })
