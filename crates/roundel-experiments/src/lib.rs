@@ -11,7 +11,7 @@
 //! * [`transport`]: what moves messages: the designs over verbs, and what they are compared with.
 //! * [`workload`]: the relation, and the operators over a transport.
 //! * [`node`] and [`run`]: the processes.
-//! * [`ring`]: joins on rings of simulated hosts.
+//! * [`ring`]: joins on rings of hosts, simulated ones and processes.
 //! * [`experiments`]: the catalogue.
 //! * [`scorecard`]: what simulated hardware says of the claims of a paper.
 //! * [`simulate`]: exchanges on virtual time, drawn from seeds, with faults.

@@ -3,10 +3,11 @@
 //! have reported.
 
 use crate::error::{Error, Result};
-use crate::measured::NodeMeasured;
 use roundel_verbs::completion_queue::BoxFuture;
 use roundel_verbs::rendezvous::{LostPeer, pack_list, unpack_list};
 use roundel_verbs::{Rendezvous, SocketOptions, SocketRendezvous};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::net::SocketAddr;
 
 /// First byte of what a node hands over between its start and its report.
@@ -60,7 +61,7 @@ impl Meeting {
     }
 
     /// Says what was measured: the last that a node does.
-    pub async fn report(&mut self, measured: &NodeMeasured) -> Result<()> {
+    pub async fn report(&mut self, measured: &impl Serialize) -> Result<()> {
         let json = serde_json::to_vec(measured).expect("plain data is JSON");
         self.exchange(REPORT, json).await.map(drop)
     }
@@ -87,7 +88,7 @@ impl Meeting {
 ///
 /// # Errors
 /// Whom the rendezvous lost, or whose report cannot be read.
-pub async fn attend(rendezvous: &mut SocketRendezvous) -> Result<Vec<NodeMeasured>> {
+pub async fn attend<T: DeserializeOwned>(rendezvous: &mut SocketRendezvous) -> Result<Vec<T>> {
     loop {
         let all = rendezvous.exchange(Vec::new()).await?;
         let nodes = &all[1..];

@@ -4,6 +4,7 @@ use crate::clock;
 use crate::error::{Error, Result};
 use crate::measured::{Endpoints, NodeMeasured};
 use crate::meeting::Meeting;
+use crate::ring::{self, RingJoin};
 use crate::setting::{Setting, Transport};
 #[cfg(feature = "mpi")]
 use crate::transport::mpi;
@@ -31,10 +32,49 @@ const MEMORY_LOOKS: u32 = 100;
 /// Longest wait for the news that another node is gone, once something has failed.
 const LOSS_HEARD_MAX: Duration = Duration::from_secs(1);
 
+/// What all nodes of a run do.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) enum Job {
+    Setting(Box<Setting>),
+    Ring(Box<RingJoin>),
+}
+
+impl Job {
+    fn check(&self) -> Result<()> {
+        match self {
+            Self::Setting(setting) => setting.check(),
+            Self::Ring(join) => join.check(),
+        }
+    }
+
+    pub(crate) fn nodes(&self) -> usize {
+        match self {
+            Self::Setting(setting) => setting.nodes,
+            Self::Ring(join) => join.hosts,
+        }
+    }
+
+    /// Whether `mpirun` starts the nodes, and with how many threads of each.
+    pub(crate) fn threads_of_mpi(&self) -> Option<usize> {
+        match self {
+            Self::Setting(setting) if setting.transport == Transport::Mpi => Some(setting.threads),
+            Self::Setting(_) | Self::Ring(_) => None,
+        }
+    }
+
+    /// Seconds that it takes by itself, besides what there is to set up: of a join nobody knows.
+    pub(crate) fn seconds(&self) -> f64 {
+        match self {
+            Self::Setting(setting) => setting.seconds,
+            Self::Ring(_) => 0.0,
+        }
+    }
+}
+
 /// What a node is told when it is started.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Task {
-    pub(crate) setting: Setting,
+    pub(crate) job: Job,
     /// Its number, unless `mpirun` numbers it.
     pub(crate) node: Option<usize>,
     /// Where the run meets.
@@ -62,7 +102,7 @@ fn run() -> Result<()> {
     let task: Task = serde_json::from_str(&task).map_err(|error| {
         Error::Setting(format!("what this node is to do cannot be read: {error}"))
     })?;
-    task.setting.check()?;
+    task.job.check()?;
     let numbered = || std::env::var(MPI_RANK).ok()?.parse().ok();
     let node = task.node.or_else(numbered);
     let node = node.ok_or_else(|| Error::Setting("this node has no number".into()))?;
@@ -89,13 +129,20 @@ fn end_with_run() -> Result<()> {
 }
 
 async fn work(task: Task, node: usize) -> Result<()> {
-    let setting = Arc::new(task.setting);
-    let mut meeting = Meeting::join(task.meet, node, setting.nodes, &task.token).await?;
+    let mut meeting = Meeting::join(task.meet, node, task.job.nodes(), &task.token).await?;
     let lost = meeting.lost();
     let meeting = &mut meeting;
     let measure = async {
-        let measured = measure(&setting, meeting).await?;
-        meeting.report(&measured).await
+        match task.job {
+            Job::Setting(setting) => {
+                let measured = measure(&Arc::from(setting), meeting).await?;
+                meeting.report(&measured).await
+            }
+            Job::Ring(join) => {
+                let measured = ring::measure(&join, meeting).await?;
+                meeting.report(&measured).await
+            }
+        }
     };
     let mut lost = std::pin::pin!(lost);
     let error = tokio::select! {

@@ -68,7 +68,7 @@ pub struct Shape {
 }
 
 /// How a host finds pairs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Method {
     /// By tables of hashes.
     Hash,

@@ -23,8 +23,8 @@ use crate::fabric::FabricChoice;
 use crate::figure::{Figure, X};
 use crate::measured::Measured;
 use crate::outcome::Outcome;
-use crate::ring::{RingJoin, RingMeasured, simulate as run_ring};
-use crate::run::{NodeCommand, run as run_setting};
+use crate::ring::{RingJoin, RingMeasured};
+use crate::run::{NodeCommand, run as run_setting, run_ring};
 use crate::setting::{Setting, Transport};
 use roundel_exchange::Design;
 use std::path::PathBuf;
@@ -248,7 +248,7 @@ fn run_plan<'a>(
                 Work::Setting(setting) => Got::Measured(run_setting(setting, &options.node)?),
                 Work::Tpch(tpch) => Got::Queries(tpch.run(&options.roundel)?),
                 Work::Replay(replay) => Got::Queries(vec![replay.run()?]),
-                Work::Ring(join) => Got::Ring(run_ring(join)?),
+                Work::Ring(join) => Got::Ring(run_ring(join, &options.node)?),
             });
         }
     }
@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn what_needs_simulated_hardware_is_refused_on_devices() {
-        let error = choose(&["ring-skew".into()], &options(true)).err().unwrap();
+        let error = choose(&["ring-tcp".into()], &options(true)).err().unwrap();
         assert!(error.to_string().contains("sim:NAME"), "{error}");
         let all = choose(&[], &options(true)).unwrap();
         assert!(all.iter().all(|one| one.on_devices));

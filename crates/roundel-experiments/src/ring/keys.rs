@@ -3,6 +3,7 @@
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
 
 /// Most keys of which each is looked at by itself; what the others have is spread evenly over the hashes.
 const HEAVY_KEYS: u64 = 1 << 16;
@@ -10,7 +11,8 @@ const HEAVY_KEYS: u64 = 1 << 16;
 const DOMAIN: f64 = (1u64 << 32) as f64;
 
 /// Which keys there are.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Keys {
     /// All numbers of 4 bytes, alike.
     Uniform,
@@ -106,6 +108,18 @@ fn power_sum(count: f64, exponent: f64) -> f64 {
         false => (to.powf(1.0 - exponent) - from.powf(1.0 - exponent)) / (1.0 - exponent),
     };
     first + rest.max(0.0)
+}
+
+/// The shares of so many keys, the most frequent first, added up.
+pub(super) fn zipf_shares(domain: u64, exponent: f64) -> Vec<f64> {
+    let sum = power_sum(domain as f64, exponent);
+    let mut share = 0.0;
+    let mut add = |rank: u64| {
+        share += (rank as f64).powf(-exponent) / sum;
+        share
+    };
+    // The last may be found for what rounding leaves.
+    (1..domain).map(&mut add).collect()
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ mod simulation;
 
 use crate::error::{Error, Result};
 use crate::measured::{Measured, Rows};
+use crate::node::Job;
+use crate::ring::{self, RingJoin, RingMeasured};
 use crate::setting::{Setting, Transport};
 
 pub use processes::NodeCommand;
@@ -16,8 +18,25 @@ pub use processes::NodeCommand;
 pub fn run(setting: &Setting, command: &NodeCommand) -> Result<Measured> {
     match setting.fabric.is_simulated() {
         true => simulate(setting),
-        false => checked(setting, |setting| processes::run(setting, command)),
+        false => checked(setting, |setting| {
+            let job = Job::Setting(Box::new(setting.clone()));
+            Ok(Measured::of(processes::run(&job, command)?))
+        }),
     }
+}
+
+/// Runs a join on a ring once.
+///
+/// # Errors
+/// When it makes no sense, a host failed, or other pairs were found than there are.
+pub fn run_ring(join: &RingJoin, command: &NodeCommand) -> Result<RingMeasured> {
+    if join.fabric.is_simulated() {
+        return ring::simulate(join);
+    }
+    join.check()?;
+    let hosts = processes::run(&Job::Ring(Box::new(join.clone())), command)?;
+    ring::verify(join, &hosts)?;
+    Ok(RingMeasured { hosts })
 }
 
 /// Runs a setting once in simulation. The same setting measures the same.

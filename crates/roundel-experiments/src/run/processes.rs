@@ -1,11 +1,10 @@
 //! Nodes as processes: starts them, goes along with them, and adds up what they measured.
 
 use crate::error::{Error, Result};
-use crate::measured::Measured;
 use crate::meeting::attend;
-use crate::node::{TASK, Task};
-use crate::setting::{Setting, Transport};
+use crate::node::{Job, TASK, Task};
 use roundel_verbs::{SocketListener, SocketOptions, VerbsError};
+use serde::de::DeserializeOwned;
 use std::io::{Read, Seek};
 use std::net::Ipv4Addr;
 use std::os::unix::process::ExitStatusExt;
@@ -38,42 +37,42 @@ struct Process {
     node: Option<usize>,
 }
 
-/// Runs a setting once.
+/// Has nodes do something once; what each measured.
 ///
 /// # Errors
 /// When a node failed, which it names.
-pub(super) fn run(setting: &Setting, command: &NodeCommand) -> Result<Measured> {
+pub(super) fn run<T: DeserializeOwned>(job: &Job, command: &NodeCommand) -> Result<Vec<T>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     runtime
         .map_err(Error::io("start a runtime"))?
-        .block_on(run_async(setting, command))
+        .block_on(run_async(job, command))
 }
 
-async fn run_async(setting: &Setting, command: &NodeCommand) -> Result<Measured> {
+async fn run_async<T: DeserializeOwned>(job: &Job, command: &NodeCommand) -> Result<Vec<T>> {
     let token = token()?;
     let listener = SocketListener::bind((Ipv4Addr::LOCALHOST, 0).into()).await?;
     let task = |node| Task {
-        setting: setting.clone(),
+        job: job.clone(),
         node,
         meet: listener.address(),
         token: token.clone(),
     };
     let mut processes = Vec::new();
-    if setting.transport == Transport::Mpi {
-        processes.push(Process::start_mpi(setting, command, &task(None))?);
+    if let Some(threads) = job.threads_of_mpi() {
+        processes.push(Process::start_mpi(threads, command, &task(None))?);
     } else {
-        for node in 0..setting.nodes {
+        for node in 0..job.nodes() {
             processes.push(Process::start(command, &task(Some(node)))?);
         }
     }
     let options = SocketOptions {
-        exchange_deadline: Duration::from_secs_f64(setting.seconds + 60.0),
+        exchange_deadline: Duration::from_secs_f64(job.seconds() + 60.0),
         ..SocketOptions::new(token)
     };
     let measure = async {
-        let mut rendezvous = listener.gather(setting.nodes + 1, &options).await?;
+        let mut rendezvous = listener.gather(job.nodes() + 1, &options).await?;
         attend(&mut rendezvous).await
     };
     // A node that never came is not waited for.
@@ -82,7 +81,7 @@ async fn run_async(setting: &Setting, command: &NodeCommand) -> Result<Measured>
         failed = first_failure(&mut processes) => Err(failed),
     };
     let measured = match measured {
-        Ok(nodes) => Measured::of(nodes),
+        Ok(nodes) => nodes,
         Err(error) => return Err(explain(error, &mut processes).await),
     };
     for process in &mut processes {
@@ -152,11 +151,11 @@ impl Process {
     }
 
     /// All nodes, which `mpirun` starts.
-    fn start_mpi(setting: &Setting, command: &NodeCommand, task: &Task) -> Result<Self> {
+    fn start_mpi(threads: usize, command: &NodeCommand, task: &Task) -> Result<Self> {
         let mut mpirun = Command::new("mpirun");
         mpirun.args([
             "-np",
-            &setting.nodes.to_string(),
+            &task.job.nodes().to_string(),
             "--oversubscribe",
             "--bind-to",
             "none",
@@ -165,7 +164,7 @@ impl Process {
             mpirun.arg("--allow-run-as-root");
         }
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let threads = 2 * setting.nodes * setting.threads;
+        let threads = 2 * task.job.nodes() * threads;
         let yields = if threads > cores { "1" } else { "0" };
         mpirun.args(["--mca", "mpi_yield_when_idle", yields]);
         mpirun.args(["-x", TASK]);

@@ -18,8 +18,9 @@ pub(crate) use {
     unit::{by_element, raw},
 };
 
-use super::{Case, Options, Work};
-use crate::figure::X;
+use super::tell::verdict;
+use super::{Case, Options, Results, Work};
+use crate::figure::{Verdict, X};
 use crate::ring::{Method, RingJoin, rates};
 
 const HASH: &str = "hash join";
@@ -28,15 +29,42 @@ const METHODS: [(&str, Method); 2] = [(HASH, Method::Hash), (MERGE, Method::Merg
 
 /// A join of the paper on these hosts.
 fn join(options: &Options, method: Method, hosts: usize) -> RingJoin {
+    let threads = match options.fabric.is_simulated() {
+        true => rates::CORES,
+        false => 1,
+    };
     RingJoin {
-        threads: options.threads.unwrap_or(rates::CORES),
+        threads: options.threads.unwrap_or(threads),
+        rows: rows_of_host(options) * hosts as u64,
         ..RingJoin::new(options.fabric.clone(), method, hosts)
     }
 }
 
 /// Hosts of a ring that is not varied.
 fn hosts(options: &Options) -> usize {
-    options.nodes.last().copied().unwrap_or(rates::HOSTS)
+    let own = if options.fabric.is_simulated() {
+        rates::HOSTS
+    } else {
+        2
+    };
+    options.nodes.last().copied().unwrap_or(own)
+}
+
+/// Rows of each relation on a host: the paper's, or what a host has room for that is all of them.
+fn rows_of_host(options: &Options) -> u64 {
+    match (options.fabric.is_simulated(), options.quick) {
+        (true, _) => rates::ROWS_OF_HOST,
+        (false, true) => 200_000,
+        (false, false) => 2_000_000,
+    }
+}
+
+/// Whether what was seen agrees. Processes that share the cores of one host cannot tell.
+fn judged(results: &Results, agrees: bool) -> Verdict {
+    match results.options.fabric.is_simulated() {
+        true => verdict(agrees),
+        false => Verdict::CannotTell,
+    }
 }
 
 fn case(series: impl Into<String>, x: f64, join: RingJoin) -> Case {

@@ -1,8 +1,8 @@
 //! Skewed keys, on one host and on a ring.
 
-use super::super::tell::{About, axis, verdict};
+use super::super::tell::{About, axis};
 use super::super::{Case, Experiment, Options, Results};
-use super::{case, hosts, join};
+use super::{case, hosts, join, judged};
 use crate::figure::{Figure, Scale, Unit, X};
 use crate::ring::{Keys, Method, RingJoin, RingMeasured};
 use crate::scorecard::Paper;
@@ -12,7 +12,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "Joining by skewed keys, on one host and on a ring",
     figures: &["Frey et al. 9"],
     simulated: true,
-    on_devices: false,
+    on_devices: true,
     plan,
     tell,
 };
@@ -42,6 +42,14 @@ fn plan(options: &Options) -> Vec<Case> {
     for exponent in exponents {
         for (name, hosts) in [(ALONE, 1), (RING, hosts(options))] {
             let join = skewed(join(options, Method::Hash, hosts), exponent);
+            let join = match options.fabric.is_simulated() {
+                true => join,
+                // Of so many more there are more pairs than a host can look at.
+                false => RingJoin {
+                    rows: if options.quick { 50_000 } else { 200_000 },
+                    ..join
+                },
+            };
             cases.push(case(name, exponent, join));
         }
     }
@@ -51,7 +59,7 @@ fn plan(options: &Options) -> Vec<Case> {
 fn tell(results: &Results) -> Vec<Figure> {
     let mut figure = About {
         id: "ring-fig9",
-        title: "Joining 36 million rows with as many by skewed keys",
+        title: "Joining by skewed keys",
         place: "Figure 9, section V-D",
         paper_saw: "Uniform keys gain nothing from a ring; from a Zipf factor of 0.6 on skew is felt, and at 0.9 six hosts \
                     are five times as fast as one.",
@@ -67,7 +75,7 @@ fn tell(results: &Results) -> Vec<Figure> {
     let found = times.map(|(alone, ring)| {
         let ratio = alone / ring;
         let told = format!("{ratio:.1} times as fast");
-        (told, verdict((ratio / 5.0 - 1.0).abs() <= 0.25))
+        (told, judged(results, (ratio / 5.0 - 1.0).abs() <= 0.25))
     });
     figure.find(
         "CJ07",
