@@ -2,20 +2,20 @@
 //! After one revolution the result is there, distributed over the hosts.
 
 use crate::error::{Result, RingError};
-use crate::join::{Bits, JoinSpec, Stationary};
+use crate::join::{Bits, JoinSpec, Stationary, set_up};
 use crate::roundabout::{Element, Next, Roundabout};
 use crate::spin::{Spinning, decode, notes_bytes};
-use crate::threads::JoinThreads;
+use crate::threads::{JoinThreads, on_all, on_thread};
 use arrow::array::RecordBatch;
-use futures::channel::oneshot;
-use futures::future::try_join_all;
 use roundel_verbs::Context;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Rows of a fragment that are worth a thread.
-const ROWS_OF_THREAD: usize = 1024;
+const ROWS_MIN: usize = 1024;
+/// Rows that a thread joins before it takes the next ones.
+const ROWS_MAX: usize = 1 << 18;
 
 /// What is wanted of a host's part of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,14 @@ impl Cyclo {
         stationary: Vec<RecordBatch>,
     ) -> Result<Phases> {
         let began = self.context.now();
-        let (mut spinning, stationary) = self.set_up(&ring, spinning, stationary).await?;
+        let (rows, stationary) = set_up(&self.spec, spinning, stationary, &*self.threads).await?;
+        let stationary = Arc::new(stationary);
+        let mut spinning = Some(Spinning::new(
+            self.spec.spinning.clone(),
+            rows,
+            ring.payload_bytes_max(),
+            self.is_noted(),
+        ));
         let mut phases = Phases {
             set_up: self.context.now() - began,
             ..Phases::default()
@@ -107,9 +114,10 @@ impl Cyclo {
                     let Some(mut own) = spinning.take() else {
                         continue;
                     };
-                    let (own, piece) = self
-                        .on_thread(move || own.piece().map(|piece| (own, piece)))
-                        .await?;
+                    let (own, piece) = on_thread(&*self.threads, move || {
+                        own.piece().map(|piece| (own, piece))
+                    })
+                    .await?;
                     spinning = Some(own);
                     let notes = vec![0; notes_bytes(self.is_noted(), piece.rows.num_rows())];
                     (
@@ -126,8 +134,10 @@ impl Cyclo {
         }
         let joins = self.context.now();
         let output = self.output.clone();
-        self.on_thread(move || stationary.end(&mut |rows| output.take(rows)))
-            .await?;
+        on_thread(&*self.threads, move || {
+            stationary.end(&mut |rows| output.take(rows))
+        })
+        .await?;
         phases.join += self.context.now() - joins;
         let waits = self.context.now();
         ring.finish().await?;
@@ -145,11 +155,7 @@ impl Cyclo {
         stationary: Vec<RecordBatch>,
     ) -> Result<Phases> {
         let began = self.context.now();
-        let spec = self.spec.clone();
-        let spins = self.on_thread(move || spec.set_up_spinning(spinning));
-        let spec = self.spec.clone();
-        let stays = self.on_thread(move || Stationary::new(&spec, &stationary));
-        let (spins, stays) = futures::try_join!(spins, stays)?;
+        let (spins, stays) = set_up(&self.spec, spinning, stationary, &*self.threads).await?;
         let stays = Arc::new(stays);
         let joins = self.context.now();
         let mut phases = Phases {
@@ -164,8 +170,10 @@ impl Cyclo {
             self.end_fragment(fragment, &stays, matched).await?;
         }
         let output = self.output.clone();
-        self.on_thread(move || stays.end(&mut |rows| output.take(rows)))
-            .await?;
+        on_thread(&*self.threads, move || {
+            stays.end(&mut |rows| output.take(rows))
+        })
+        .await?;
         phases.join = self.context.now() - joins;
         Ok(phases)
     }
@@ -174,29 +182,10 @@ impl Cyclo {
         self.spec.join_type.notes_spinning()
     }
 
-    /// Sets both relations up, at once where there are threads.
-    async fn set_up(
-        &self,
-        ring: &Roundabout,
-        spinning: Vec<RecordBatch>,
-        stationary: Vec<RecordBatch>,
-    ) -> Result<(Option<Spinning>, Arc<Stationary>)> {
-        let (spec, bytes_max, noted) =
-            (self.spec.clone(), ring.payload_bytes_max(), self.is_noted());
-        let spins = self.on_thread(move || {
-            let rows = spec.set_up_spinning(spinning)?;
-            Ok(Spinning::new(spec.spinning, rows, bytes_max, noted))
-        });
-        let spec = self.spec.clone();
-        let stays = self.on_thread(move || Stationary::new(&spec, &stationary));
-        let (spins, stays) = futures::try_join!(spins, stays)?;
-        Ok((Some(spins), Arc::new(stays)))
-    }
-
     /// The rows of an element that has come.
     async fn read(&self, element: Element) -> Result<(Element, RecordBatch)> {
         let (schema, noted) = (self.spec.spinning.clone(), self.is_noted());
-        self.on_thread(move || {
+        on_thread(&*self.threads, move || {
             let place = element.origin();
             let fragment = decode(element.payload(), &schema, place)?;
             let (notes, expected) = (element.notes_len(), notes_bytes(noted, fragment.num_rows()));
@@ -235,25 +224,25 @@ impl Cyclo {
         matched: &Arc<Bits>,
     ) -> Result<()> {
         let noted = self.is_noted();
-        let parts = split(fragment.num_rows(), self.threads.count()).map(|rows| {
-            let (stationary, fragment, matched) =
-                (stationary.clone(), fragment.clone(), matched.clone());
-            let output = self.output.clone();
-            self.on_thread(move || {
-                let goes_on = || match output.demand() {
-                    Demand::Rows => true,
-                    Demand::NoRows => noted,
-                    Demand::Nothing => false,
-                };
-                let mut emit = |rows| output.take(rows);
-                match stationary.join(&fragment, rows, &matched, &goes_on, &mut emit) {
-                    // What is not joined is not missing.
-                    Err(RingError::Cancelled) if output.demand() == Demand::NoRows => Ok(()),
-                    joined => joined,
-                }
-            })
-        });
-        try_join_all(parts).await.map(drop)
+        let parts = split(fragment.num_rows(), self.threads.count()).collect();
+        let (stationary, fragment, matched) =
+            (stationary.clone(), fragment.clone(), matched.clone());
+        let output = self.output.clone();
+        on_all(&*self.threads, parts, move |rows| {
+            let goes_on = || match output.demand() {
+                Demand::Rows => true,
+                Demand::NoRows => noted,
+                Demand::Nothing => false,
+            };
+            let mut emit = |rows| output.take(rows);
+            match stationary.join(&fragment, rows, &matched, &goes_on, &mut emit) {
+                // What is not joined is not missing.
+                Err(RingError::Cancelled) if output.demand() == Demand::NoRows => Ok(()),
+                joined => joined,
+            }
+        })
+        .await
+        .map(drop)
     }
 
     /// All hosts have seen a fragment.
@@ -264,30 +253,16 @@ impl Cyclo {
         matched: Arc<Bits>,
     ) -> Result<()> {
         let (stationary, output) = (stationary.clone(), self.output.clone());
-        self.on_thread(move || {
+        on_thread(&*self.threads, move || {
             stationary.end_of_fragment(&fragment, &matched, &mut |rows| output.take(rows))
         })
         .await
-    }
-
-    /// Has a thread do something.
-    async fn on_thread<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        let (done, result) = oneshot::channel();
-        let work = move || {
-            // Whoever waits for it may have given up.
-            let _ = done.send(work());
-        };
-        self.threads.run(Box::new(work)).await?;
-        result.await.unwrap_or(Err(RingError::Cancelled))
     }
 }
 
 /// So many rows in parts for threads.
 fn split(rows: usize, threads: usize) -> impl Iterator<Item = Range<usize>> {
-    let each = rows.div_ceil(threads.max(1)).max(ROWS_OF_THREAD);
+    let each = rows.div_ceil(threads.max(1)).clamp(ROWS_MIN, ROWS_MAX);
     (0..rows)
         .step_by(each)
         .map(move |from| from..(from + each).min(rows))

@@ -3,10 +3,10 @@
 
 use crate::error::{Result, RingError};
 use arrow::array::{Array, ArrayRef, AsArray as _, RecordBatch};
-use arrow::buffer::NullBuffer;
+use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::compute::{cast, unary};
 use arrow::datatypes::{
-    DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt64Type,
+    DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, UInt64Type,
 };
 use arrow::row::{RowConverter, Rows, SortField};
 use foldhash::fast::FixedState;
@@ -18,7 +18,7 @@ const SEED: u64 = 0x0d_15c0_f5e7;
 
 /// The keys of rows.
 pub(super) struct Keys {
-    pub words: Vec<u64>,
+    pub words: ScalarBuffer<u64>,
     /// Where words are hashes: what was hashed.
     pub bytes: Option<Rows>,
     /// Rows whose keys can match at all; all, where there is none.
@@ -115,30 +115,29 @@ fn plain(column: &ArrayRef) -> Result<ArrayRef> {
 }
 
 /// The values of a column as words, where each has at most 8 bytes; those of nulls are anything.
-fn words(column: &ArrayRef) -> Option<Vec<u64>> {
+fn words(column: &ArrayRef) -> Option<ScalarBuffer<u64>> {
     let width = column
         .data_type()
         .primitive_width()
         .filter(|width| *width <= 8)?;
+    let data = column.to_data();
+    if width == 8 {
+        // They are words already.
+        let values = data.buffers().first()?.clone();
+        return Some(ScalarBuffer::new(values, data.offset(), data.len()));
+    }
     // As they are stored, whatever they mean.
     let stored = match width {
         1 => DataType::Int8,
         2 => DataType::Int16,
-        4 => DataType::Int32,
-        _ => DataType::Int64,
+        _ => DataType::Int32,
     };
-    let data = column
-        .to_data()
-        .into_builder()
-        .data_type(stored)
-        .build()
-        .ok()?;
+    let data = data.into_builder().data_type(stored).build().ok()?;
     let column = arrow::array::make_array(data);
     let words: arrow::array::UInt64Array = match width {
         1 => unary::<_, _, UInt64Type>(column.as_primitive::<Int8Type>(), |value| value as u64),
         2 => unary::<_, _, UInt64Type>(column.as_primitive::<Int16Type>(), |value| value as u64),
-        4 => unary::<_, _, UInt64Type>(column.as_primitive::<Int32Type>(), |value| value as u64),
-        _ => unary::<_, _, UInt64Type>(column.as_primitive::<Int64Type>(), |value| value as u64),
+        _ => unary::<_, _, UInt64Type>(column.as_primitive::<Int32Type>(), |value| value as u64),
     };
-    Some(words.values().to_vec())
+    Some(words.values().clone())
 }

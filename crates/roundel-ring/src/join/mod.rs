@@ -1,26 +1,31 @@
 //! Joins on one host: rows of a fragment that spins against all rows that stay. Each algorithm has a set-up, done once
 //! for either side, and a join phase for each fragment. Knows no ring.
 //!
-//! * `hash`: equality of any columns, by tables whose parts fit the cache.
+//! * `set_up`: what is done once, on all threads.
+//! * `cluster`: rows in parts.
+//! * `table`: equality of any columns, by hash tables of parts that fit the cache.
 //! * `merge`: windows around one column: equality, bands, inequalities.
 //! * `nested`: anything, pair by pair.
 //! * `stationary`: what all of them share: predicates, matches so far, rows of the result.
 
 mod bits;
-mod hash;
+mod cluster;
 mod keys;
 mod merge;
 mod nested;
+mod set_up;
 mod stationary;
+mod table;
 
 pub use bits::Bits;
 pub use merge::is_whole;
+pub use set_up::set_up;
 pub use stationary::Stationary;
 
 use crate::error::{Result, RingError};
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow::compute::concat_batches;
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
@@ -198,41 +203,34 @@ impl JoinSpec {
             _ => [spinning(), stationary()].concat(),
         }))
     }
-
-    /// Sets the rows up that a host has of the spinning relation, which are set up once and spin as they are then: in the
-    /// order in which the other side's table is, or sorted.
-    ///
-    /// # Errors
-    /// When their keys cannot be joined so.
-    pub fn set_up_spinning(&self, batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
-        match &self.algorithm {
-            Algorithm::Hash {
-                spinning,
-                nulls_equal,
-                ..
-            } => {
-                let rows = whole(&self.spinning, &batches)?;
-                hash::cluster(rows, spinning, *nulls_equal)
-            }
-            Algorithm::Merge {
-                spinning, window, ..
-            } => {
-                let rows = whole(&self.spinning, &batches)?;
-                merge::sort(rows, *spinning, *window)
-            }
-            Algorithm::NestedLoops => Ok(batches),
-        }
-    }
 }
 
-/// All rows in one batch, so that a number of 32 bits names each.
-fn whole(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<RecordBatch> {
+/// Whether these are rows of a relation, and a number of 32 bits can name each.
+fn check(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<()> {
     let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
     if rows > u32::MAX as usize {
         return Err(RingError::Unsupported(format!(
             "{rows} rows on one host; there can be 2^32"
         )));
     }
+    let types = |schema: &SchemaRef| -> Vec<DataType> {
+        let fields = schema.fields().iter();
+        fields.map(|field| field.data_type().clone()).collect()
+    };
+    let expected = types(schema);
+    let other = |batch: &&RecordBatch| types(batch.schema_ref()) != expected;
+    match batches.iter().find(other) {
+        Some(batch) => Err(RingError::Unsupported(format!(
+            "columns of types {:?} in a relation of {expected:?}",
+            types(batch.schema_ref())
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// All rows in one batch.
+fn whole(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<RecordBatch> {
+    check(schema, batches)?;
     Ok(concat_batches(schema, batches)?)
 }
 

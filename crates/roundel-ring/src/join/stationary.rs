@@ -1,8 +1,6 @@
 //! The relation that stays, set up, and what a fragment makes of it.
 
-use super::hash::Table;
-use super::nested::Loops;
-use super::{Algorithm, Bits, JoinSpec, JoinType, Matcher, Pairs, merge, whole};
+use super::{Bits, JoinSpec, JoinType, Matcher, Pairs};
 use crate::error::{Result, RingError};
 use arrow::array::{
     Array as _, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array,
@@ -29,33 +27,16 @@ pub struct Stationary {
 pub type Emit<'a> = dyn FnMut(RecordBatch) -> Result<()> + 'a;
 
 impl Stationary {
-    /// Sets the rows of a host up.
-    ///
-    /// # Errors
-    /// When their keys cannot be joined so.
-    pub fn new(spec: &JoinSpec, batches: &[RecordBatch]) -> Result<Self> {
-        let rows = whole(&spec.stationary, batches)?;
-        let matcher: Box<dyn Matcher> = match &spec.algorithm {
-            Algorithm::Hash {
-                spinning,
-                stationary,
-                nulls_equal,
-            } => Box::new(Table::new(&rows, stationary, spinning, *nulls_equal)?),
-            Algorithm::Merge {
-                spinning,
-                stationary,
-                window,
-            } => merge::matcher(&rows, *stationary, *spinning, *window)?,
-            Algorithm::NestedLoops => Box::new(Loops::new(&rows)),
-        };
+    /// The rows of a host, and what finds pairs of them.
+    pub(super) fn new(spec: &JoinSpec, rows: RecordBatch, matcher: Box<dyn Matcher>) -> Self {
         let noted = spec.join_type.notes_stationary();
-        Ok(Self {
+        Self {
             schema: spec.schema(),
             matched: noted.then(|| Bits::new(rows.num_rows())),
             spec: spec.clone(),
             rows,
             matcher,
-        })
+        }
     }
 
     /// Joins some rows of a fragment, as long as it `goes_on`. `matched` has the fragment's rows that have had a partner
