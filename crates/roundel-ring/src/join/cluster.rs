@@ -385,3 +385,6 @@ impl Column {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -175,3 +175,6 @@ impl Matcher for Table {
         found(&mut pairs)
     }
 }
+
+#[cfg(test)]
+mod tests;
