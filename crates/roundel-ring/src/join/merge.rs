@@ -1,16 +1,23 @@
 //! Windows around a key (section IV-C2): a sort-merge join. Equality is the window of width 0, a band one around it, and an
 //! inequality one that is open at one end.
 
+use super::cluster::{Clustered, cluster};
 use super::{Found, Matcher, PAIRS, Pairs, Window};
 use crate::error::{Result, RingError};
+use crate::threads::{JoinThreads, on_all};
 use arrow::array::{Array as _, ArrayRef, AsArray as _, RecordBatch, UInt32Array};
-use arrow::compute::{cast, take_record_batch};
-use arrow::datatypes::{DataType, Decimal64Type, Float64Type, Int64Type};
+use arrow::compute::{cast, take, take_record_batch};
+use arrow::datatypes::{DataType, Decimal64Type, Float64Type, Int64Type, SchemaRef};
 use std::cmp::Ordering;
 use std::ops::{Bound, Range};
 
+/// Rows of a part that a thread sorts.
+const PART_ROWS: usize = 1 << 16;
+/// Of so many rows one tells where parts begin.
+const SAMPLE_EACH: usize = 512;
+
 /// A key that windows can be laid around.
-trait Key: Copy + Send + Sync {
+trait Key: Copy + Send + Sync + 'static {
     fn order(&self, other: &Self) -> Ordering;
     /// The least that the key at a distance may be, by any way to reckon it.
     fn least_at(self, distance: Self) -> Self;
@@ -69,6 +76,25 @@ impl<K: Key> Sorted<K> {
         let (keys, rows) = rows.into_iter().unzip();
         Self { keys, rows }
     }
+
+    /// Parts one behind the other.
+    fn concat(parts: Vec<Self>) -> Self {
+        let rows = parts.iter().map(|part| part.rows.len()).sum();
+        let mut all = Self {
+            keys: Vec::with_capacity(rows),
+            rows: Vec::with_capacity(rows),
+        };
+        for part in parts {
+            all.keys.extend(part.keys);
+            all.rows.extend(part.rows);
+        }
+        all
+    }
+
+    /// The rows of parts.
+    fn orders(parts: Vec<Self>) -> Vec<Vec<u32>> {
+        parts.into_iter().map(|part| part.rows).collect()
+    }
 }
 
 /// The stationary rows, sorted, and the window around a spinning key.
@@ -81,36 +107,38 @@ struct Run<K> {
     keys: fn(&ArrayRef) -> Result<Keyed<K>>,
 }
 
-/// What merges fragments with all stationary rows.
-pub(super) fn matcher(
-    rows: &RecordBatch,
+/// What merges fragments, whose keys are in the `spinning` column, with all stationary rows; and those, as it numbers them.
+pub(super) async fn matcher(
+    schema: &SchemaRef,
+    batches: Vec<RecordBatch>,
     stationary: usize,
     spinning: usize,
     window: Window,
-) -> Result<Box<dyn Matcher>> {
-    let column = rows.column(stationary);
+    threads: &dyn JoinThreads,
+) -> Result<(RecordBatch, Box<dyn Matcher>)> {
     Ok(match window {
         Window::Whole { low, high } => {
-            let sorted = Sorted::new(whole(column)?);
-            Box::new(Run {
+            let (clustered, parts) = sorted(schema, batches, stationary, whole, threads).await?;
+            let run = Run {
                 column: spinning,
-                sorted,
+                sorted: Sorted::concat(parts),
                 low,
                 high,
                 keys: whole,
-            })
+            };
+            (clustered.rows, Box::new(run))
         }
         Window::Real { low, high } => {
-            let sorted = Sorted::new(real(column)?);
-            // Sums round: what may be within the window is looked at.
-            let (low, high) = (closed(low), closed(high));
-            Box::new(Run {
+            let (clustered, parts) = sorted(schema, batches, stationary, real, threads).await?;
+            let run = Run {
                 column: spinning,
-                sorted,
-                low,
-                high,
+                sorted: Sorted::concat(parts),
+                // Sums round: what may be within the window is looked at.
+                low: closed(low),
+                high: closed(high),
                 keys: real,
-            })
+            };
+            (clustered.rows, Box::new(run))
         }
     })
 }
@@ -124,17 +152,95 @@ fn closed(end: Bound<f64>) -> Bound<f64> {
 }
 
 /// Rows in the order of their keys, once and for all hosts. Rows without a key come last.
-pub(super) fn sort(rows: RecordBatch, column: usize, window: Window) -> Result<Vec<RecordBatch>> {
-    let keys = rows.column(column);
-    let mut order = match window {
-        Window::Whole { .. } => Sorted::new(whole(keys)?).rows,
-        Window::Real { .. } => Sorted::new(real(keys)?).rows,
+pub(super) async fn sort(
+    schema: &SchemaRef,
+    batches: Vec<RecordBatch>,
+    column: usize,
+    window: Window,
+    threads: &dyn JoinThreads,
+) -> Result<Vec<RecordBatch>> {
+    let (clustered, orders) = match window {
+        Window::Whole { .. } => {
+            let (clustered, parts) = sorted(schema, batches, column, whole, threads).await?;
+            (clustered, Sorted::orders(parts))
+        }
+        Window::Real { .. } => {
+            let (clustered, parts) = sorted(schema, batches, column, real, threads).await?;
+            (clustered, Sorted::orders(parts))
+        }
     };
-    if let Some(nulls) = keys.logical_nulls() {
-        let all = 0..rows.num_rows() as u32;
-        order.extend(all.filter(|row| nulls.is_null(*row as usize)));
+    let without = clustered.begins[clustered.begins.len() - 2]..clustered.rows.num_rows();
+    let without = clustered.rows.slice(without.start, without.len());
+    let rows = on_all(threads, orders, move |order| {
+        Ok(take_record_batch(
+            &clustered.rows,
+            &UInt32Array::from(order),
+        )?)
+    });
+    let mut rows = rows.await?;
+    rows.push(without);
+    Ok(rows)
+}
+
+/// Rows in parts between neighbouring keys, each of which is sorted by one thread; those without a key are the last part,
+/// which is not sorted.
+async fn sorted<K: Key>(
+    schema: &SchemaRef,
+    batches: Vec<RecordBatch>,
+    column: usize,
+    keys: fn(&ArrayRef) -> Result<Keyed<K>>,
+    threads: &dyn JoinThreads,
+) -> Result<(Clustered, Vec<Sorted<K>>)> {
+    let between = splitters(&batches, column, keys)?;
+    let parts = between.len() + 1;
+    let part_of = move |rows: &RecordBatch, places: &mut Vec<u32>| {
+        let first = places.len();
+        places.resize(first + rows.num_rows(), parts as u32);
+        for (key, row) in keys(rows.column(column))? {
+            let part = between.partition_point(|least| least.order(&key).is_le());
+            places[first + row as usize] = part as u32;
+        }
+        Ok(())
+    };
+    let clustered = cluster(schema, batches, parts + 1, part_of, threads).await?;
+    let ranges = clustered.begins[..=parts].windows(2);
+    let ranges = ranges.map(|part| part[0]..part[1]).collect();
+    let all = clustered.rows.column(column).clone();
+    let sorted = on_all(threads, ranges, move |part: Range<usize>| {
+        let mut sorted = Sorted::new(keys(&all.slice(part.start, part.len()))?);
+        for row in &mut sorted.rows {
+            *row += part.start as u32;
+        }
+        Ok(sorted)
+    });
+    let sorted = sorted.await?;
+    Ok((clustered, sorted))
+}
+
+/// The least keys of all parts but the first, by a sample of them.
+fn splitters<K: Key>(
+    batches: &[RecordBatch],
+    column: usize,
+    keys: fn(&ArrayRef) -> Result<Keyed<K>>,
+) -> Result<Vec<K>> {
+    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+    let parts = rows.div_ceil(PART_ROWS).max(1);
+    if parts == 1 {
+        return Ok(Vec::new());
     }
-    Ok(vec![take_record_batch(&rows, &UInt32Array::from(order))?])
+    let mut sample = Vec::new();
+    for batch in batches {
+        let some = (0..batch.num_rows() as u32).step_by(SAMPLE_EACH);
+        let some = take(
+            batch.column(column),
+            &UInt32Array::from_iter_values(some),
+            None,
+        )?;
+        sample.extend(keys(&some)?);
+    }
+    let sample = Sorted::new(sample).keys;
+    let at = (1..parts).filter_map(|part| sample.get(part * sample.len() / parts));
+    Ok(at.copied().collect())
 }
 
 /// Whether columns of a type are merged in windows of whole numbers, or else of real ones; none where they are not.
@@ -264,3 +370,6 @@ impl<K: Key> Matcher for Run<K> {
         found(&mut pairs)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ use super::nested::Loops;
 use super::table::{ByHash, Table, bits_for};
 use super::{Algorithm, JoinSpec, Stationary, merge, whole};
 use crate::error::Result;
-use crate::threads::{JoinThreads, on_thread};
+use crate::threads::JoinThreads;
 use arrow::array::RecordBatch;
 
 /// Sets the rows up that a host has of both relations. Those that spin are put in the order in which the other side's are
@@ -60,18 +60,19 @@ pub async fn set_up(
             stationary: stationary_key,
             window,
         } => {
-            let (spinning_key, stationary_key, window) = (*spinning_key, *stationary_key, *window);
-            let schema = spec.spinning.clone();
-            let spins = on_thread(threads, move || {
-                merge::sort(whole(&schema, &spinning)?, spinning_key, window)
-            });
-            let own = spec.clone();
-            let stays = on_thread(threads, move || {
-                let rows = whole(&own.stationary, &stationary)?;
-                let matcher = merge::matcher(&rows, stationary_key, spinning_key, window)?;
-                Ok(Stationary::new(&own, rows, matcher))
-            });
-            futures::try_join!(spins, stays)
+            let (rows, matcher) = merge::matcher(
+                &spec.stationary,
+                stationary,
+                *stationary_key,
+                *spinning_key,
+                *window,
+                threads,
+            )
+            .await?;
+            let stays = Stationary::new(spec, rows, matcher);
+            let spins =
+                merge::sort(&spec.spinning, spinning, *spinning_key, *window, threads).await?;
+            Ok((spins, stays))
         }
         Algorithm::NestedLoops => {
             let rows = whole(&spec.stationary, &stationary)?;
