@@ -13,6 +13,8 @@ use std::ops::{Bound, Range};
 
 /// Rows of a part that a thread sorts.
 const PART_ROWS: usize = 1 << 16;
+/// Parts of a batch that spins.
+const BATCH_PARTS: usize = 16;
 /// Of so many rows one tells where parts begin.
 const SAMPLE_EACH: usize = 512;
 
@@ -91,9 +93,11 @@ impl<K: Key> Sorted<K> {
         all
     }
 
-    /// The rows of parts.
+    /// The rows of parts, of several together: an element of the ring ends where a batch does.
     fn orders(parts: Vec<Self>) -> Vec<Vec<u32>> {
-        parts.into_iter().map(|part| part.rows).collect()
+        let several = parts.chunks(BATCH_PARTS);
+        let rows = |parts: &[Self]| parts.iter().flat_map(|part| &part.rows).copied().collect();
+        several.map(rows).collect()
     }
 }
 
