@@ -46,6 +46,7 @@ pub use error::{EngineError, Result};
 pub use exchange::FabricCounters;
 pub use fabric::{Fabric, FabricChoice, FabricReason};
 pub use options::{ClusterOptions, PARTITIONS_PER_TASK_MIN, WorkerOptions, partitions_per_task};
+pub use ring::{Calibration, calibrate_host};
 pub use roundel_exchange::OnLoss;
 pub use roundel_exchange::design::{Design, Verb};
 pub use roundel_exchange::{BuffersChoice, DesignChoice};

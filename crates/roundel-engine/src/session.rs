@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
@@ -20,7 +21,7 @@ use crate::cluster::Core;
 use crate::cluster::membership::LiveWorkers;
 use crate::exchange::Designs;
 use crate::query::{Watch, restarting, watched};
-use crate::ring::{CycloJoinCodec, CycloJoins};
+use crate::ring::{CycloJoinCodec, CycloJoins, measure_once};
 use crate::tables::codec::MemoryShardCodec;
 use crate::tables::load::TableSet;
 use crate::tables::local_joins::rules_with_joins;
@@ -173,6 +174,9 @@ impl Session {
             };
             let frame = self.context.sql(sql).await?;
             let plan = frame.logical_plan();
+            if has_joins(plan)? {
+                measure_once(fabric.fabric, &self.core.devices).await;
+            }
             let explained = match plan {
                 LogicalPlan::Explain(explain) => Some(Arc::clone(&explain.plan)),
                 LogicalPlan::Analyze(analyze) => Some(Arc::clone(&analyze.input)),
@@ -204,6 +208,19 @@ impl Session {
             Ok(watched(batches, watch))
         })
     }
+}
+
+/// Whether a statement may have joins, which a subquery becomes too.
+fn has_joins(plan: &LogicalPlan) -> DataFusionResult<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found |= matches!(node, LogicalPlan::Join(_) | LogicalPlan::Subquery(_));
+        Ok(match found {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(found)
 }
 
 /// The rows of EXPLAIN, and more that say what carries the query's rows, and why.

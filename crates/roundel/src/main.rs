@@ -59,6 +59,8 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Worker(args) => Some(usize::from(args.node.threads)),
         // What is measured has a thread of its own.
         Command::Perf(_) => Some(1),
+        // Both hosts of a ring are in this process.
+        Command::Doctor(args) if args.calibrate => None,
         Command::Doctor(_) | Command::Experiment(_) | Command::Simulate(_) => Some(1),
         Command::Tpch(_) | Command::Sql(_) => None,
     };
@@ -69,7 +71,7 @@ fn run(command: &Command) -> Result<(), Failure> {
             Command::Sql(args) => sql::run(args).await,
             Command::Worker(args) => worker::run(args).await,
             Command::Perf(args) => perf::run(args).await,
-            Command::Doctor(args) => doctor::run(args),
+            Command::Doctor(args) => doctor::run(args).await,
             Command::Experiment(args) => experiment::run(args).await,
             Command::Simulate(args) => simulate::run(args),
         }

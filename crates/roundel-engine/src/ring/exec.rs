@@ -34,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 use uuid::Uuid;
 
+use super::choice::Ways;
 use super::condition::algorithm;
 use super::meeting::{RingWorker, ring_error};
 use super::predicate::FilterPredicate;
@@ -65,6 +66,8 @@ pub(crate) struct CycloJoinExec {
     hosts: Arc<[Url]>,
     /// What tells the ring from others.
     ring: Uuid,
+    /// What was thought of its cost when it was planned.
+    ways: Option<Ways>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
     /// The task's rows, once one of its partitions was asked for: who takes them gets the next ones.
@@ -157,10 +160,20 @@ impl CycloJoinExec {
             spins,
             hosts,
             ring,
+            ways: None,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
             rows: Mutex::default(),
         })
+    }
+
+    /// The same, for whose cost there are estimates.
+    pub(super) fn with_ways(self, ways: Option<Ways>) -> Self {
+        Self { ways, ..self }
+    }
+
+    pub(super) fn algorithm(&self) -> &Algorithm {
+        &self.algorithm
     }
 
     pub(super) fn keys(&self) -> &Keys {
@@ -473,8 +486,11 @@ impl DisplayAs for CycloJoinExec {
             },
             Algorithm::NestedLoops => f.write_str("nested loops")?,
         }
-        match &self.filter {
-            Some(filter) => write!(f, ", filter={}", filter.expression()),
+        if let Some(filter) = &self.filter {
+            write!(f, ", filter={}", filter.expression())?;
+        }
+        match &self.ways {
+            Some(ways) => write!(f, ", estimated: {ways}"),
             None => Ok(()),
         }
     }
@@ -515,7 +531,7 @@ impl ExecutionPlan for CycloJoinExec {
         let Ok(inputs) = <[_; 2]>::try_from(children) else {
             return internal_err!("a CycloJoinExec has two inputs");
         };
-        Ok(Arc::new(Self::try_new(
+        let same = Self::try_new(
             inputs,
             self.keys.clone(),
             self.filter.clone(),
@@ -523,7 +539,8 @@ impl ExecutionPlan for CycloJoinExec {
             self.spins,
             Arc::clone(&self.hosts),
             self.ring,
-        )?))
+        )?;
+        Ok(Arc::new(same.with_ways(self.ways)))
     }
 
     fn execute(

@@ -8,18 +8,23 @@
 //! ```
 //!
 //! * [`condition`] reads what a join's filter says about the distance of two columns.
+//! * [`rule`] puts joins on rings, by what [`choice`] estimates of them with the [`rates`] of this host.
 //! * [`predicate`] tests pairs by a join's filter.
 //!
 //! This module knows nothing of queue pairs.
 
+mod choice;
 mod codec;
 mod condition;
 mod exec;
 mod meeting;
 mod predicate;
+mod rates;
 mod rule;
 
 pub(crate) use codec::CycloJoinCodec;
 pub(crate) use exec::CycloJoinExec;
 pub(crate) use meeting::{Meetings, RingServer, RingWorker};
+pub(crate) use rates::measure_once;
+pub use rates::{Calibration, calibrate_host};
 pub(crate) use rule::CycloJoins;

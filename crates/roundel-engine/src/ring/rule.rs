@@ -1,37 +1,40 @@
-//! Which joins run on a ring. By themselves those that have no equality to be partitioned by, when there are several
-//! workers, a fabric that rings can run over, and no side so small that all workers may have it; or all that can, or none,
-//! as `SET roundel.join` has it.
+//! Which joins run on a ring, when there are several workers, and a fabric that rings can run over. By themselves those
+//! that have no equality to be partitioned by, unless it is estimated to be cheaper to send one side to all, and those
+//! that are estimated to be cheaper on a ring; or all that can, or none, as `SET roundel.join` has it.
 
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{
     Transformed, TransformedResult as _, TreeNode as _, TreeNodeRecursion,
 };
-use datafusion::common::{JoinSide, JoinType, NullEquality, Statistics, plan_err};
+use datafusion::common::{JoinSide, JoinType, NullEquality, plan_err};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{Partitioning, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{
     CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PartitionMode,
 };
 use datafusion::physical_plan::projection::ProjectionExec;
-use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
 use url::Url;
 use uuid::Uuid;
 
+use super::choice::{Hosts, Sides, Ways, smaller, statistics};
 use super::exec::{CycloJoinExec, Keys};
+use super::rates::known;
 use crate::Fabric;
 use crate::channel::{ExchangeConfig, fabric_of};
 use crate::cluster::membership::Membership;
 use crate::tables::memory_shard::MemoryShardExec;
 use crate::tables::placement::Placement;
 
-/// Rows that all workers may have, rather than a ring being made for them.
-const FEW_ROWS: usize = 1000;
+/// A join that others can do as well has to be so much cheaper on a ring: estimates are estimates.
+const GAIN: f64 = 0.8;
+/// And one that is best done pair by pair by whoever gets all rows of the one side has to be so much dearer on it.
+const LOSS: f64 = 1.25;
 
 /// How joins of rows on several workers are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,14 +78,21 @@ impl PhysicalOptimizerRule for CycloJoins {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let choice = JoinChoice::of(config)?;
         let live: Vec<Url> = self.0.live().into_iter().map(|(url, _)| url).collect();
-        let rings = fabric_of(config)? != Fabric::Grpc && live.len() > 1;
+        let fabric = fabric_of(config)?;
+        let rings = fabric != Fabric::Grpc && live.len() > 1;
+        let hosts = known(fabric).map(|rates| Hosts {
+            count: live.len(),
+            threads: threads(&live, config.execution.target_partitions),
+            rates,
+        });
         plan.transform_up(|node| {
             let replaced = match choice {
-                JoinChoice::Auto if rings => match node.downcast_ref::<NestedLoopJoinExec>() {
-                    Some(join) if !few(join.left()) && !few(join.right()) => on_ring(&node, &live)?,
-                    _ => None,
-                },
-                JoinChoice::Cyclo if rings => on_ring(&node, &live)?,
+                JoinChoice::Auto if rings => on_ring(&node, &live, hosts.as_ref())?
+                    .filter(|ring| is_best(&node, ring.ways.as_ref()))
+                    .map(|ring| ring.plan),
+                JoinChoice::Cyclo if rings => {
+                    on_ring(&node, &live, hosts.as_ref())?.map(|ring| ring.plan)
+                }
                 JoinChoice::Repartition => in_mode(&node, PartitionMode::Partitioned)?,
                 JoinChoice::Broadcast => in_mode(&node, PartitionMode::CollectLeft)?,
                 JoinChoice::Auto | JoinChoice::Cyclo => None,
@@ -102,6 +112,32 @@ impl PhysicalOptimizerRule for CycloJoins {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// Whether a join that can be on a ring should be, by what is estimated of it.
+fn is_best(node: &Arc<dyn ExecutionPlan>, ways: Option<&Ways>) -> bool {
+    let Some(join) = node.downcast_ref::<HashJoinExec>() else {
+        // Without keys, and without a guess, the ring is what does not end badly.
+        return ways.is_none_or(|ways| ways.cyclo.total() <= ways.without_ring().mul_f64(LOSS));
+    };
+    // Rows that are where they belong need no exchange.
+    let placed = [join.left(), join.right()]
+        .into_iter()
+        .any(|side| matches!(side.output_partitioning(), Partitioning::Hash(..)));
+    !placed && ways.is_some_and(|ways| ways.cyclo.total() <= ways.without_ring().mul_f64(GAIN))
+}
+
+/// Threads that a worker has to join with: those of one host share its processors.
+fn threads(live: &[Url], wanted: usize) -> f64 {
+    let neighbours = |url: &Url| {
+        live.iter()
+            .filter(|other| other.host() == url.host())
+            .count()
+    };
+    let together = live.iter().map(neighbours).max().unwrap_or(1);
+    // Hosts are taken to be like this one.
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (processors as f64 / together as f64).min(wanted as f64)
 }
 
 /// The same join by hashes, in another mode.
@@ -174,8 +210,18 @@ impl<'a> Join<'a> {
     }
 }
 
+/// A join on a ring.
+struct OnRing {
+    plan: Arc<dyn ExecutionPlan>,
+    ways: Option<Ways>,
+}
+
 /// The same join on a ring, if it can be there.
-fn on_ring(node: &Arc<dyn ExecutionPlan>, live: &[Url]) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+fn on_ring(
+    node: &Arc<dyn ExecutionPlan>,
+    live: &[Url],
+    known: Option<&Hosts>,
+) -> Result<Option<OnRing>> {
     let Some(join) = Join::of(node) else {
         return Ok(None);
     };
@@ -185,18 +231,30 @@ fn on_ring(node: &Arc<dyn ExecutionPlan>, live: &[Url]) -> Result<Option<Arc<dyn
     let Some(hosts) = hosts(join.inputs, live)? else {
         return Ok(None);
     };
+    let spins = smaller(join.inputs);
     let cyclo = CycloJoinExec::try_new(
         join.inputs.map(Arc::clone),
         join.keys,
         join.filter.cloned(),
         join.join_type,
-        smaller(join.inputs),
+        spins,
         hosts,
         Uuid::new_v4(),
     )?;
-    let cyclo: Arc<dyn ExecutionPlan> = Arc::new(cyclo);
+    let [left, right] = join.inputs;
+    let sides = Sides {
+        inputs: match spins {
+            JoinSide::Right => [right, left],
+            _ => [left, right],
+        },
+        algorithm: cyclo.algorithm(),
+        tested: join.filter.is_some(),
+        result: statistics(node).and_then(|known| known.num_rows.get_value().copied()),
+    };
+    let ways = known.and_then(|hosts| Ways::of(&sides, hosts));
+    let cyclo: Arc<dyn ExecutionPlan> = Arc::new(cyclo.with_ways(ways));
     let Some(columns) = join.projection else {
-        return Ok(Some(cyclo));
+        return Ok(Some(OnRing { plan: cyclo, ways }));
     };
     let schema = cyclo.schema();
     let columns = columns.iter().map(|column| {
@@ -205,41 +263,8 @@ fn on_ring(node: &Arc<dyn ExecutionPlan>, live: &[Url]) -> Result<Option<Arc<dyn
         (column, name)
     });
     let columns: Vec<_> = columns.collect();
-    Ok(Some(Arc::new(ProjectionExec::try_new(columns, cyclo)?)))
-}
-
-fn statistics(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<Statistics>> {
-    let all = StatisticsArgs::new().with_partition(None);
-    StatisticsContext::new().compute(plan.as_ref(), &all).ok()
-}
-
-/// Whether a side is known to have few rows.
-fn few(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    let rows = statistics(plan).and_then(|known| known.num_rows.get_value().copied());
-    rows.is_some_and(|rows| rows <= FEW_ROWS)
-}
-
-/// The side that has fewer bytes, as far as that is known, or else rows; else the left one.
-fn smaller(inputs: [&Arc<dyn ExecutionPlan>; 2]) -> JoinSide {
-    let size = |plan: &Arc<dyn ExecutionPlan>| {
-        let statistics = statistics(plan);
-        let bytes = statistics
-            .as_ref()
-            .and_then(|known| known.total_byte_size.get_value().copied());
-        let rows = statistics.and_then(|known| known.num_rows.get_value().copied());
-        (bytes, rows)
-    };
-    let [left, right] = inputs.map(size);
-    let right_is_smaller = match (left, right) {
-        ((Some(left), _), (Some(right), _)) => right < left,
-        ((_, Some(left)), (_, Some(right))) => right < left,
-        _ => false,
-    };
-    if right_is_smaller {
-        JoinSide::Right
-    } else {
-        JoinSide::Left
-    }
+    let plan = Arc::new(ProjectionExec::try_new(columns, cyclo)?);
+    Ok(Some(OnRing { plan, ways }))
 }
 
 /// The workers of a join, by task: those that hold its tables' shards first. None where they are on different ones.

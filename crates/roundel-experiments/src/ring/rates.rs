@@ -55,9 +55,9 @@ pub fn of_paper(parameters: &Parameters) -> Rates {
         emit: CACHE_CYCLES * CYCLE,
         link: 1e12 / parameters.link.rate.time(1).as_picos() as f64,
         // No experiment of the paper has predicates or nested loops, and elements are sent as they lie in memory.
-        pair: 0.0,
         test: 0.0,
         code: 0.0,
-        scatter: 0.0,
+        // Connections are there before the time is taken.
+        open: 0.0,
     }
 }

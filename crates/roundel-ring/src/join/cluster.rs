@@ -145,7 +145,7 @@ fn lanes_of(schema: &SchemaRef, batches: &[RecordBatch]) -> (Vec<Lane>, Vec<Colu
                 lane: add(Lane::Truth(at)),
                 validity: validity(&mut add),
             },
-            other => match other.primitive_width() {
+            other => match other.primitive_width().filter(|_| !is_interval(other)) {
                 Some(bytes) => Column::Values {
                     lane: add(Lane::Value(at, bytes)),
                     validity: validity(&mut add),
@@ -157,6 +157,11 @@ fn lanes_of(schema: &SchemaRef, batches: &[RecordBatch]) -> (Vec<Lane>, Vec<Colu
         });
     }
     (lanes, columns)
+}
+
+/// Intervals lie in memory with the alignment of their parts, not that of a number of their width.
+fn is_interval(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Interval(_))
 }
 
 /// Some rows, in slices of batches, from the one of this number on.

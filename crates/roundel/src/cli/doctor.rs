@@ -11,6 +11,7 @@ Examples:
   roundel doctor --fabric rdma              fails when no RDMA device can be used
   roundel doctor --fabric rdma:mlx5_0/1/3   one device, port and GID
   roundel doctor --json doctor.json         for machines, or to attach to a question
+  roundel doctor --calibrate                measures what joins cost on this host, and keeps it
 
 Exit codes: 0 when the fabric of --fabric works, with auto when any does; 1 when not; 2 for wrong usage.";
 
@@ -26,6 +27,10 @@ pub struct DoctorArgs {
         default_value = "auto"
     )]
     pub fabric: FabricChoice,
+    /// Measure how fast this host joins, and a ring over the fabric (shm with auto), and keep it for all queries to come.
+    /// Without this the first query with a join does it, in less time and less exactly.
+    #[arg(long)]
+    pub calibrate: bool,
     /// Write what was found as JSON to FILE, or to standard output; the text for people then goes
     /// to standard error.
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]

@@ -1,6 +1,7 @@
 //! `roundel doctor`: what this host has for every fabric, whether it works, and what to do about
-//! what does not. It changes nothing.
+//! what does not. It changes nothing, but for the rates that it is asked to measure.
 
+mod calibrate;
 mod fabrics;
 mod findings;
 pub mod host;
@@ -14,7 +15,10 @@ use crate::report::{Text, write_json};
 use report::Report;
 
 /// Runs the command.
-pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
+pub async fn run(args: &DoctorArgs) -> Result<(), Failure> {
+    if args.calibrate {
+        return calibrate::run(args).await;
+    }
     let report = Report::collect(&args.fabric)?;
     let to_stderr = args.json.is_some();
     let colours = match to_stderr {

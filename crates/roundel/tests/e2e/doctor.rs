@@ -327,3 +327,30 @@ fn a_short_mtu_and_two_nodes() {
     );
     said.assert_designs("rdma:rxe0/1", true);
 }
+
+/// What joins cost is measured, shown, and kept where queries look for it.
+#[test]
+fn rates_are_measured_and_kept() {
+    let roundel = Roundel::new();
+    let kept = roundel.temp().join("rates");
+    let calibrate = |fabric: &str| {
+        let arguments = ["doctor", "--calibrate", "--fabric", fabric, "--json"];
+        let mut command = roundel.command(arguments);
+        command.env("ROUNDEL_RATES", &kept);
+        command.output().unwrap()
+    };
+    let output = calibrate("shm");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let measured: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(measured["fabric"], "shm");
+    assert!(measured["rates"]["probe"].as_f64().unwrap() > 0.0);
+    assert!(measured["rates"]["link"].as_f64().unwrap() > 0.0);
+    let file = std::fs::read(kept.join("rates-shm.json")).unwrap();
+    let file: Value = serde_json::from_slice(&file).unwrap();
+    assert_eq!(file["rates"], measured["rates"]);
+    assert!(stderr(&output).contains("a link"), "{}", stderr(&output));
+    let output = calibrate("grpc");
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+    roundel.assert_nothing_left();
+}

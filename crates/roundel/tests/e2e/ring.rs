@@ -134,6 +134,38 @@ fn plans_say_what_spins_and_how_pairs_are_found() {
     }
 }
 
+/// What is known of files is enough for estimates, and those decide.
+#[test]
+fn the_cheapest_way_is_taken() {
+    let roundel = Roundel::new();
+    let made = "COPY (SELECT value AS x, value * 7 % 1000 AS y FROM range(200000)) TO";
+    let tables: Vec<_> = ["r", "s"]
+        .into_iter()
+        .flat_map(|name| {
+            let path = roundel.temp().join(format!("{name}.parquet"));
+            let copy = format!("{made} '{}' STORED AS PARQUET", path.display());
+            let output = roundel.run(&["sql", "-c", &copy]);
+            assert!(output.status.success(), "{}", stderr(&output));
+            ["--table".to_owned(), format!("{name}={}", path.display())]
+        })
+        .collect();
+    let explain = |condition: &str| {
+        let query = format!("EXPLAIN SELECT count(*) FROM r JOIN s ON {condition}");
+        run(&roundel, &tables, "shm", &[query])
+    };
+    // Pair by pair, by whoever has all of r, it would take a minute.
+    let band = explain("abs(r.x - s.x) <= 2");
+    let ring = band.lines().find(|line| line.contains("CycloJoinExec"));
+    let ring = ring.unwrap_or_else(|| panic!("no ring: {band}"));
+    assert!(ring.contains("estimated: cyclo"), "{ring}");
+    assert!(ring.contains("synchronisation"), "{ring}");
+    assert!(ring.contains("broadcast"), "{ring}");
+    // One row is nothing to make a ring for.
+    let one = "EXPLAIN SELECT count(*) FROM r JOIN (SELECT max(y) AS y FROM s) m ON r.y < m.y";
+    let one = run(&roundel, &tables, "shm", &[one.to_owned()]);
+    assert!(!one.contains("CycloJoinExec"), "{one}");
+}
+
 /// Whoever has enough rows does not hold up the others, and a predicate that fails is told as what it is.
 #[test]
 fn joins_end_early_or_fail_as_others_do() {

@@ -2,17 +2,17 @@ use super::*;
 use crate::threads::TokioThreads;
 use arrow::array::{
     BooleanArray, Decimal128Array, Decimal256Array, Float32Array, Int8Array, Int16Array,
-    Int64Array, StringArray, UInt32Array,
+    Int64Array, IntervalMonthDayNanoArray, StringArray, UInt32Array,
 };
 use arrow::compute::{concat_batches, take_record_batch};
-use arrow::datatypes::UInt32Type;
+use arrow::datatypes::{IntervalMonthDayNano, UInt32Type};
 use proptest::prelude::*;
 
 /// Rows of all kinds of lanes; some of them null, from the one of this number on.
 fn batch(first: usize, rows: usize) -> RecordBatch {
     let numbers = first..first + rows;
     let some = |number: usize, every: usize| !number.is_multiple_of(every);
-    let columns: [(&str, ArrayRef); 9] = [
+    let columns: [(&str, ArrayRef); 10] = [
         (
             "number",
             Arc::new(UInt32Array::from_iter_values(
@@ -53,6 +53,14 @@ fn batch(first: usize, rows: usize) -> RecordBatch {
             "wider",
             Arc::new(Decimal256Array::from_iter_values(
                 numbers.clone().map(|at| i256::from_i128(at as i128)),
+            )),
+        ),
+        (
+            "interval",
+            Arc::new(IntervalMonthDayNanoArray::from_iter_values(
+                numbers
+                    .clone()
+                    .map(|at| IntervalMonthDayNano::new(at as i32, 1, 2)),
             )),
         ),
         (

@@ -7,7 +7,11 @@
 //!   broadcast  all of R           S / n                         R to each host, before the join
 //! ```
 //!
-//! Rates are measured or, of simulated hosts, given. Knows no plan and no device.
+//! Rates are measured ([`calibrate`]) or, of simulated hosts, given. Knows no plan.
+
+mod calibrate;
+
+pub use calibrate::{calibrate, calibrate_link};
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -15,6 +19,8 @@ use std::time::Duration;
 /// What a thread of a host needs, in nanoseconds, and what a link carries.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
+    /// Opens a ring.
+    pub open: f64,
     /// Hash join: puts a stationary row into the table.
     pub build: f64,
     /// Hash join: puts a spinning row in the order of the table.
@@ -25,16 +31,12 @@ pub struct Rates {
     pub sort: f64,
     /// Sort-merge join: goes past a row of either side.
     pub pass: f64,
-    /// Nested loops: finds a pair. Others find those only that can match.
-    pub pair: f64,
-    /// Tests a pair against a predicate.
+    /// Tests a pair against a predicate. Nested loops test all of them, others those that can match.
     pub test: f64,
     /// Makes a row of the result.
     pub emit: f64,
     /// Makes a byte of an element of rows, or rows of it.
     pub code: f64,
-    /// Sends a row to the host that its key names, and takes it there.
-    pub scatter: f64,
     /// Bytes that a link carries in a second, each way.
     pub link: f64,
 }
@@ -104,6 +106,24 @@ fn nanoseconds(count: f64) -> Duration {
 }
 
 impl Rates {
+    /// Whether they can be rates at all: whoever reads some from a file asks.
+    pub fn are_sound(&self) -> bool {
+        let Self {
+            open,
+            build,
+            cluster,
+            probe,
+            sort,
+            pass,
+            test,
+            emit,
+            code,
+            link,
+        } = *self;
+        let costs = [open, build, cluster, probe, sort, pass, test, emit, code];
+        costs.iter().all(|cost| cost.is_finite() && *cost >= 0.0) && link > 0.0
+    }
+
     /// A cyclo-join: each host joins all elements with its part of the stationary relation, and passes them on meanwhile.
     pub fn cyclo(&self, join: &Shape, method: Method) -> Estimate {
         let Shape {
@@ -115,7 +135,7 @@ impl Rates {
         } = *join;
         let (own_spinning, own_stationary) = (spinning.rows / hosts, stationary.rows / hosts);
         // Both sides are set up at once, and share the threads.
-        let set_up = self.set_up(method, own_spinning, own_stationary) / threads;
+        let set_up = self.open + self.set_up(method, own_spinning, own_stationary) / threads;
         // Elements of a host come in its order: the stationary rows are gone past once for each of them.
         let passes = spinning.rows + hosts * own_stationary;
         let local = self.local(join, method, spinning.rows, own_stationary, passes);
@@ -135,7 +155,9 @@ impl Rates {
             ..
         } = *join;
         let (build, probe) = (spinning.rows / hosts, stationary.rows / hosts);
-        let scattered = (build + probe) * self.scatter;
+        // A row is put where its partition is sent from, which is what clustering does, and taken.
+        let scattered = (build + probe) * self.cluster
+            + (build * spinning.width + probe * stationary.width) * self.code;
         let set_up = (scattered + build * self.build) / threads;
         let local = probe * self.probe + self.pairs(join);
         let bytes = (build * spinning.width + probe * stationary.width) * (hosts - 1.0) / hosts;
@@ -158,7 +180,7 @@ impl Rates {
             Method::Merge | Method::NestedLoops => 0.0,
         };
         // One thread builds the table; all take what comes.
-        let taken = spinning.rows * (self.scatter + spinning.width * self.code) / threads;
+        let taken = spinning.rows * spinning.width * self.code / threads;
         let set_up = taken + spinning.rows * build;
         let local = match method {
             Method::Hash => probe * self.probe + self.pairs(join),
@@ -186,7 +208,7 @@ impl Rates {
             Method::Merge => passes * self.pass + self.pairs(join),
             Method::NestedLoops => {
                 let test = if join.tested { self.test } else { 0.0 };
-                spinning * own * (self.pair + test) + join.result / join.hosts * self.emit
+                spinning * own * test + join.result / join.hosts * self.emit
             }
         }
     }
@@ -209,3 +231,6 @@ impl Rates {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
