@@ -7,7 +7,7 @@
 //!   broadcast  all of R           S / n                         R to each host, before the join
 //! ```
 //!
-//! Rates are measured ([`calibrate`]) or, of simulated hosts, given. Knows no plan.
+//! Rates are measured ([`calibrate()`]) or, of simulated hosts, given. Knows no plan.
 
 mod calibrate;
 
