@@ -15,7 +15,7 @@ pub(crate) use {
     carriers::carried,
     scale_out::large,
     skew::skewed,
-    unit::{by_element, raw},
+    unit::{FULL, SIZES, by_element, raw},
 };
 
 use super::tell::verdict;

@@ -28,7 +28,8 @@ const ELEMENTS_OF_ROWS: u64 = 8;
 const ROOM_FOR_ROWS: usize = 1 << 12;
 /// Of virtual time, in which messages are sent: of the largest there are some hundreds.
 const SECONDS: f64 = 0.4;
-const SIZES: [usize; 11] = [
+/// Of messages and elements, in bytes.
+pub(crate) const SIZES: [usize; 11] = [
     1 << 10,
     1 << 11,
     1 << 12,
@@ -42,7 +43,7 @@ const SIZES: [usize; 11] = [
     1 << 20,
 ];
 /// A share of the highest throughput that is as good as all of it.
-const FULL: f64 = 0.95;
+pub(crate) const FULL: f64 = 0.95;
 
 /// Messages of a size between two hosts, over and over.
 pub(crate) fn raw(fabric: &FabricChoice, bytes: usize) -> Setting {

@@ -5,26 +5,10 @@ use super::super::lab::{Lab, giga, is_near, range};
 use super::super::{Claim, Seen};
 use super::{NONE, SAME, fabric, growing};
 use crate::error::Result;
-use crate::experiments::ring::{by_element, carried, raw};
+use crate::experiments::ring::{FULL, SIZES, by_element, carried, raw};
 use crate::ring::{Carrier, Method, RingMeasured, rates};
 use std::sync::Arc;
 
-/// A share of the highest throughput that is as good as all of it.
-const FULL: f64 = 0.95;
-/// Sizes of messages and elements, in bytes.
-const SIZES: [usize; 11] = [
-    1 << 10,
-    1 << 11,
-    1 << 12,
-    1 << 13,
-    1 << 14,
-    1 << 15,
-    1 << 16,
-    1 << 17,
-    1 << 18,
-    1 << 19,
-    1 << 20,
-];
 /// Table I.
 const LOAD_OF_TCP: [f64; 4] = [0.31, 0.59, 0.84, 0.86];
 const LOAD_OF_RDMA: [f64; 4] = [0.25, 0.5, 0.76, 1.0];
