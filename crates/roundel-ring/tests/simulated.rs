@@ -11,7 +11,6 @@ use roundel_ring::{
     Algorithm, Cyclo, JoinSpec, JoinThreads, JoinType, Output, Place, RingError, RingHost,
     RingOptions, Roundabout, Window,
 };
-use roundel_verbs::ArenaOptions;
 use roundel_verbs::sim::{Parameters, SimNode, Simulation};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -36,17 +35,7 @@ impl Cluster {
 
     fn ring(&self, options: RingOptions) -> Vec<Roundabout> {
         let hosts = self.nodes.len();
-        let host = |node: &SimNode| {
-            let (device, context) = (node.device(), node.context());
-            let channel = device.create_channel().unwrap();
-            context.spawn(Box::pin(channel.drive().unwrap()));
-            RingHost {
-                arena: device.arena(ArenaOptions::default()),
-                device,
-                channel,
-                context,
-            }
-        };
+        let host = |node: &SimNode| RingHost::new(node.device(), node.context()).unwrap();
         let openings = self.nodes.iter().enumerate().map(|(number, node)| {
             Opening::new(&host(node), Place { number, hosts }, options).unwrap()
         });

@@ -11,7 +11,7 @@ use roundel_ring::{
     Algorithm, Cyclo, JoinSpec, JoinType, Output, Place, RingError, RingHost, RingOptions,
     TokioThreads, Window,
 };
-use roundel_verbs::{ArenaOptions, Context as _, TokioContext};
+use roundel_verbs::TokioContext;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,16 +36,8 @@ pub(crate) async fn measure(join: &RingJoin, meeting: &mut Meeting) -> Result<Ho
     let draw = Draw::new(join);
     let spinning = draw.rows(Side::Spinning, place.number)?;
     let stationary = draw.rows(Side::Stationary, place.number)?;
-    let device = join.fabric.open()?;
     let context = Arc::new(TokioContext::current());
-    let channel = device.create_channel()?;
-    context.spawn(Box::pin(channel.drive()?));
-    let host = RingHost {
-        arena: device.arena(ArenaOptions::default()),
-        device,
-        channel,
-        context: context.clone(),
-    };
+    let host = RingHost::new(join.fabric.open()?, context.clone())?;
     let options = RingOptions {
         element_bytes: join.element_bytes,
         ..RingOptions::default()

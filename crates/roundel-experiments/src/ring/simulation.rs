@@ -8,7 +8,6 @@ use futures::channel::mpsc;
 use futures::{FutureExt as _, TryStreamExt as _};
 use roundel_ring::roundabout::Opening;
 use roundel_ring::{Place, RingHost, RingOptions, Roundabout};
-use roundel_verbs::ArenaOptions;
 use roundel_verbs::sim::{Link, Nic, Parameters, SimNode, Simulation, Switch};
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,15 +108,7 @@ fn connect(nodes: &[SimNode], options: RingOptions) -> Result<Vec<Roundabout>> {
     let place = |number| Place { number, hosts };
     let mut openings = Vec::new();
     for (number, node) in nodes.iter().enumerate() {
-        let (device, context) = (node.device(), node.context_of(RECEIVES));
-        let channel = device.create_channel()?;
-        context.spawn(Box::pin(channel.drive()?));
-        let host = RingHost {
-            arena: device.arena(ArenaOptions::default()),
-            device,
-            channel,
-            context,
-        };
+        let host = RingHost::new(node.device(), node.context_of(RECEIVES))?;
         openings.push(Opening::new(&host, place(number), options)?);
     }
     let offers: Vec<_> = openings.iter().map(Opening::offer).collect();

@@ -105,6 +105,11 @@ fn nanoseconds(count: f64) -> Duration {
     Duration::from_secs_f64((count / 1e9).clamp(0.0, 1e9))
 }
 
+/// All pairs of rows.
+fn all_pairs(join: &Shape) -> f64 {
+    join.spinning.rows * join.stationary.rows
+}
+
 impl Rates {
     /// Whether they can be rates at all: whoever reads some from a file asks.
     pub fn are_sound(&self) -> bool {
@@ -136,9 +141,14 @@ impl Rates {
         let (own_spinning, own_stationary) = (spinning.rows / hosts, stationary.rows / hosts);
         // Both sides are set up at once, and share the threads.
         let set_up = self.open + self.set_up(method, own_spinning, own_stationary) / threads;
-        // Elements of a host come in its order: the stationary rows are gone past once for each of them.
-        let passes = spinning.rows + hosts * own_stationary;
-        let local = self.local(join, method, spinning.rows, own_stationary, passes);
+        let local = match method {
+            Method::Hash => spinning.rows * self.probe + self.pairs(join, join.found),
+            // Elements of a host come in its order: the stationary rows are gone past once for each host.
+            Method::Merge => {
+                (spinning.rows + stationary.rows) * self.pass + self.pairs(join, join.found)
+            }
+            Method::NestedLoops => self.pairs(join, all_pairs(join)),
+        };
         // Each element is made at its origin, and read by all others.
         let coded = spinning.width * spinning.rows * self.code;
         let bytes = spinning.width * spinning.rows * (hosts - 1.0) / hosts;
@@ -159,7 +169,7 @@ impl Rates {
         let scattered = (build + probe) * self.cluster
             + (build * spinning.width + probe * stationary.width) * self.code;
         let set_up = (scattered + build * self.build) / threads;
-        let local = probe * self.probe + self.pairs(join);
+        let local = probe * self.probe + self.pairs(join, join.found);
         let bytes = (build * spinning.width + probe * stationary.width) * (hosts - 1.0) / hosts;
         self.estimate(set_up, local / threads, bytes, false)
     }
@@ -183,10 +193,8 @@ impl Rates {
         let taken = spinning.rows * spinning.width * self.code / threads;
         let set_up = taken + spinning.rows * build;
         let local = match method {
-            Method::Hash => probe * self.probe + self.pairs(join),
-            Method::Merge | Method::NestedLoops => {
-                self.local(join, Method::NestedLoops, spinning.rows, probe, 0.0)
-            }
+            Method::Hash => probe * self.probe + self.pairs(join, join.found),
+            Method::Merge | Method::NestedLoops => self.pairs(join, all_pairs(join)),
         };
         let bytes = spinning.rows * spinning.width * (hosts - 1.0) / hosts;
         self.estimate(set_up, local / threads, bytes, false)
@@ -201,22 +209,10 @@ impl Rates {
         }
     }
 
-    /// What a host needs to join so many rows of both sides.
-    fn local(&self, join: &Shape, method: Method, spinning: f64, own: f64, passes: f64) -> f64 {
-        match method {
-            Method::Hash => spinning * self.probe + self.pairs(join),
-            Method::Merge => passes * self.pass + self.pairs(join),
-            Method::NestedLoops => {
-                let test = if join.tested { self.test } else { 0.0 };
-                spinning * own * test + join.result / join.hosts * self.emit
-            }
-        }
-    }
-
-    /// What a host needs for the pairs that it finds.
-    fn pairs(&self, join: &Shape) -> f64 {
+    /// What a host needs for its share of the pairs that all of them find.
+    fn pairs(&self, join: &Shape, found: f64) -> f64 {
         let test = if join.tested { self.test } else { 0.0 };
-        (join.found * test + join.result * self.emit) / join.hosts
+        (found * test + join.result * self.emit) / join.hosts
     }
 
     /// `overlaps`: bytes are on their way while hosts join.

@@ -21,7 +21,7 @@ use futures::StreamExt as _;
 use futures::channel::{mpsc, oneshot};
 use roundel_verbs::completion_queue::BoxFuture;
 use roundel_verbs::rendezvous::LostPeer;
-use roundel_verbs::{Arena, Buffer, CompletionChannel, Context, Device};
+use roundel_verbs::{Arena, ArenaOptions, Buffer, CompletionChannel, Context, Device};
 use std::sync::Arc;
 use wire::{HEAD_BYTES, Head};
 
@@ -81,6 +81,23 @@ pub struct RingHost {
     pub channel: CompletionChannel,
     /// Time and tasks.
     pub context: Arc<dyn Context>,
+}
+
+impl RingHost {
+    /// A host of its own on a device: with an arena, and a channel whose driver the context runs.
+    ///
+    /// # Errors
+    /// When the device can have no channel more.
+    pub fn new(device: Device, context: Arc<dyn Context>) -> Result<Self> {
+        let channel = device.create_channel()?;
+        context.spawn(Box::pin(channel.drive()?));
+        Ok(Self {
+            arena: device.arena(ArenaOptions::default()),
+            device,
+            channel,
+            context,
+        })
+    }
 }
 
 /// An element that has come, or begins here.

@@ -1,6 +1,6 @@
 use super::*;
 use roundel_verbs::shm::{self, ShmOptions};
-use roundel_verbs::{ArenaOptions, TokioContext, tcp};
+use roundel_verbs::{TokioContext, tcp};
 use std::time::Duration;
 
 /// A host of this process, over shared memory.
@@ -14,14 +14,7 @@ fn tcp_host() -> RingHost {
 }
 
 fn host_on(device: Device) -> RingHost {
-    let channel = device.create_channel().unwrap();
-    tokio::spawn(channel.drive().unwrap());
-    RingHost {
-        arena: device.arena(ArenaOptions::default()),
-        device,
-        channel,
-        context: Arc::new(TokioContext::current()),
-    }
+    RingHost::new(device, Arc::new(TokioContext::current())).unwrap()
 }
 
 /// A ring of hosts of this process, over shared memory.
