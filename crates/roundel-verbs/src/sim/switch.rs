@@ -84,16 +84,20 @@ impl State {
         if port.busy {
             return;
         }
-        let room = port.room;
-        let ready = port.waiting.iter().position(|input| {
-            let input = &inputs[*input];
-            let first = input.packets[output].front();
-            !input.passing && first.is_some_and(|packet| packet.wire_bytes <= room)
-        });
-        let Some(input) = ready.and_then(|at| port.waiting.remove(at)) else {
+        let mut waiting = port.waiting.iter();
+        let Some(at) = waiting.position(|input| !inputs[*input].passing) else {
             return;
         };
-        let source = &mut inputs[input];
+        // Whose turn it is keeps it until there is room: if shorter packets went by, a long one would wait for ever
+        // for as much room as it takes.
+        let source = &mut inputs[port.waiting[at]];
+        let first = source.packets[output].front();
+        if first.is_none_or(|packet| packet.wire_bytes > port.room) {
+            return;
+        }
+        let Some(input) = port.waiting.remove(at) else {
+            return;
+        };
         let Some(packet) = source.packets[output].pop_front() else {
             return;
         };
