@@ -216,10 +216,18 @@ impl Plan {
         troubled || much || loses && !makes_good
     }
 
-    /// Whether a receive may be missing for what comes: something comes twice.
+    /// Whether a receive may be missing for what comes: something comes twice. Where losses are
+    /// made good, what is only late may be asked for and sent once more, without a credit; a copy
+    /// without a receive is lost, and asked for again.
     pub fn may_repeat(&self) -> bool {
+        let faults = &self.faults;
+        let repairs = self.design.transport() == Transport::UnreliableDatagram
+            && self.on_loss == OnLoss::Repair;
+        let troubled = faults.loss + faults.corruption + faults.delayed > 0.0
+            || !faults.packets.is_empty()
+            || !faults.moments.is_empty();
         let twice = |packet: &PacketFault| packet.what == What::Twice;
-        self.faults.duplication > 0.0 || self.faults.packets.iter().any(twice)
+        faults.duplication > 0.0 || faults.packets.iter().any(twice) || repairs && troubled
     }
 }
 
