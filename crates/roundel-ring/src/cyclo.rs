@@ -133,11 +133,7 @@ impl Cyclo {
             phases.join += self.context.now() - joins;
         }
         let joins = self.context.now();
-        let output = self.output.clone();
-        on_thread(&*self.threads, move || {
-            stationary.end(&mut |rows| output.take(rows))
-        })
-        .await?;
+        self.end(stationary).await?;
         phases.join += self.context.now() - joins;
         let waits = self.context.now();
         ring.finish().await?;
@@ -169,11 +165,7 @@ impl Cyclo {
             self.join_fragment(&fragment, &stays, &matched).await?;
             self.end_fragment(fragment, &stays, matched).await?;
         }
-        let output = self.output.clone();
-        on_thread(&*self.threads, move || {
-            stays.end(&mut |rows| output.take(rows))
-        })
-        .await?;
+        self.end(stays).await?;
         phases.join = self.context.now() - joins;
         Ok(phases)
     }
@@ -187,7 +179,7 @@ impl Cyclo {
         let (schema, noted) = (self.spec.spinning.clone(), self.is_noted());
         on_thread(&*self.threads, move || {
             let place = element.origin();
-            let fragment = decode(element.payload(), &schema, place)?;
+            let fragment = decode(element.payload().into(), &schema, place)?;
             let (notes, expected) = (element.notes_len(), notes_bytes(noted, fragment.num_rows()));
             if notes != expected {
                 let reason = format!("{notes} bytes of notes instead of {expected}");
@@ -217,7 +209,8 @@ impl Cyclo {
         Ok(element)
     }
 
-    async fn join_fragment(
+    /// Joins a fragment with what stays, on all threads. `matched` has those of its rows that have had a partner.
+    pub(crate) async fn join_fragment(
         &self,
         fragment: &RecordBatch,
         stationary: &Arc<Stationary>,
@@ -246,17 +239,30 @@ impl Cyclo {
     }
 
     /// All hosts have seen a fragment.
-    async fn end_fragment(
+    pub(crate) async fn end_fragment(
         &self,
         fragment: RecordBatch,
         stationary: &Arc<Stationary>,
         matched: Arc<Bits>,
     ) -> Result<()> {
         let (stationary, output) = (stationary.clone(), self.output.clone());
-        on_thread(&*self.threads, move || {
-            stationary.end_of_fragment(&fragment, &matched, &mut |rows| output.take(rows))
+        let parts = split(stationary.ends_of(&fragment), self.threads.count());
+        on_all(&*self.threads, parts.collect(), move |rows| {
+            stationary.end_of_fragment(&fragment, rows, &matched, &mut |rows| output.take(rows))
         })
         .await
+        .map(drop)
+    }
+
+    /// All fragments have come.
+    pub(crate) async fn end(&self, stationary: Arc<Stationary>) -> Result<()> {
+        let output = self.output.clone();
+        let parts = split(stationary.ends(), self.threads.count());
+        on_all(&*self.threads, parts.collect(), move |rows| {
+            stationary.end(rows, &mut |rows| output.take(rows))
+        })
+        .await
+        .map(drop)
     }
 }
 
@@ -269,4 +275,4 @@ fn split(rows: usize, threads: usize) -> impl Iterator<Item = Range<usize>> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -13,6 +13,7 @@
 //! * [`roundabout`] moves elements, which are runs of bytes, around the ring; knows no rows.
 //! * [`join`] joins rows on one host; knows no ring.
 //! * [`cyclo`] puts the two together.
+//! * [`pinned`] keeps a relation spinning, for all queries that join it.
 //! * [`spin`] makes elements of rows, and rows of elements.
 //! * [`cost`] says beforehand how long a join takes.
 //!
@@ -23,6 +24,7 @@ pub mod cost;
 pub mod cyclo;
 pub mod error;
 pub mod join;
+pub mod pinned;
 pub mod roundabout;
 pub mod spin;
 pub mod threads;
@@ -30,5 +32,6 @@ pub mod threads;
 pub use cyclo::{Cyclo, Demand, Output, Phases};
 pub use error::RingError;
 pub use join::{Algorithm, JoinSpec, JoinType, PairPredicate, Window};
+pub use pinned::{Pinned, QueryId};
 pub use roundabout::{Place, RingHost, RingOptions, Roundabout};
 pub use threads::{JoinThreads, TokioThreads};

@@ -152,12 +152,13 @@ fn compact(column: &ArrayRef) -> ArrayRef {
 ///
 /// # Errors
 /// When the bytes are not rows of this schema.
-pub fn decode(payload: Vec<u8>, schema: &SchemaRef, place: usize) -> Result<RecordBatch> {
+pub fn decode(payload: Buffer, schema: &SchemaRef, place: usize) -> Result<RecordBatch> {
     let malformed = |reason: String| RingError::Malformed { place, reason };
     // Arrow checks most of what it reads, and panics at some of the rest, such as types that it does not know.
-    let decoded = std::panic::catch_unwind(|| {
+    let decoded = std::panic::catch_unwind(move || {
+        let mut payload = payload;
         let mut decoder = StreamDecoder::new();
-        decoder.decode(&mut Buffer::from(payload))
+        decoder.decode(&mut payload)
     });
     let rows = match decoded {
         Ok(Ok(rows)) => rows,
@@ -215,7 +216,7 @@ mod tests {
         let mut decoded = Vec::new();
         for piece in pieces {
             assert!(piece.payload.len() + notes_bytes(true, piece.rows.num_rows()) <= 4096);
-            decoded.push(decode(piece.payload, &schema, 0).unwrap());
+            decoded.push(decode(piece.payload.into(), &schema, 0).unwrap());
             assert_eq!(decoded.last(), Some(&piece.rows));
         }
         assert_eq!(
@@ -261,7 +262,7 @@ mod tests {
                 let length = payload.len();
                 payload[at % length] = byte;
             }
-            let _ = decode(payload, &rows.schema(), 0);
+            let _ = decode(payload.into(), &rows.schema(), 0);
         }
     }
 
@@ -271,13 +272,13 @@ mod tests {
         let payload = encode(&rows(&[3; 100])).unwrap();
         for length in [0, 7, payload.len() / 2] {
             assert!(
-                decode(payload[..length].to_vec(), &schema, 0).is_err(),
+                decode(payload[..length].to_vec().into(), &schema, 0).is_err(),
                 "{length} bytes"
             );
         }
         let other =
             RecordBatch::try_from_iter([("number", Arc::new(Int64Array::from(vec![1])) as _)])
                 .unwrap();
-        assert!(decode(encode(&other).unwrap(), &schema, 0).is_err());
+        assert!(decode(encode(&other).unwrap().into(), &schema, 0).is_err());
     }
 }

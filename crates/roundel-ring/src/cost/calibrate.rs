@@ -171,7 +171,7 @@ fn coding(rows: &[RecordBatch]) -> Result<Duration> {
         let began = Instant::now();
         let mut spinning = Spinning::new(schema.clone(), rows.to_vec(), bytes_max, false);
         while !spinning.is_over() {
-            decode(spinning.piece()?.payload, &schema, 0)?;
+            decode(spinning.piece()?.payload.into(), &schema, 0)?;
         }
         times.push(began.elapsed());
     }

@@ -14,9 +14,9 @@ use roundel_verbs::TokioContext;
 use std::ops::Bound;
 
 /// A row: a key, as number, as real number and as text, and what tells it from others.
-type Row = (Option<i64>, i64);
+pub(crate) type Row = (Option<i64>, i64);
 
-fn schema(side: &str) -> SchemaRef {
+pub(crate) fn schema(side: &str) -> SchemaRef {
     let field = |name: &str, data_type| Field::new(format!("{side}.{name}"), data_type, true);
     Arc::new(Schema::new(vec![
         field("key", DataType::Int64),
@@ -26,7 +26,7 @@ fn schema(side: &str) -> SchemaRef {
     ]))
 }
 
-fn batch(side: &str, rows: &[Row]) -> RecordBatch {
+pub(crate) fn batch(side: &str, rows: &[Row]) -> RecordBatch {
     let keys = || rows.iter().map(|(key, _)| *key);
     let columns: Vec<ArrayRef> = vec![
         Arc::new(Int64Array::from_iter(keys())),
@@ -42,7 +42,7 @@ fn batch(side: &str, rows: &[Row]) -> RecordBatch {
 }
 
 /// Rows of hosts: uneven, and some of their keys null.
-fn relation(random: &mut StdRng, hosts: usize, rows: usize, keys: i64) -> Vec<Vec<Row>> {
+pub(crate) fn relation(random: &mut StdRng, hosts: usize, rows: usize, keys: i64) -> Vec<Vec<Row>> {
     let mut relation = vec![Vec::new(); hosts];
     for id in 0..rows {
         let host = random.random_range(0..hosts) * random.random_range(0..2);
@@ -55,9 +55,9 @@ fn relation(random: &mut StdRng, hosts: usize, rows: usize, keys: i64) -> Vec<Ve
 }
 
 /// The rows of a result, by what tells them apart; in no order.
-type Ids = Vec<(Option<i64>, Option<i64>)>;
+pub(crate) type Ids = Vec<(Option<i64>, Option<i64>)>;
 
-fn ids(batch: &RecordBatch) -> Ids {
+pub(crate) fn ids(batch: &RecordBatch) -> Ids {
     let column = |name: &str| -> Vec<Option<i64>> {
         match batch.column_by_name(name) {
             Some(column) => column.as_primitive::<Int64Type>().iter().collect(),
@@ -68,7 +68,12 @@ fn ids(batch: &RecordBatch) -> Ids {
 }
 
 /// All pairs, one by one.
-fn expected(join_type: JoinType, r: &[Row], s: &[Row], matches: &dyn Fn(i64, i64) -> bool) -> Ids {
+pub(crate) fn expected(
+    join_type: JoinType,
+    r: &[Row],
+    s: &[Row],
+    matches: &dyn Fn(i64, i64) -> bool,
+) -> Ids {
     let partner = |a: &Row, b: &Row| a.0.zip(b.0).is_some_and(|(a, b)| matches(a, b));
     let mut ids = Ids::new();
     for a in r {
@@ -97,9 +102,9 @@ fn expected(join_type: JoinType, r: &[Row], s: &[Row], matches: &dyn Fn(i64, i64
 }
 
 /// What rows of both sides match.
-struct Matches {
-    column: [usize; 1],
-    test: fn(i64, i64) -> bool,
+pub(crate) struct Matches {
+    pub(crate) column: [usize; 1],
+    pub(crate) test: fn(i64, i64) -> bool,
 }
 
 impl PairPredicate for Matches {
@@ -133,9 +138,26 @@ impl PairPredicate for Matches {
 }
 
 /// Keeps what tells rows of a result apart.
-struct Kept {
+pub(crate) struct Kept {
     rows: Mutex<Ids>,
     schema: SchemaRef,
+}
+
+impl Kept {
+    /// For rows of a join.
+    pub(crate) fn of(spec: &JoinSpec) -> Arc<Self> {
+        Arc::new(Self {
+            rows: Mutex::default(),
+            schema: spec.schema(),
+        })
+    }
+
+    /// All that came, in an order of their own.
+    pub(crate) fn sorted(&self) -> Ids {
+        let mut rows = std::mem::take(&mut *self.rows.lock());
+        rows.sort_unstable();
+        rows
+    }
 }
 
 impl Output for Kept {
@@ -154,10 +176,7 @@ async fn run(
     stationary: &[Vec<Row>],
 ) -> Result<Ids> {
     let rings = ring(spinning.len(), options);
-    let kept = Arc::new(Kept {
-        rows: Mutex::default(),
-        schema: spec.schema(),
-    });
+    let kept = Kept::of(&spec);
     let cyclo = Cyclo {
         spec,
         threads: Arc::new(TokioThreads(2)),
@@ -184,9 +203,7 @@ async fn run(
     for host in hosts {
         host.await.unwrap()?;
     }
-    let mut rows = std::mem::take(&mut *kept.rows.lock());
-    rows.sort_unstable();
-    Ok(rows)
+    Ok(kept.sorted())
 }
 
 fn near(a: i64, b: i64) -> bool {
@@ -194,10 +211,10 @@ fn near(a: i64, b: i64) -> bool {
 }
 
 /// A way to find pairs, what they are tested for besides, and what they match then.
-type Condition = (Algorithm, Option<Matches>, fn(i64, i64) -> bool);
+pub(crate) type Condition = (Algorithm, Option<Matches>, fn(i64, i64) -> bool);
 
 /// Each way to find pairs, with what its pairs match.
-fn conditions() -> Vec<Condition> {
+pub(crate) fn conditions() -> Vec<Condition> {
     let hash = |column| Algorithm::Hash {
         spinning: vec![column],
         stationary: vec![column],
@@ -326,7 +343,7 @@ async fn nulls_match_where_they_are_equal() {
 }
 
 /// A predicate that fails.
-struct Fails;
+pub(crate) struct Fails;
 
 impl PairPredicate for Fails {
     fn spinning(&self) -> &[usize] {

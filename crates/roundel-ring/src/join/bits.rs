@@ -1,5 +1,6 @@
 //! A bit for each row, which threads set at once.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bits of rows.
@@ -36,10 +37,26 @@ impl Bits {
         word.load(Relaxed) & bit == 0 && word.fetch_or(bit, Relaxed) & bit == 0
     }
 
-    /// The first `rows` of them that are not set.
-    pub fn unset(&self, rows: usize) -> Vec<u32> {
+    /// Those of `rows` that are not set.
+    pub fn unset(&self, rows: Range<usize>) -> Vec<u32> {
         let set = |row: &u32| self.0[*row as usize / 64].load(Relaxed) >> (row % 64) & 1 == 1;
-        (0..rows as u32).filter(|row| !set(row)).collect()
+        (rows.start as u32..rows.end as u32)
+            .filter(|row| !set(row))
+            .collect()
+    }
+
+    /// Sets those that are set in others of as many rows.
+    pub fn add(&self, others: &Self) {
+        for (word, other) in self.0.iter().zip(&others.0) {
+            word.fetch_or(other.load(Relaxed), Relaxed);
+        }
+    }
+
+    /// Sets those that are not set, and no others.
+    pub fn invert(&self) {
+        for word in &self.0 {
+            word.fetch_xor(u64::MAX, Relaxed);
+        }
     }
 }
 
@@ -52,8 +69,13 @@ mod tests {
         let bits = Bits::new(130);
         assert!(bits.set(0) && bits.set(64) && bits.set(129) && !bits.set(64));
         let again = Bits::of_bytes(&bits.to_bytes());
-        assert_eq!(again.unset(130).len(), 127);
-        assert!(!again.unset(130).contains(&129));
+        assert_eq!(again.unset(0..130).len(), 127);
+        assert!(!again.unset(0..130).contains(&129));
         assert!(!again.set(0));
+        again.invert();
+        assert_eq!(again.unset(0..130), [0, 64, 129]);
+        assert_eq!(again.unset(1..129), [64]);
+        again.add(&bits);
+        assert!(again.unset(0..130).is_empty());
     }
 }

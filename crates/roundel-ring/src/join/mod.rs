@@ -19,7 +19,7 @@ mod table;
 
 pub use bits::Bits;
 pub use merge::is_whole;
-pub use set_up::set_up;
+pub use set_up::{set_up, set_up_spinning, set_up_stationary};
 pub use stationary::Stationary;
 
 use crate::error::{Result, RingError};

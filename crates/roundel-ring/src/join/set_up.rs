@@ -2,7 +2,7 @@
 
 use super::cluster::cluster;
 use super::nested::Loops;
-use super::table::{ByHash, Table, bits_for};
+use super::table::{ByHash, Table};
 use super::{Algorithm, JoinSpec, Stationary, merge, whole};
 use crate::error::Result;
 use crate::threads::JoinThreads;
@@ -19,65 +19,84 @@ pub async fn set_up(
     stationary: Vec<RecordBatch>,
     threads: &dyn JoinThreads,
 ) -> Result<(Vec<RecordBatch>, Stationary)> {
+    // As finely on either side, as a few rows that spin are best looked up in order too.
+    let (few, many) = (rows_of(&spinning), rows_of(&stationary));
+    let stays = set_up_stationary(spec, stationary, few, threads).await?;
+    let spins = set_up_spinning(spec, spinning, many, threads).await?;
+    Ok((spins, stays))
+}
+
+/// Sets the rows up that stay, of a relation whose other side has so many rows here, if that is known.
+///
+/// # Errors
+/// When their keys cannot be joined so.
+pub async fn set_up_stationary(
+    spec: &JoinSpec,
+    stationary: Vec<RecordBatch>,
+    others: usize,
+    threads: &dyn JoinThreads,
+) -> Result<Stationary> {
     match &spec.algorithm {
         Algorithm::Hash {
-            spinning: spinning_keys,
-            stationary: stationary_keys,
+            spinning: keys,
+            stationary: own_keys,
             nulls_equal,
         } => {
-            let nulls_equal = *nulls_equal;
-            // As finely on either side, as a few rows that spin are best looked up in order too.
-            let rows = |batches: &[RecordBatch]| batches.iter().map(RecordBatch::num_rows).sum();
-            let bits = bits_for(Ord::max(rows(&spinning), rows(&stationary)));
-            let by = |columns: &[usize]| ByHash {
-                columns: columns.to_vec(),
-                nulls_equal,
-                bits,
-            };
-            let stays = by(stationary_keys);
-            let part_of = {
-                let by = stays.clone();
-                move |rows: &RecordBatch, parts: &mut Vec<u32>| by.part_of(rows, parts)
-            };
-            let clustered = cluster(
-                &spec.stationary,
-                stationary,
-                stays.parts(),
-                part_of,
-                threads,
-            )
-            .await?;
-            let table = Table::new(&clustered, &stays, spinning_keys, threads).await?;
-            let stays = Stationary::new(spec, clustered.rows, Box::new(table));
-            let by = by(spinning_keys);
-            let parts = by.parts();
-            let part_of = move |rows: &RecordBatch, parts: &mut Vec<u32>| by.part_of(rows, parts);
-            let spins = cluster(&spec.spinning, spinning, parts, part_of, threads).await?;
-            Ok((vec![spins.rows], stays))
+            let by = ByHash::new(own_keys, *nulls_equal, others.max(rows_of(&stationary)));
+            let schema = &spec.stationary;
+            let clustered =
+                cluster(schema, stationary, by.parts(), by.to_part_of(), threads).await?;
+            let table = Table::new(&clustered, &by, keys, threads).await?;
+            Ok(Stationary::new(spec, clustered.rows, Box::new(table)))
         }
         Algorithm::Merge {
-            spinning: spinning_key,
-            stationary: stationary_key,
+            spinning,
+            stationary: own_key,
             window,
         } => {
-            let (rows, matcher) = merge::matcher(
-                &spec.stationary,
-                stationary,
-                *stationary_key,
-                *spinning_key,
-                *window,
-                threads,
-            )
-            .await?;
-            let stays = Stationary::new(spec, rows, matcher);
-            let spins =
-                merge::sort(&spec.spinning, spinning, *spinning_key, *window, threads).await?;
-            Ok((spins, stays))
+            let schema = &spec.stationary;
+            let (rows, matcher) =
+                merge::matcher(schema, stationary, *own_key, *spinning, *window, threads).await?;
+            Ok(Stationary::new(spec, rows, matcher))
         }
         Algorithm::NestedLoops => {
             let rows = whole(&spec.stationary, &stationary)?;
             let loops = Loops::new(&rows);
-            Ok((spinning, Stationary::new(spec, rows, Box::new(loops))))
+            Ok(Stationary::new(spec, rows, Box::new(loops)))
         }
     }
+}
+
+/// Sets the rows up that spin, past so many rows of a host.
+///
+/// # Errors
+/// When their keys cannot be joined so.
+pub async fn set_up_spinning(
+    spec: &JoinSpec,
+    spinning: Vec<RecordBatch>,
+    others: usize,
+    threads: &dyn JoinThreads,
+) -> Result<Vec<RecordBatch>> {
+    match &spec.algorithm {
+        Algorithm::Hash {
+            spinning: own_keys,
+            nulls_equal,
+            ..
+        } => {
+            let by = ByHash::new(own_keys, *nulls_equal, others.max(rows_of(&spinning)));
+            let schema = &spec.spinning;
+            let clustered = cluster(schema, spinning, by.parts(), by.to_part_of(), threads).await?;
+            Ok(vec![clustered.rows])
+        }
+        Algorithm::Merge {
+            spinning: own_key,
+            window,
+            ..
+        } => merge::sort(&spec.spinning, spinning, *own_key, *window, threads).await,
+        Algorithm::NestedLoops => Ok(spinning),
+    }
+}
+
+fn rows_of(batches: &[RecordBatch]) -> usize {
+    batches.iter().map(RecordBatch::num_rows).sum()
 }

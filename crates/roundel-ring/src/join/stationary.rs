@@ -63,24 +63,26 @@ impl Stationary {
         self.matcher.pairs(fragment, rows, &mut found)
     }
 
-    /// The rows of a fragment that have had no partner on any host, which is known once all have seen it.
+    /// How many rows of a fragment have to be looked at once all hosts have seen it: all, or none.
+    pub fn ends_of(&self, fragment: &RecordBatch) -> usize {
+        match self.spec.join_type {
+            JoinType::Spinning | JoinType::Full | JoinType::SpinningAnti => fragment.num_rows(),
+            _ => 0,
+        }
+    }
+
+    /// Those of some rows of a fragment that have had no partner on any host, which is known once all have seen it.
     ///
     /// # Errors
     /// When the result is not taken.
     pub fn end_of_fragment(
         &self,
         fragment: &RecordBatch,
+        rows: Range<usize>,
         matched: &Bits,
         emit: &mut Emit<'_>,
     ) -> Result<()> {
-        let alone = matches!(
-            self.spec.join_type,
-            JoinType::Spinning | JoinType::Full | JoinType::SpinningAnti
-        );
-        if !alone {
-            return Ok(());
-        }
-        for rows in matched.unset(fragment.num_rows()).chunks(UNMATCHED_ROWS) {
+        for rows in matched.unset(rows).chunks(UNMATCHED_ROWS) {
             let spinning = taken(fragment, rows)?;
             let columns = match self.spec.join_type.has_pairs() {
                 true => [spinning, nulls(&self.spec.stationary, rows.len())].concat(),
@@ -91,19 +93,25 @@ impl Stationary {
         Ok(())
     }
 
-    /// The stationary rows that have had no partner, once all fragments have come.
+    /// How many stationary rows have to be looked at once all fragments have come: all, or none.
+    pub fn ends(&self) -> usize {
+        match self.spec.join_type {
+            JoinType::Stationary | JoinType::Full | JoinType::StationaryAnti => {
+                self.rows.num_rows()
+            }
+            _ => 0,
+        }
+    }
+
+    /// Those of some stationary rows that have had no partner, once all fragments have come.
     ///
     /// # Errors
     /// When the result is not taken.
-    pub fn end(&self, emit: &mut Emit<'_>) -> Result<()> {
-        let alone = matches!(
-            self.spec.join_type,
-            JoinType::Stationary | JoinType::Full | JoinType::StationaryAnti
-        );
-        let (true, Some(matched)) = (alone, &self.matched) else {
+    pub fn end(&self, rows: Range<usize>, emit: &mut Emit<'_>) -> Result<()> {
+        let Some(matched) = &self.matched else {
             return Ok(());
         };
-        for rows in matched.unset(self.rows.num_rows()).chunks(UNMATCHED_ROWS) {
+        for rows in matched.unset(rows).chunks(UNMATCHED_ROWS) {
             let stationary = taken(&self.rows, rows)?;
             let columns = match self.spec.join_type.has_pairs() {
                 true => [nulls(&self.spec.spinning, rows.len()), stationary].concat(),

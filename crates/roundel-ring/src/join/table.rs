@@ -31,7 +31,7 @@ pub(super) struct ByHash {
 }
 
 /// Bits that name parts of so many rows.
-pub(super) fn bits_for(rows: usize) -> u32 {
+fn bits_for(rows: usize) -> u32 {
     bits_of(rows.div_ceil(PART_ROWS)).min(PARTS_MAX_BITS)
 }
 
@@ -46,6 +46,23 @@ fn upper(hash: u64, bits: u32) -> usize {
 }
 
 impl ByHash {
+    /// By these columns, where the larger side has so many rows.
+    pub(super) fn new(columns: &[usize], nulls_equal: bool, rows: usize) -> Self {
+        Self {
+            columns: columns.to_vec(),
+            nulls_equal,
+            bits: bits_for(rows),
+        }
+    }
+
+    /// [`part_of`](Self::part_of), to be called on any thread.
+    pub(super) fn to_part_of(
+        &self,
+    ) -> impl Fn(&RecordBatch, &mut Vec<u32>) -> Result<()> + Send + Sync + 'static {
+        let by = self.clone();
+        move |rows, parts| by.part_of(rows, parts)
+    }
+
     /// How many parts there are: rows that match nothing have the last one.
     pub(super) fn parts(&self) -> usize {
         (1 << self.bits) + 1

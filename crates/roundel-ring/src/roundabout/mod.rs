@@ -253,7 +253,7 @@ impl Roundabout {
             payload: payload.len() as u32,
             notes: notes.len() as u32,
         };
-        self.sequence += 1;
+        self.sequence = self.sequence.wrapping_add(1);
         Element {
             buffer,
             head,

@@ -351,7 +351,8 @@ impl Mover {
             );
             return Err(malformed(reason));
         }
-        origin.next += 1;
+        // A relation that is pinned spins for as long as it likes.
+        origin.next = origin.next.wrapping_add(1);
         origin.ended = head.last;
         self.unfinished -= usize::from(head.last);
         self.in_hand += 1;
