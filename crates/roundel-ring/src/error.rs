@@ -39,6 +39,9 @@ pub enum RingError {
     /// The join came to an early end: whoever takes its rows is gone.
     #[error("nobody takes the rows of the join any more")]
     Cancelled,
+    /// The relation that was to be joined is not pinned to its ring any more, as one of its hosts has closed it.
+    #[error("the relation is not pinned to its ring any more")]
+    Unpinned,
     /// A predicate failed.
     #[error("the join's predicate failed: {0}")]
     Predicate(String),

@@ -41,7 +41,7 @@ use parking_lot::Mutex;
 use roundel_verbs::Context;
 use spinner::{Command, Spinner};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub use spinner::PATIENCE;
 
@@ -64,6 +64,7 @@ pub struct Pinned {
     /// Why the ring broke, if it did.
     broken: Arc<Mutex<Option<RingError>>>,
     begun: Arc<AtomicU64>,
+    closing: Arc<AtomicBool>,
 }
 
 impl Pinned {
@@ -91,6 +92,7 @@ impl Pinned {
         let (commands, told) = mpsc::unbounded();
         let broken = Arc::<Mutex<Option<RingError>>>::default();
         let begun = Arc::<AtomicU64>::default();
+        let closing = Arc::<AtomicBool>::default();
         let spinner = Spinner::new(
             ring,
             schema,
@@ -98,6 +100,7 @@ impl Pinned {
             own.clone(),
             told,
             begun.clone(),
+            closing.clone(),
         );
         context.spawn(Box::pin(spinner.run(broken.clone())));
         Ok(Self {
@@ -106,6 +109,7 @@ impl Pinned {
             commands,
             broken,
             begun,
+            closing,
         })
     }
 
@@ -132,9 +136,9 @@ impl Pinned {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// Whether the ring has broken, or was closed.
-    pub fn is_over(&self) -> bool {
-        self.commands.is_closed()
+    /// Whether a host of the ring closes it, or it has ended. Then all should close it.
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Relaxed) || self.commands.is_closed()
     }
 
     /// Joins the pinned relation with these rows of a query, which stay on this host; its part of the result goes to the
@@ -156,7 +160,7 @@ impl Pinned {
     ///
     /// # Errors
     /// When the ring is broken, or breaks meanwhile.
-    pub async fn close(self, leaves: bool) -> Result<Vec<RecordBatch>> {
+    pub async fn close(&self, leaves: bool) -> Result<Vec<RecordBatch>> {
         let (done, closed) = oneshot::channel();
         // A ring that is broken has no one to tell, and says so.
         let _ = self
@@ -177,7 +181,7 @@ impl Pinned {
                 reason: reason.clone(),
             },
             Some(other) => RingError::Unsupported(other.to_string()),
-            None => RingError::Unsupported("the relation is not pinned any more".into()),
+            None => RingError::Unpinned,
         }
     }
 }

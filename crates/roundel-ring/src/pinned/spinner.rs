@@ -16,7 +16,7 @@ use roundel_verbs::completion_queue::BoxFuture;
 use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -157,6 +157,8 @@ pub(super) struct Spinner {
     /// A fragment that nobody has room for, and the end of patience.
     held: Option<(Arrived, BoxFuture<'static, ()>)>,
     closing: Option<(bool, oneshot::Sender<Vec<RecordBatch>>)>,
+    /// Whether any host is closing.
+    heard_closing: Arc<AtomicBool>,
     /// By place: whether it leaves, once it is closing.
     leaving: Vec<Option<bool>>,
     said_last: bool,
@@ -172,6 +174,7 @@ impl Spinner {
         own: Arc<[Fragment]>,
         commands: mpsc::UnboundedReceiver<Command>,
         begun: Arc<AtomicU64>,
+        heard_closing: Arc<AtomicBool>,
     ) -> Self {
         let hosts = ring.place().hosts;
         Self {
@@ -189,6 +192,7 @@ impl Spinner {
             fragments_of: vec![None; hosts],
             held: None,
             closing: None,
+            heard_closing,
             leaving: vec![None; hosts],
             said_last: false,
             heard_last: hosts == 1,
@@ -333,7 +337,10 @@ impl Spinner {
                 }
             }
             Message::Over { query } => self.forget(query),
-            Message::Closing { leaves } => self.leaving[origin] = Some(leaves),
+            Message::Closing { leaves } => {
+                self.leaving[origin] = Some(leaves);
+                self.heard_closing.store(true, Ordering::Relaxed);
+            }
             Message::Handover { number } => {
                 if self.adopts(number) {
                     let rows = decode(element.payload().into(), &self.schema, origin)?;

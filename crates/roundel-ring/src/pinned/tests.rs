@@ -131,16 +131,8 @@ async fn queries_that_come_at_any_time_see_all_rows_once() {
                     }));
                 }
             }
-            let count = queries.len() as u64;
             for query in queries {
                 query.await.unwrap();
-            }
-            for pinned in &pinned {
-                let revolutions = pinned.begun() / pinned.fragments() as u64;
-                assert!(
-                    revolutions < count / 2,
-                    "{revolutions} revolutions for {count} queries"
-                );
             }
         }
     }
@@ -178,11 +170,24 @@ async fn a_ring_without_queries_stands_still() {
 /// Takes rows only once it may.
 struct Slow {
     kept: Arc<Kept>,
-    may: std::sync::atomic::AtomicBool,
+    may: AtomicBool,
+    /// Hosts that have come to it: each has one at a time.
+    waiting: AtomicU64,
+}
+
+impl Slow {
+    fn of(spec: &JoinSpec) -> Arc<Self> {
+        Arc::new(Self {
+            kept: Kept::of(spec),
+            may: false.into(),
+            waiting: 0.into(),
+        })
+    }
 }
 
 impl Output for Slow {
     fn take(&self, rows: RecordBatch) -> Result<()> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         while !self.may.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -198,10 +203,7 @@ async fn a_query_that_stands_still_holds_nobody_up() {
     let s = relation(&mut random, 3, 60, 20);
     let pinned = pinned(&r).await;
     let spec = spec(JoinType::Full, &equal());
-    let slow = Arc::new(Slow {
-        kept: Kept::of(&spec),
-        may: false.into(),
-    });
+    let slow = Slow::of(&spec);
     let hosts: Vec<_> = pinned
         .iter()
         .zip(&s)
@@ -221,6 +223,42 @@ async fn a_query_that_stands_still_holds_nobody_up() {
         host.await.unwrap().unwrap();
     }
     assert_eq!(slow.kept.sorted(), expected);
+}
+
+/// Ten queries need no more revolutions than one that begins late.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queries_share_revolutions() {
+    let mut random = StdRng::seed_from_u64(19);
+    let r = relation(&mut random, 3, 9000, 20);
+    let s = relation(&mut random, 3, 30, 20);
+    let pinned = pinned(&r).await;
+    // The ring moves as fast as its first query, which waits for the others.
+    let spec = spec(JoinType::StationarySemi, &equal());
+    let slow = Slow::of(&spec);
+    let mut hosts = Vec::new();
+    for query in 0..10 {
+        for (pinned, rows) in pinned.iter().zip(&s) {
+            let (pinned, spec, rows) = (pinned.clone(), spec.clone(), rows.clone());
+            hosts.push(tokio::spawn(join_at(
+                pinned,
+                query,
+                spec,
+                rows,
+                slow.clone(),
+            )));
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    slow.may.store(true, Ordering::Relaxed);
+    for host in hosts {
+        host.await.unwrap().unwrap();
+    }
+    for pinned in &pinned {
+        let revolutions = pinned.begun() as f64 / pinned.fragments() as f64;
+        assert!(revolutions <= 4.0, "{revolutions} revolutions");
+    }
+    let expected = expected(spec.join_type, &r.concat(), &s.concat(), &|a, b| a == b);
+    assert_eq!(slow.kept.sorted().len(), 10 * expected.len());
 }
 
 /// Rows of batches, by what tells them apart.
@@ -253,8 +291,8 @@ async fn hosts_leave_and_join_between_revolutions() {
         let expected = expected(JoinType::Full, &r.concat(), &s.concat(), &|a, b| a == b);
         assert_eq!(joined.await.unwrap(), expected, "{hosts} hosts");
         let closed = pinned.into_iter().zip(&leaves).map(|(pinned, leaves)| {
-            let pinned = Arc::into_inner(pinned).unwrap();
-            tokio::spawn(tokio::time::timeout(END_MAX, pinned.close(*leaves)))
+            let leaves = *leaves;
+            tokio::spawn(async move { tokio::time::timeout(END_MAX, pinned.close(leaves)).await })
         });
         let mut kept = Vec::new();
         for closed in closed.collect::<Vec<_>>() {
@@ -297,7 +335,6 @@ async fn a_host_that_is_lost_ends_all_queries() {
         );
     }
     for pinned in pinned {
-        let pinned = Arc::into_inner(pinned).unwrap();
         let closed = tokio::time::timeout(Duration::from_secs(5), pinned.close(false));
         assert!(closed.await.unwrap().is_err());
     }
@@ -333,4 +370,55 @@ async fn a_query_that_fails_leaves_the_ring_to_others() {
     let expected = expected(JoinType::Full, &r.concat(), &s.concat(), &|a, b| a == b);
     let got = join(&pinned, 100, full, &s, &[Duration::ZERO; 3]).await;
     assert_eq!(got.unwrap(), expected);
+}
+
+/// Once one host closes the ring the others hear of it; queries that are there see all, and new ones are refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_ring_closes_once_its_queries_have_ended() {
+    let mut random = StdRng::seed_from_u64(17);
+    let r = relation(&mut random, 3, 900, 20);
+    let s = relation(&mut random, 3, 60, 20);
+    let pinned = pinned(&r).await;
+    let spec = spec(JoinType::Full, &equal());
+    let slow = Slow::of(&spec);
+    let hosts: Vec<_> = (0..3)
+        .map(|host| {
+            let (pinned, spec) = (pinned[host].clone(), spec.clone());
+            tokio::spawn(join_at(pinned, 1, spec, s[host].clone(), slow.clone()))
+        })
+        .collect();
+    // Host 0 goes first, which waits for its query to end.
+    while slow.waiting.load(Ordering::Relaxed) < 3 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let close = |host: usize| {
+        let pinned = pinned[host].clone();
+        tokio::spawn(async move { pinned.close(false).await })
+    };
+    let first = close(0);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let kept = Kept::of(&spec);
+    let refused = join_at(pinned[0].clone(), 2, spec.clone(), s[0].clone(), kept).await;
+    assert!(matches!(refused, Err(RingError::Unpinned)), "{refused:?}");
+    assert!(!first.is_finished());
+    slow.may.store(true, Ordering::Relaxed);
+    for host in hosts {
+        host.await.unwrap().unwrap();
+    }
+    let expected = expected(JoinType::Full, &r.concat(), &s.concat(), &|a, b| a == b);
+    assert_eq!(slow.kept.sorted(), expected);
+    let heard = async {
+        while !(pinned[1].is_closing() && pinned[2].is_closing()) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(END_MAX, heard).await.unwrap();
+    for closed in [close(1), close(2), first] {
+        tokio::time::timeout(END_MAX, closed)
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+    }
+    assert!(pinned[0].is_closing());
 }
