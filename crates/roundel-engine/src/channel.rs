@@ -134,6 +134,12 @@ extensions_options! {
         pub stages: String, default = String::new()
         /// How joins of rows on several workers are done: auto, cyclo, repartition or broadcast
         pub join: String, default = "auto".to_owned()
+        /// Buffers of a worker that elements of a ring come into
+        pub ring_elements: usize, default = 8
+        /// Bytes of an element of a ring: at least those of the longest row that spins
+        pub ring_element_bytes: usize, default = 1 << 20
+        /// Seconds for which a relation that spins stays in the workers' memory after the last query that joined it; 0 for not at all
+        pub pin_seconds: u64, default = 0
     }
 }
 

@@ -45,6 +45,9 @@ struct CycloJoinProto {
     right_keys: Vec<u32>,
     #[prost(bool, tag = "8")]
     nulls_equal: bool,
+    /// The name of what spins, 16 bytes, where it stays pinned.
+    #[prost(bytes = "vec", optional, tag = "9")]
+    pinned: Option<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -96,16 +99,21 @@ impl PhysicalExtensionCodec for CycloJoinCodec {
         } else {
             JoinSide::Left
         };
-        Ok(Arc::new(CycloJoinExec::try_new(
+        let id = |bytes: &[u8]| {
+            Uuid::from_slice(bytes)
+                .map_err(|error| internal_datafusion_err!("a ring's id: {error}"))
+        };
+        let join = CycloJoinExec::try_new(
             [Arc::clone(left), Arc::clone(right)],
             keys,
             filter.transpose()?,
             JoinType::from(join_type),
             spins,
             hosts.map_err(|error| internal_datafusion_err!("a worker of a ring: {error}"))?,
-            Uuid::from_slice(&proto.ring)
-                .map_err(|error| internal_datafusion_err!("a ring's id: {error}"))?,
-        )?))
+            id(&proto.ring)?,
+        )?;
+        let pinned = proto.pinned.as_deref().map(id).transpose()?;
+        Ok(Arc::new(join.with_pinned(pinned)))
     }
 
     fn try_encode(
@@ -139,6 +147,7 @@ impl PhysicalExtensionCodec for CycloJoinCodec {
                 .map(|key| key[1] as u32)
                 .collect(),
             nulls_equal: join.keys().nulls_equal,
+            pinned: join.pinned().map(|relation| relation.as_bytes().to_vec()),
         };
         proto
             .encode(bytes)

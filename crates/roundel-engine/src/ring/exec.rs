@@ -2,44 +2,34 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{JoinSide, JoinType, internal_datafusion_err, internal_err};
-use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::joins::utils::{JoinFilter, build_join_schema};
-use datafusion::physical_plan::metrics::{
-    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time,
-};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties as _, PlanProperties,
 };
 use datafusion_distributed::DistributedTaskContext;
-use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
+use futures::{FutureExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
-use roundel_ring::{
-    Algorithm, Cyclo, Demand, JoinSpec, JoinType as RingJoin, Output, Phases, Place, RingError,
-    TokioThreads, Window,
-};
-use roundel_verbs::TokioContext;
+use roundel_ring::{Algorithm, JoinSpec, JoinType as RingJoin, Place, Window};
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 use url::Url;
 use uuid::Uuid;
 
 use super::choice::Ways;
 use super::condition::algorithm;
-use super::meeting::{RingWorker, ring_error};
 use super::predicate::FilterPredicate;
+use super::task::{Taken, TaskOfRing, Times, Wants};
 use crate::PARTITIONS_PER_TASK_MIN;
-use crate::channel::fabric_of;
 
 /// Batches of the result that wait to be taken, before those that join wait too.
 const WAITING_MAX: usize = 16;
@@ -68,6 +58,8 @@ pub(crate) struct CycloJoinExec {
     ring: Uuid,
     /// What was thought of its cost when it was planned.
     ways: Option<Ways>,
+    /// The name of what spins, where it stays pinned.
+    pinned: Option<Uuid>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
     /// The task's rows, once one of its partitions was asked for: who takes them gets the next ones.
@@ -80,15 +72,6 @@ struct Rows {
     /// Partitions that have not been given up yet.
     left: AtomicUsize,
     wants: Arc<Wants>,
-}
-
-/// What is wanted of a task.
-#[derive(Default)]
-struct Wants {
-    /// All of its partitions have been given up.
-    no_rows: AtomicBool,
-    /// So has its plan: the query is over.
-    nothing: CancellationToken,
 }
 
 impl fmt::Debug for Rows {
@@ -161,6 +144,7 @@ impl CycloJoinExec {
             hosts,
             ring,
             ways: None,
+            pinned: None,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
             rows: Mutex::default(),
@@ -170,6 +154,11 @@ impl CycloJoinExec {
     /// The same, for whose cost there are estimates.
     pub(super) fn with_ways(self, ways: Option<Ways>) -> Self {
         Self { ways, ..self }
+    }
+
+    /// The same, whose spinning side stays pinned under this name.
+    pub(super) fn with_pinned(self, pinned: Option<Uuid>) -> Self {
+        Self { pinned, ..self }
     }
 
     pub(super) fn algorithm(&self) -> &Algorithm {
@@ -190,6 +179,15 @@ impl CycloJoinExec {
 
     pub(super) fn spins(&self) -> JoinSide {
         self.spins
+    }
+
+    pub(super) fn pinned(&self) -> Option<Uuid> {
+        self.pinned
+    }
+
+    /// The input that spins.
+    pub(super) fn spinning(&self) -> &Arc<dyn ExecutionPlan> {
+        self.sides()[0]
     }
 
     pub(super) fn ring(&self) -> Uuid {
@@ -251,6 +249,8 @@ impl CycloJoinExec {
                 .map(|place| self.hosts[place % self.hosts.len()].clone())
                 .collect(),
             ring: self.ring,
+            pinned: self.pinned,
+            over: wants.nothing.clone(),
             context: Arc::clone(context),
             output: Arc::new(Taken {
                 batches: batches.clone(),
@@ -321,141 +321,6 @@ fn ring_join(join_type: JoinType, spins: JoinSide) -> Option<RingJoin> {
     })
 }
 
-/// Where the time goes, in EXPLAIN ANALYZE.
-struct Times {
-    set_up: Time,
-    join: Time,
-    synchronisation: Time,
-}
-
-impl Times {
-    fn new(metrics: &ExecutionPlanMetricsSet) -> Self {
-        let time = |name: &'static str| MetricBuilder::new(metrics).subset_time(name, 0);
-        Self {
-            set_up: time("set_up_time"),
-            join: time("join_time"),
-            synchronisation: time("synchronisation_time"),
-        }
-    }
-
-    fn add(&self, phases: &Phases) {
-        self.set_up.add_duration(phases.set_up);
-        self.join.add_duration(phases.join);
-        self.synchronisation.add_duration(phases.synchronisation);
-    }
-}
-
-/// What a task of a ring does.
-struct TaskOfRing {
-    spec: JoinSpec,
-    /// The side that spins first.
-    inputs: [Arc<dyn ExecutionPlan>; 2],
-    place: Place,
-    urls: Vec<Url>,
-    ring: Uuid,
-    context: Arc<TaskContext>,
-    output: Arc<Taken>,
-    times: Times,
-}
-
-impl TaskOfRing {
-    async fn run(self) -> Result<()> {
-        let [spinning, stationary] = &self.inputs;
-        let memory = MemoryConsumer::new(format!("CycloJoin[{}]", self.place.number));
-        let memory = memory.register(self.context.memory_pool());
-        let memory = Mutex::new(memory);
-        let (spinning, stationary) = futures::try_join!(
-            collect(spinning, &self.context, &memory),
-            collect(stationary, &self.context, &memory)
-        )?;
-        let threads = self.context.session_config().target_partitions();
-        let cyclo = Cyclo {
-            spec: self.spec,
-            threads: Arc::new(TokioThreads(threads)),
-            context: Arc::new(TokioContext::current()),
-            output: self.output,
-        };
-        let phases = match self.place.hosts {
-            1 => cyclo.run_alone(spinning, stationary).await,
-            _ => {
-                let config = self.context.session_config();
-                let worker = config.get_extension::<RingWorker>();
-                let worker = worker
-                    .ok_or_else(|| internal_datafusion_err!("a ring outside of the workers"))?;
-                let fabric = fabric_of(config.options())?;
-                let ring = worker
-                    .join(fabric, self.ring, self.place, &self.urls)
-                    .await?;
-                cyclo.run(ring, spinning, stationary).await
-            }
-        };
-        let phases = phases.map_err(|error| failed(error, &self.urls))?;
-        self.times.add(&phases);
-        Ok(())
-    }
-}
-
-fn failed(error: RingError, urls: &[Url]) -> DataFusionError {
-    match error {
-        RingError::Arrow(error) => error.into(),
-        error => DataFusionError::from(ring_error(error, urls)),
-    }
-}
-
-/// All rows of all partitions of an input.
-async fn collect(
-    input: &Arc<dyn ExecutionPlan>,
-    context: &Arc<TaskContext>,
-    memory: &Mutex<MemoryReservation>,
-) -> Result<Vec<RecordBatch>> {
-    let partitions = 0..input.output_partitioning().partition_count();
-    let collected = partitions.map(|partition| {
-        let batches = input.execute(partition, Arc::clone(context));
-        async move {
-            let kept = batches?.map(|batch| {
-                let batch = batch?;
-                memory.lock().try_grow(batch.get_array_memory_size())?;
-                Ok::<_, DataFusionError>(batch)
-            });
-            kept.try_collect::<Vec<_>>().await
-        }
-    });
-    let collected = futures::future::try_join_all(collected).await?;
-    Ok(collected.into_iter().flatten().collect())
-}
-
-/// Hands rows on to the partitions.
-struct Taken {
-    batches: mpsc::Sender<Result<RecordBatch>>,
-    wants: Arc<Wants>,
-    schema: SchemaRef,
-    order: Option<Vec<usize>>,
-}
-
-impl Output for Taken {
-    fn take(&self, rows: RecordBatch) -> Result<(), RingError> {
-        let rows = match &self.order {
-            Some(order) => rows.project(order)?,
-            None => rows,
-        };
-        // Columns of the plan have names of their own, and may be said to have no nulls.
-        let rows = rows.with_schema(Arc::clone(&self.schema))?;
-        // Nobody may want them.
-        let _ = self.batches.blocking_send(Ok(rows));
-        Ok(())
-    }
-
-    fn demand(&self) -> Demand {
-        if self.wants.nothing.is_cancelled() {
-            Demand::Nothing
-        } else if self.wants.no_rows.load(Ordering::Relaxed) {
-            Demand::NoRows
-        } else {
-            Demand::Rows
-        }
-    }
-}
-
 impl DisplayAs for CycloJoinExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let side = if self.spins == JoinSide::Right {
@@ -488,6 +353,9 @@ impl DisplayAs for CycloJoinExec {
         }
         if let Some(filter) = &self.filter {
             write!(f, ", filter={}", filter.expression())?;
+        }
+        if self.pinned.is_some() {
+            f.write_str(", pinned")?;
         }
         match &self.ways {
             Some(ways) => write!(f, ", estimated: {ways}"),
@@ -540,7 +408,7 @@ impl ExecutionPlan for CycloJoinExec {
             Arc::clone(&self.hosts),
             self.ring,
         )?;
-        Ok(Arc::new(same.with_ways(self.ways)))
+        Ok(Arc::new(same.with_ways(self.ways).with_pinned(self.pinned)))
     }
 
     fn execute(

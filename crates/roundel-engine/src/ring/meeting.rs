@@ -4,11 +4,14 @@
 //!   place 1 ──Meet(ring, place 2, my offer)──► place 2     answers with its own offer, once its task has come
 //!   place 1 ──Joined(ring, place 2)──────────► place 2     answers once it is connected with both neighbours
 //! ```
+//!
+//! And how they agree on the ring that a relation is pinned to: they ask place 0 ([`Pins`]).
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -23,6 +26,7 @@ use tonic_prost::ProstCodec;
 use url::Url;
 use uuid::Uuid;
 
+use super::pins::Pins;
 use crate::channel::Channels;
 use crate::fabric::Devices;
 use crate::{EngineError, Fabric, Result};
@@ -31,6 +35,8 @@ use crate::{EngineError, Fabric, Result};
 const SERVICE_NAME: &str = "roundel.Ring";
 const MEET_PATH: &str = "/roundel.Ring/Meet";
 const JOINED_PATH: &str = "/roundel.Ring/Joined";
+const PIN_PATH: &str = "/roundel.Ring/Pin";
+const UNPIN_PATH: &str = "/roundel.Ring/Unpin";
 /// Most bytes of an offer.
 const OFFER_BYTES_MAX: usize = 4096;
 
@@ -64,9 +70,39 @@ struct Joined {
     place: u64,
 }
 
-/// The answer to [`Joined`].
+/// The answer to [`Joined`] and to [`Unpin`].
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 struct Ready {}
+
+/// Asks for the ring that a relation is pinned to.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Pin {
+    /// Its name, 16 bytes.
+    #[prost(bytes = "vec", tag = "1")]
+    relation: Vec<u8>,
+    /// The ring that it is to be pinned to where there is none yet, 16 bytes.
+    #[prost(bytes = "vec", tag = "2")]
+    ring: Vec<u8>,
+    /// How long it is to stay there, in seconds.
+    #[prost(uint64, tag = "3")]
+    keep_seconds: u64,
+}
+
+/// The answer: that ring.
+#[derive(Clone, PartialEq, prost::Message)]
+struct PinnedTo {
+    #[prost(bytes = "vec", tag = "1")]
+    ring: Vec<u8>,
+}
+
+/// Says that a relation is not pinned to a ring any more.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Unpin {
+    #[prost(bytes = "vec", tag = "1")]
+    relation: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    ring: Vec<u8>,
+}
 
 /// A place in a ring of this process.
 type Key = (Uuid, usize);
@@ -112,6 +148,7 @@ pub(crate) struct RingWorker {
     pub(crate) channels: Channels,
     pub(crate) devices: Devices,
     pub(crate) meetings: Meetings,
+    pub(crate) pins: Pins,
 }
 
 impl RingWorker {
@@ -126,6 +163,7 @@ impl RingWorker {
         ring: Uuid,
         place: Place,
         hosts: &[Url],
+        options: RingOptions,
     ) -> Result<Roundabout> {
         let node = self.devices.get(fabric);
         let node = node.map_err(|why| EngineError::NoFabric(format!("no {fabric}: {why}")))?;
@@ -134,7 +172,7 @@ impl RingWorker {
         })?;
         let host: RingHost = node.ring_host();
         let failed = |error| ring_error(error, hosts);
-        let opening = Opening::new(&host, place, RingOptions::default()).map_err(failed)?;
+        let opening = Opening::new(&host, place, options).map_err(failed)?;
         let offer = opening.offer();
         let meeting = self.meetings.at((ring, place.number));
         meeting.own.send_replace(Some(offer.clone()));
@@ -158,10 +196,44 @@ impl RingWorker {
             .await?;
         // The predecessor may ask yet.
         tokio::spawn(async move {
-            tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+            tokio::time::sleep(Duration::from_secs(60)).await;
             drop(meeting);
         });
         Ok(roundabout)
+    }
+
+    /// The ring that a relation is pinned to on these hosts: `own`, where there is none yet.
+    ///
+    /// # Errors
+    /// When the worker of place 0 cannot be reached.
+    pub(super) async fn ring_of(
+        &self,
+        relation: Uuid,
+        own: Uuid,
+        keep: Duration,
+        hosts: &[Url],
+    ) -> Result<Uuid> {
+        let pin = Pin {
+            relation: relation.as_bytes().to_vec(),
+            ring: own.as_bytes().to_vec(),
+            keep_seconds: keep.as_secs(),
+        };
+        let answer: PinnedTo = self.call(&hosts[0], PIN_PATH, pin).await?;
+        Uuid::from_slice(&answer.ring)
+            .map_err(|error| EngineError::Query(format!("a ring's id: {error}")))
+    }
+
+    /// A relation is not pinned to a ring any more, at this place: others may as well forget it.
+    pub(super) async fn unpin(&self, relation: Uuid, ring: Uuid, place: Place, hosts: &[Url]) {
+        self.pins.forget(ring, place.number);
+        let unpin = Unpin {
+            relation: relation.as_bytes().to_vec(),
+            ring: ring.as_bytes().to_vec(),
+        };
+        // Who is gone has forgotten it.
+        let _ = self
+            .call::<Unpin, Ready>(&hosts[0], UNPIN_PATH, unpin)
+            .await;
     }
 
     async fn call<Q, A>(&self, url: &Url, path: &'static str, request: Q) -> Result<A>
@@ -182,20 +254,34 @@ pub(super) fn ring_error(error: RingError, hosts: &[Url]) -> EngineError {
             let host = host.map(Url::to_string).unwrap_or_default();
             EngineError::LinkBroken(format!("{host}, place {place} of a ring: {reason}"))
         }
+        RingError::Unpinned => EngineError::LinkBroken(error.to_string()),
         other => EngineError::Query(other.to_string()),
     }
 }
 
 /// The service of a worker by which rings are made.
 #[derive(Clone)]
-pub(crate) struct RingServer(pub(crate) Meetings);
+pub(crate) struct RingServer {
+    pub(crate) meetings: Meetings,
+    pub(crate) pins: Pins,
+}
 
 impl RingServer {
     fn at(&self, ring: &[u8], place: u64) -> Result<Arc<Meeting>, Status> {
-        let ring = Uuid::from_slice(ring);
-        let ring =
-            ring.map_err(|error| Status::invalid_argument(format!("a ring's id: {error}")))?;
-        Ok(self.0.at((ring, place as usize)))
+        Ok(self.meetings.at((id(ring)?, place as usize)))
+    }
+
+    async fn pin(self, pin: Pin) -> Result<Response<PinnedTo>, Status> {
+        let keep = Duration::from_secs(pin.keep_seconds);
+        let ring = self.pins.ring_of(id(&pin.relation)?, id(&pin.ring)?, keep);
+        Ok(Response::new(PinnedTo {
+            ring: ring.as_bytes().to_vec(),
+        }))
+    }
+
+    async fn unpin(self, unpin: Unpin) -> Result<Response<Ready>, Status> {
+        self.pins.unpin(id(&unpin.relation)?, id(&unpin.ring)?);
+        Ok(Response::new(Ready {}))
     }
 
     async fn meet(self, meet: Meet) -> Result<Response<Met>, Status> {
@@ -217,6 +303,11 @@ impl RingServer {
     }
 }
 
+fn id(bytes: &[u8]) -> Result<Uuid, Status> {
+    Uuid::from_slice(bytes)
+        .map_err(|error| Status::invalid_argument(format!("a ring's id: {error}")))
+}
+
 impl NamedService for RingServer {
     const NAME: &'static str = SERVICE_NAME;
 }
@@ -234,40 +325,40 @@ impl tower::Service<http::Request<Body>> for RingServer {
         let this = self.clone();
         Box::pin(async move {
             Ok(match request.uri().path() {
-                MEET_PATH => {
-                    tonic::server::Grpc::new(ProstCodec::<Met, Meet>::default())
-                        .unary(MeetCall(this), request)
-                        .await
-                }
-                JOINED_PATH => {
-                    tonic::server::Grpc::new(ProstCodec::<Ready, Joined>::default())
-                        .unary(JoinedCall(this), request)
-                        .await
-                }
+                MEET_PATH => answer(request, |meet| this.clone().meet(meet)).await,
+                JOINED_PATH => answer(request, |joined| this.clone().joined(joined)).await,
+                PIN_PATH => answer(request, |pin| this.clone().pin(pin)).await,
+                UNPIN_PATH => answer(request, |unpin| this.clone().unpin(unpin)).await,
                 _ => Status::unimplemented("no such call").into_http(),
             })
         })
     }
 }
 
-struct MeetCall(RingServer);
+/// A call of the service, answered by one of its methods.
+struct Answers<F>(F);
 
-impl UnaryService<Meet> for MeetCall {
-    type Response = Met;
-    type Future = BoxFuture<'static, Result<Response<Met>, Status>>;
+impl<Q, A, F, W> UnaryService<Q> for Answers<F>
+where
+    Q: prost::Message,
+    F: Fn(Q) -> W,
+    W: Future<Output = Result<Response<A>, Status>> + Send + 'static,
+{
+    type Response = A;
+    type Future = BoxFuture<'static, Result<Response<A>, Status>>;
 
-    fn call(&mut self, request: Request<Meet>) -> Self::Future {
-        self.0.clone().meet(request.into_inner()).boxed()
+    fn call(&mut self, request: Request<Q>) -> Self::Future {
+        (self.0)(request.into_inner()).boxed()
     }
 }
 
-struct JoinedCall(RingServer);
-
-impl UnaryService<Joined> for JoinedCall {
-    type Response = Ready;
-    type Future = BoxFuture<'static, Result<Response<Ready>, Status>>;
-
-    fn call(&mut self, request: Request<Joined>) -> Self::Future {
-        self.0.clone().joined(request.into_inner()).boxed()
-    }
+async fn answer<Q, A, W>(request: http::Request<Body>, by: impl Fn(Q) -> W) -> http::Response<Body>
+where
+    Q: prost::Message + Default + Send + 'static,
+    A: prost::Message + Default + Send + 'static,
+    W: Future<Output = Result<Response<A>, Status>> + Send + 'static,
+{
+    tonic::server::Grpc::new(ProstCodec::<A, Q>::default())
+        .unary(Answers(by), request)
+        .await
 }

@@ -8,7 +8,10 @@
 //! ```
 //!
 //! * [`condition`] reads what a join's filter says about the distance of two columns.
-//! * [`rule`] puts joins on rings, by what [`choice`] estimates of them with the [`rates`] of this host.
+//! * [`rule`] puts joins on rings, by what [`choice`] estimates of them with the [`rates`] of this host, and as the
+//!   [`settings`] of the session have it.
+//! * [`pinnable`] says what can stay pinned to a ring, and [`pins`] has what does.
+//! * [`exec`] is the operator, and [`task`] what a task of it does.
 //! * [`predicate`] tests pairs by a join's filter.
 //!
 //! This module knows nothing of queue pairs.
@@ -18,13 +21,18 @@ mod codec;
 mod condition;
 mod exec;
 mod meeting;
+mod pinnable;
+mod pins;
 mod predicate;
 mod rates;
 mod rule;
+mod settings;
+mod task;
 
 pub(crate) use codec::CycloJoinCodec;
 pub(crate) use exec::CycloJoinExec;
 pub(crate) use meeting::{Meetings, RingServer, RingWorker};
+pub(crate) use pins::Pins;
 pub(crate) use rates::measure_once;
 pub use rates::{Calibration, calibrate_host};
 pub(crate) use rule::CycloJoins;

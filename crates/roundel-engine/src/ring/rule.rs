@@ -7,7 +7,7 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{
     Transformed, TransformedResult as _, TreeNode as _, TreeNodeRecursion,
 };
-use datafusion::common::{JoinSide, JoinType, NullEquality, plan_err};
+use datafusion::common::{JoinSide, JoinType, NullEquality};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::physical_expr::expressions::Column;
@@ -24,9 +24,11 @@ use uuid::Uuid;
 
 use super::choice::{Hosts, Sides, Ways, smaller, statistics};
 use super::exec::{CycloJoinExec, Keys};
+use super::pinnable;
 use super::rates::known;
+use super::settings::{JoinChoice, RingSettings};
 use crate::Fabric;
-use crate::channel::{ExchangeConfig, fabric_of};
+use crate::channel::fabric_of;
 use crate::cluster::membership::Membership;
 use crate::tables::memory_shard::MemoryShardExec;
 use crate::tables::placement::Placement;
@@ -35,36 +37,6 @@ use crate::tables::placement::Placement;
 const GAIN: f64 = 0.8;
 /// And one that is best done pair by pair by whoever gets all rows of the one side has to be so much dearer on it.
 const LOSS: f64 = 1.25;
-
-/// How joins of rows on several workers are done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum JoinChoice {
-    /// As suits each.
-    Auto,
-    /// On a ring, wherever that can be.
-    Cyclo,
-    /// With both sides partitioned by the keys, where there are any.
-    Repartition,
-    /// With the one side sent to all workers.
-    Broadcast,
-}
-
-impl JoinChoice {
-    fn of(config: &ConfigOptions) -> Result<Self> {
-        let set = config.extensions.get::<ExchangeConfig>();
-        Ok(match set.map_or("auto", |set| set.join.as_str()) {
-            "auto" => Self::Auto,
-            "cyclo" => Self::Cyclo,
-            "repartition" => Self::Repartition,
-            "broadcast" => Self::Broadcast,
-            other => {
-                return plan_err!(
-                    "unknown roundel.join {other:?}: use auto, cyclo, repartition or broadcast"
-                );
-            }
-        })
-    }
-}
 
 /// Puts joins on rings.
 #[derive(Debug)]
@@ -76,7 +48,7 @@ impl PhysicalOptimizerRule for CycloJoins {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let choice = JoinChoice::of(config)?;
+        let settings = RingSettings::of(config)?;
         let live: Vec<Url> = self.0.live().into_iter().map(|(url, _)| url).collect();
         let fabric = fabric_of(config)?;
         let rings = fabric != Fabric::Grpc && live.len() > 1;
@@ -85,14 +57,17 @@ impl PhysicalOptimizerRule for CycloJoins {
             threads: threads(&live, config.execution.target_partitions),
             rates,
         });
+        let on_ring = |node: &Arc<dyn ExecutionPlan>| {
+            let ring = on_ring(node, &live, hosts.as_ref())?;
+            ring.map(|ring| ring.pinned(fabric, &settings)).transpose()
+        };
         plan.transform_up(|node| {
-            let replaced = match choice {
-                JoinChoice::Auto if rings => on_ring(&node, &live, hosts.as_ref())?
+            let replaced = match settings.join {
+                JoinChoice::Auto if rings => on_ring(&node)?
                     .filter(|ring| is_best(&node, ring.ways.as_ref()))
-                    .map(|ring| ring.plan),
-                JoinChoice::Cyclo if rings => {
-                    on_ring(&node, &live, hosts.as_ref())?.map(|ring| ring.plan)
-                }
+                    .map(OnRing::plan)
+                    .transpose()?,
+                JoinChoice::Cyclo if rings => on_ring(&node)?.map(OnRing::plan).transpose()?,
                 JoinChoice::Repartition => in_mode(&node, PartitionMode::Partitioned)?,
                 JoinChoice::Broadcast => in_mode(&node, PartitionMode::CollectLeft)?,
                 JoinChoice::Auto | JoinChoice::Cyclo => None,
@@ -212,8 +187,39 @@ impl<'a> Join<'a> {
 
 /// A join on a ring.
 struct OnRing {
-    plan: Arc<dyn ExecutionPlan>,
+    join: CycloJoinExec,
     ways: Option<Ways>,
+    /// What is above it.
+    projection: Option<Vec<usize>>,
+}
+
+impl OnRing {
+    /// The same, of a relation that stays pinned where that is asked for and can be.
+    fn pinned(self, fabric: Fabric, settings: &RingSettings) -> Result<Self> {
+        let relation = match settings.pin {
+            Some(_) => pinnable::name(self.join.spinning(), fabric, settings.options)?,
+            None => None,
+        };
+        Ok(Self {
+            join: self.join.with_pinned(relation),
+            ..self
+        })
+    }
+
+    fn plan(self) -> Result<Arc<dyn ExecutionPlan>> {
+        let schema = self.join.schema();
+        let join: Arc<dyn ExecutionPlan> = Arc::new(self.join);
+        let Some(columns) = self.projection else {
+            return Ok(join);
+        };
+        let columns = columns.iter().map(|column| {
+            let name = schema.field(*column).name().clone();
+            let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(&name, *column));
+            (column, name)
+        });
+        let columns: Vec<_> = columns.collect();
+        Ok(Arc::new(ProjectionExec::try_new(columns, join)?))
+    }
 }
 
 /// The same join on a ring, if it can be there.
@@ -252,19 +258,11 @@ fn on_ring(
         result: statistics(node).and_then(|known| known.num_rows.get_value().copied()),
     };
     let ways = known.and_then(|hosts| Ways::of(&sides, hosts));
-    let cyclo: Arc<dyn ExecutionPlan> = Arc::new(cyclo.with_ways(ways));
-    let Some(columns) = join.projection else {
-        return Ok(Some(OnRing { plan: cyclo, ways }));
-    };
-    let schema = cyclo.schema();
-    let columns = columns.iter().map(|column| {
-        let name = schema.field(*column).name().clone();
-        let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(&name, *column));
-        (column, name)
-    });
-    let columns: Vec<_> = columns.collect();
-    let plan = Arc::new(ProjectionExec::try_new(columns, cyclo)?);
-    Ok(Some(OnRing { plan, ways }))
+    Ok(Some(OnRing {
+        join: cyclo.with_ways(ways),
+        ways,
+        projection: join.projection.map(<[usize]>::to_vec),
+    }))
 }
 
 /// The workers of a join, by task: those that hold its tables' shards first. None where they are on different ones.

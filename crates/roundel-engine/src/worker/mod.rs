@@ -26,7 +26,7 @@ use crate::control::VERSION;
 use crate::control::server::ControlServer;
 use crate::exchange::{ExchangeServer, OwnWorker, scatter_in};
 use crate::fabric::{Devices, Sizes, reachable_at};
-use crate::ring::{CycloJoinCodec, Meetings, RingServer, RingWorker};
+use crate::ring::{CycloJoinCodec, Meetings, Pins, RingServer, RingWorker};
 use crate::runtime::runtime_env;
 use crate::spill_dir::SpillDir;
 use crate::tables::catalog::ShardCatalog;
@@ -58,11 +58,12 @@ pub fn run_worker(options: WorkerOptions) -> BoxFuture<'static, Result<()>> {
         let name = format!("worker http://{address}/");
         let devices = Devices::open(&options.fabric, sizes, &name, reachable_at(address.ip()))?;
         let offers = devices.offers();
-        let meetings = Meetings::default();
+        let (meetings, pins) = (Meetings::default(), Pins::default());
         let rings = RingWorker {
             channels: Channels::new(&options.token),
             devices: devices.clone(),
             meetings: meetings.clone(),
+            pins: pins.clone(),
         };
         let worker = worker(&options, &catalog, &spill_dir, rings, address)?;
         let exchange = ExchangeServer::new(devices, worker.clone());
@@ -74,7 +75,7 @@ pub fn run_worker(options: WorkerOptions) -> BoxFuture<'static, Result<()>> {
             .layer(InterceptorLayer::new(require_token(&options.token)))
             .add_service(worker.into_worker_server())
             .add_service(exchange)
-            .add_service(RingServer(meetings))
+            .add_service(RingServer { meetings, pins })
             .add_service(ControlServer::new(loader, offers))
             .serve_with_incoming(incoming);
 
