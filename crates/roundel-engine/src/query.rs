@@ -23,6 +23,9 @@ const DIAGNOSIS_WAIT: Duration = Duration::from_millis(500);
 /// How often a query is run again because datagrams were lost.
 const RESTARTS_MAX: usize = 3;
 
+/// Longest that it takes until a host that has vanished is noticed.
+const LOSS_NOTICED_MAX: Duration = Duration::from_secs(5);
+
 /// The workers that a query runs on.
 #[derive(Clone)]
 pub(crate) struct Watch {
@@ -32,7 +35,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Completes when one of the workers is lost.
-    async fn lost(&self) -> EngineError {
+    pub(crate) async fn lost(&self) -> EngineError {
         self.membership.lost(&self.workers).await
     }
 
@@ -101,52 +104,67 @@ pub(crate) fn watched(
     Box::pin(RecordBatchStreamAdapter::new(schema, Box::pin(watched)))
 }
 
-/// `batches`, or a new run of the same query in its place when datagrams were lost or a connection
-/// broke while both ends live: at most [`RESTARTS_MAX`] times, and only before its first row.
-/// `health` hears of each run that a broken connection ended, and of each that came to its end.
+/// A query that was started.
+pub(crate) struct Run {
+    /// Its rows, [watched] over.
+    pub(crate) batches: SendableRecordBatchStream,
+    /// Whether the others can do without any of its workers: it has a join on a ring, and no rows that only one of them has.
+    pub(crate) outlives_workers: bool,
+    /// Is ready once a worker that is lost does not count among those that live any more.
+    pub(crate) loss_noticed: BoxFuture<'static, ()>,
+}
+
+impl Run {
+    /// Whether another run may come to an end after this one did not.
+    fn may_restart(&self, error: &EngineError) -> bool {
+        error.is_transient()
+            || self.outlives_workers && matches!(error, EngineError::WorkerLost { .. })
+    }
+}
+
+/// The rows of a run, or of a new one of the same query in its place: when datagrams were lost, a connection broke while
+/// both ends live, or a worker was lost whose rows others have. At most [`RESTARTS_MAX`] times, and only before its first
+/// row. `health` hears of each run that a broken connection ended, and of each that came to its end.
 pub(crate) fn restarting(
-    batches: SendableRecordBatchStream,
-    watch: Watch,
+    run: Run,
     health: impl Fn(Option<&EngineError>) + Send + Sync + 'static,
-    again: impl Fn() -> BoxFuture<'static, Result<SendableRecordBatchStream, DataFusionError>>
-    + Send
-    + 'static,
+    again: impl Fn() -> BoxFuture<'static, Result<Run, DataFusionError>> + Send + 'static,
 ) -> SendableRecordBatchStream {
-    let schema = batches.schema();
-    let running = Some((batches, again, RESTARTS_MAX));
-    let ways = Arc::new((watch, health));
+    let schema = run.batches.schema();
+    let running = Some((run, again, RESTARTS_MAX));
+    let health = Arc::new(health);
     let restarted = futures::stream::unfold(running, move |running| {
-        let ways = Arc::clone(&ways);
+        let health = Arc::clone(&health);
         async move {
-            let (watch, health) = &*ways;
-            let (mut batches, again, mut restarts) = running?;
+            let (mut run, again, mut restarts) = running?;
             loop {
-                let Some(next) = batches.next().await else {
+                let Some(next) = run.batches.next().await else {
                     health(None);
                     return None;
                 };
-                let mut error = match next {
+                let error = match next {
                     Ok(batch) => {
                         let restarts = if batch.num_rows() > 0 { 0 } else { restarts };
-                        return Some((Ok(batch), Some((batches, again, restarts))));
+                        return Some((Ok(batch), Some((run, again, restarts))));
                     }
                     Err(error) => EngineError::from(error),
                 };
                 if matches!(error, EngineError::LinkBroken(_)) {
-                    error = watch.diagnose(error).await;
-                }
-                if matches!(error, EngineError::LinkBroken(_)) {
                     health(Some(&error));
                 }
-                if !error.is_transient() || restarts == 0 {
+                if !run.may_restart(&error) || restarts == 0 {
                     return Some((Err(error.into()), None));
                 }
                 restarts -= 1;
                 tracing::warn!(%error, "running the query again");
                 // The old run ends before the new one begins.
-                drop(batches);
-                batches = match again().await {
-                    Ok(batches) => batches,
+                drop(run.batches);
+                if matches!(error, EngineError::WorkerLost { .. }) {
+                    // Else the new one would need it, too.
+                    let _ = timeout(LOSS_NOTICED_MAX, run.loss_noticed).await;
+                }
+                run = match again().await {
+                    Ok(run) => run,
                     Err(error) => return Some((Err(error), None)),
                 };
             }
@@ -169,9 +187,13 @@ mod tests {
         RecordBatch::try_from_iter([("n", column)]).expect("one column")
     }
 
-    fn run(items: Vec<Result<RecordBatch, DataFusionError>>) -> SendableRecordBatchStream {
+    fn run(items: Vec<Result<RecordBatch, DataFusionError>>) -> Run {
         let items = futures::stream::iter(items);
-        Box::pin(RecordBatchStreamAdapter::new(rows(0).schema(), items))
+        Run {
+            batches: Box::pin(RecordBatchStreamAdapter::new(rows(0).schema(), items)),
+            outlives_workers: false,
+            loss_noticed: futures::future::ready(()).boxed(),
+        }
     }
 
     fn lost() -> DataFusionError {
@@ -182,19 +204,11 @@ mod tests {
     }
 
     /// Rows that come out, and how often the query was run again.
-    async fn restarted(
-        first: SendableRecordBatchStream,
-        again: fn() -> SendableRecordBatchStream,
-    ) -> (Result<usize, EngineError>, usize) {
+    async fn restarted(first: Run, again: fn() -> Run) -> (Result<usize, EngineError>, usize) {
         let runs = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&runs);
-        let watch = Watch {
-            membership: Membership::of_nobody(),
-            workers: Vec::new(),
-        };
         let mut batches = restarting(
             first,
-            watch,
             |_| (),
             move || {
                 counted.fetch_add(1, Ordering::Relaxed);
@@ -225,14 +239,9 @@ mod tests {
         let broken = || Err(EngineError::LinkBroken("a to b".to_owned()).into());
         let told = Arc::new(Mutex::new(Vec::new()));
         let hears = Arc::clone(&told);
-        let watch = Watch {
-            membership: Membership::of_nobody(),
-            workers: Vec::new(),
-        };
         let runs = AtomicUsize::new(0);
         let batches = restarting(
             run(vec![broken()]),
-            watch,
             move |error| hears.lock().push(error.map(ToString::to_string)),
             move || {
                 let items = match runs.fetch_add(1, Ordering::Relaxed) {
@@ -264,5 +273,24 @@ mod tests {
         let other = DataFusionError::Execution("division by zero".to_owned());
         let (got, runs) = restarted(run(vec![Err(other)]), lost_again).await;
         assert!(matches!(got, Err(EngineError::Query(_))) && runs == 0);
+    }
+
+    #[tokio::test]
+    async fn a_lost_worker_is_done_without_only_where_others_have_its_rows() {
+        let worker_lost = || {
+            let error = EngineError::WorkerLost {
+                url: "http://a:1/".to_owned(),
+                reason: "killed".to_owned(),
+            };
+            run(vec![Err(error.into())])
+        };
+        let first = Run {
+            outlives_workers: true,
+            ..worker_lost()
+        };
+        let (got, runs) = restarted(first, || run(vec![Ok(rows(3))])).await;
+        assert_eq!((got.ok(), runs), (Some(3), 1));
+        let (got, runs) = restarted(worker_lost(), || run(vec![Ok(rows(3))])).await;
+        assert!(matches!(got, Err(EngineError::WorkerLost { .. })) && runs == 0);
     }
 }

@@ -20,11 +20,12 @@ use crate::channel::ExchangeConfig;
 use crate::cluster::Core;
 use crate::cluster::membership::LiveWorkers;
 use crate::exchange::Designs;
-use crate::query::{Watch, restarting, watched};
-use crate::ring::{CycloJoinCodec, CycloJoins, measure_once};
+use crate::query::{Run, Watch, restarting, watched};
+use crate::ring::{CycloJoinCodec, CycloJoins, is_on_ring, measure_once};
 use crate::tables::codec::MemoryShardCodec;
 use crate::tables::load::TableSet;
 use crate::tables::local_joins::rules_with_joins;
+use crate::tables::placement::needs_shards;
 use crate::tables::{files, placement};
 use crate::tpch::TpchLayout;
 use crate::yielding::YieldingJoins;
@@ -168,10 +169,6 @@ impl Session {
     pub fn sql<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<SendableRecordBatchStream>> {
         Box::pin(async move {
             let fabric = self.next_fabric()?;
-            let watch = Watch {
-                membership: Arc::clone(&self.core.membership),
-                workers: self.core.membership.live(),
-            };
             let frame = self.context.sql(sql).await?;
             let plan = frame.logical_plan();
             if has_joins(plan)? {
@@ -184,7 +181,7 @@ impl Session {
             };
             let reads = reads_only(plan);
             let runs = (Arc::clone(&self.core), fabric.fabric);
-            let batches = start(frame.clone(), runs.clone()).await?;
+            let run = start(frame.clone(), runs.clone()).await?;
             let batches = match reads {
                 true => {
                     let (core, used) = (Arc::clone(&self.core), fabric.fabric);
@@ -193,19 +190,18 @@ impl Session {
                         None => core.fabrics.succeeded(used),
                     };
                     let again = move || start(frame.clone(), runs.clone()).boxed();
-                    restarting(batches, watch.clone(), health, again)
+                    restarting(run, health, again)
                 }
-                false => batches,
+                false => run.batches,
             };
-            let batches = match explained {
+            Ok(match explained {
                 Some(plan) => {
                     let plan = self.context.state().create_physical_plan(&plan).await?;
                     let designs = self.core.designs(&plan, fabric.fabric)?;
                     explain(batches, &fabric, designs.as_ref())?
                 }
                 None => batches,
-            };
-            Ok(watched(batches, watch))
+            })
         })
     }
 }
@@ -243,11 +239,12 @@ fn explain(
     Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
 }
 
-/// Plans a statement, says how the rows of each of its stages are exchanged, and starts it.
-async fn start(
-    frame: DataFrame,
-    (core, fabric): (Arc<Core>, Fabric),
-) -> DataFusionResult<SendableRecordBatchStream> {
+/// Plans a statement for the workers that live, says how the rows of each of its stages are exchanged, and starts it.
+async fn start(frame: DataFrame, (core, fabric): (Arc<Core>, Fabric)) -> DataFusionResult<Run> {
+    let watch = Watch {
+        membership: Arc::clone(&core.membership),
+        workers: core.membership.live(),
+    };
     let mut tasks = frame.task_ctx();
     let plan = frame.create_physical_plan().await?;
     if let Some(designs) = core.designs(&plan, fabric)? {
@@ -258,7 +255,14 @@ async fn start(
         };
         tasks = tasks.with_session_config(config.with_distributed_option_extension(told));
     }
-    execute_stream(plan, Arc::new(tasks))
+    let outlives_workers = is_on_ring(&plan)? && !needs_shards(&plan)?;
+    let batches = execute_stream(plan, Arc::new(tasks))?;
+    let noticed = watch.clone();
+    Ok(Run {
+        batches: watched(batches, watch),
+        outlives_workers,
+        loss_noticed: async move { drop(noticed.lost().await) }.boxed(),
+    })
 }
 
 /// Whether a statement may be run twice without anybody noticing.

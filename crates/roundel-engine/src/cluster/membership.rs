@@ -77,15 +77,6 @@ impl Membership {
         Ok((membership, listeners))
     }
 
-    /// A cluster without workers.
-    #[cfg(test)]
-    pub(crate) fn of_nobody() -> Arc<Self> {
-        Arc::new(Self {
-            members: Vec::new(),
-            changes: watch::Sender::new(0),
-        })
-    }
-
     /// URLs of all workers, dead or alive.
     pub(crate) fn urls(&self) -> Vec<Url> {
         self.members.iter().map(|m| m.url.clone()).collect()

@@ -24,6 +24,8 @@ pub(super) struct Hosts {
     pub count: usize,
     /// Threads that each of them has to join with; less than one where hosts share a processor.
     pub threads: f64,
+    /// And that one has which joins alone.
+    pub threads_alone: f64,
     pub rates: Rates,
 }
 
@@ -34,7 +36,12 @@ pub(super) struct Ways {
     /// Of joins with keys that all rows can be partitioned by.
     pub repartition: Option<Estimate>,
     pub broadcast: Estimate,
+    /// By one host that has all rows, as on a ring of its own.
+    pub alone: Estimate,
 }
+
+/// What it takes to have workers do a part of a query, about.
+const SPREAD: Duration = Duration::from_millis(10);
 
 /// A join, as far as its cost goes.
 pub(super) struct Sides<'a> {
@@ -93,7 +100,20 @@ impl Ways {
             cyclo: rates.cyclo(&shape, method),
             repartition: (method == Method::Hash).then(|| rates.repartition(&shape)),
             broadcast: rates.broadcast(&shape, method),
+            alone: rates.cyclo(
+                &Shape {
+                    hosts: 1.0,
+                    threads: hosts.threads_alone,
+                    ..shape
+                },
+                method,
+            ),
         })
+    }
+
+    /// Whether a ring of all workers is worth it, for inputs that one could read as well.
+    pub(super) fn is_worth_spreading(&self) -> bool {
+        self.cyclo.total() + SPREAD < self.alone.total()
     }
 
     /// The best of those that need no ring.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::common::{JoinSide, JoinType, internal_datafusion_err, internal_err};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -60,6 +60,8 @@ pub(crate) struct CycloJoinExec {
     ways: Option<Ways>,
     /// The name of what spins, where it stays pinned.
     pinned: Option<Uuid>,
+    /// Whether it has a task on each worker, however little there is to read; for the planner only.
+    spread: bool,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
     /// The task's rows, once one of its partitions was asked for: who takes them gets the next ones.
@@ -145,6 +147,7 @@ impl CycloJoinExec {
             ring,
             ways: None,
             pinned: None,
+            spread: false,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
             rows: Mutex::default(),
@@ -159,6 +162,16 @@ impl CycloJoinExec {
     /// The same, whose spinning side stays pinned under this name.
     pub(super) fn with_pinned(self, pinned: Option<Uuid>) -> Self {
         Self { pinned, ..self }
+    }
+
+    /// The same, with a task on each worker.
+    pub(super) fn with_spread(self, spread: bool) -> Self {
+        Self { spread, ..self }
+    }
+
+    /// How many tasks it wants, if not as many as its inputs.
+    pub(crate) fn desired_tasks(&self) -> Option<usize> {
+        self.spread.then_some(self.hosts.len())
     }
 
     pub(super) fn algorithm(&self) -> &Algorithm {
@@ -302,6 +315,11 @@ impl Keys {
     }
 }
 
+/// Whether a plan has a join on a ring.
+pub(crate) fn is_on_ring(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    plan.exists(|node| Ok(node.is::<CycloJoinExec>()))
+}
+
 /// The same join as the ring names it.
 fn ring_join(join_type: JoinType, spins: JoinSide) -> Option<RingJoin> {
     let with_left_spinning = match join_type {
@@ -408,7 +426,8 @@ impl ExecutionPlan for CycloJoinExec {
             Arc::clone(&self.hosts),
             self.ring,
         )?;
-        Ok(Arc::new(same.with_ways(self.ways).with_pinned(self.pinned)))
+        let same = same.with_ways(self.ways).with_pinned(self.pinned);
+        Ok(Arc::new(same.with_spread(self.spread)))
     }
 
     fn execute(

@@ -30,7 +30,7 @@ mod settings;
 mod task;
 
 pub(crate) use codec::CycloJoinCodec;
-pub(crate) use exec::CycloJoinExec;
+pub(crate) use exec::{CycloJoinExec, is_on_ring};
 pub(crate) use meeting::{Meetings, RingServer, RingWorker};
 pub(crate) use pins::Pins;
 pub(crate) use rates::measure_once;

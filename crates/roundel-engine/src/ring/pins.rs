@@ -122,6 +122,8 @@ impl Pins {
         memory: MemoryReservation,
     ) {
         let place = pinned.place().number;
+        let bytes = pinned.bytes();
+        tracing::info!(%ring, place, bytes, "a relation is pinned");
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
             if place == 0 && self.is_idle(relation, ring) || pinned.is_closing() {
@@ -131,8 +133,9 @@ impl Pins {
         self.unpin(relation, ring);
         self.forget(ring, place);
         // Queries that are on it see all of it yet. A ring that is broken needs no end.
-        let _ = pinned.close(false).await;
+        let closed = pinned.close(false).await.map(drop);
         drop(memory);
+        tracing::info!(%ring, place, ?closed, "a pinned relation is let go");
     }
 }
 

@@ -55,11 +55,12 @@ impl PhysicalOptimizerRule for CycloJoins {
         let hosts = known(fabric).map(|rates| Hosts {
             count: live.len(),
             threads: threads(&live, config.execution.target_partitions),
+            threads_alone: threads(&live[..1], config.execution.target_partitions),
             rates,
         });
         let on_ring = |node: &Arc<dyn ExecutionPlan>| {
             let ring = on_ring(node, &live, hosts.as_ref())?;
-            ring.map(|ring| ring.pinned(fabric, &settings)).transpose()
+            ring.map(|ring| ring.with(fabric, &settings)).transpose()
         };
         plan.transform_up(|node| {
             let replaced = match settings.join {
@@ -194,14 +195,17 @@ struct OnRing {
 }
 
 impl OnRing {
-    /// The same, of a relation that stays pinned where that is asked for and can be.
-    fn pinned(self, fabric: Fabric, settings: &RingSettings) -> Result<Self> {
+    /// The same as a session has it: of a relation that stays pinned, where that is asked for and can be, and on all
+    /// workers where that is asked for, or may be worth it.
+    fn with(self, fabric: Fabric, settings: &RingSettings) -> Result<Self> {
         let relation = match settings.pin {
             Some(_) => pinnable::name(self.join.spinning(), fabric, settings.options)?,
             None => None,
         };
+        let worth = self.ways.is_none_or(|ways| ways.is_worth_spreading());
+        let spread = settings.join == JoinChoice::Cyclo || worth;
         Ok(Self {
-            join: self.join.with_pinned(relation),
+            join: self.join.with_pinned(relation).with_spread(spread),
             ..self
         })
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use datafusion::common::internal_err;
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::error::Result;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion_distributed::{
     DesiredTaskCountEvent, DesiredTaskCountEventResponse, DistributedGetterExt as _,
     NetworkBoundaryExt as _, NetworkCoalesceExec, RouteTasksEvent, RouteTasksEventResponse,
@@ -46,10 +47,22 @@ impl fmt::Display for Placement {
     }
 }
 
-/// A sharded table wants one task for each shard; a replicated one is content with any.
+/// Whether a plan reads rows that only one worker has.
+pub(crate) fn needs_shards(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    plan.exists(|node| {
+        let leaf = node.downcast_ref::<MemoryShardExec>();
+        Ok(leaf.is_some_and(|leaf| matches!(leaf.placement(), Placement::Sharded { .. })))
+    })
+}
+
+/// A sharded table wants one task for each shard; a replicated one is content with any. A ring may want all workers.
 pub(crate) fn desired_task_count(
     event: DesiredTaskCountEvent<'_>,
 ) -> Option<Result<DesiredTaskCountEventResponse>> {
+    if let Some(join) = event.plan.downcast_ref::<CycloJoinExec>() {
+        let tasks = join.desired_tasks()?;
+        return Some(Ok(DesiredTaskCountEventResponse::desired(tasks)));
+    }
     let leaf = event.plan.downcast_ref::<MemoryShardExec>()?;
     let tasks = match leaf.placement() {
         Placement::Replicated => 1,

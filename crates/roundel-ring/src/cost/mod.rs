@@ -139,8 +139,9 @@ impl Rates {
             ..
         } = *join;
         let (own_spinning, own_stationary) = (spinning.rows / hosts, stationary.rows / hosts);
+        let open = if hosts > 1.0 { self.open } else { 0.0 };
         // Both sides are set up at once, and share the threads.
-        let set_up = self.open + self.set_up(method, own_spinning, own_stationary) / threads;
+        let set_up = open + self.set_up(method, own_spinning, own_stationary) / threads;
         let local = match method {
             Method::Hash => spinning.rows * self.probe + self.pairs(join, join.found),
             // Elements of a host come in its order: the stationary rows are gone past once for each host.

@@ -48,11 +48,11 @@ impl<W: Write> ResultWriter<W> {
                 room: rows_max,
             },
             Format::Csv => {
-                // The header comes even if no row does.
-                drain(
-                    &mut csv_bytes(&RecordBatch::new_empty(schema), true)?,
-                    &mut out,
-                )?;
+                // The header comes even if no row does; DDL and the like have no columns.
+                if !schema.fields().is_empty() {
+                    let none = RecordBatch::new_empty(schema);
+                    drain(&mut csv_bytes(&none, true)?, &mut out)?;
+                }
                 Form::Csv
             }
             Format::Json => {
@@ -179,6 +179,15 @@ mod tests {
             "n,s\n1,\"a,b\"\n,c\n1,\"a,b\"\n,c\n"
         );
         assert_eq!(written(Format::Csv, &[], 1), "n,s\n");
+    }
+
+    #[test]
+    fn what_has_no_columns_is_no_csv() {
+        let mut bytes = Vec::new();
+        let schema = SchemaRef::new(arrow::datatypes::Schema::empty());
+        let writer = ResultWriter::new(&mut bytes, Format::Csv, schema, 1).unwrap();
+        assert_eq!(writer.finish().unwrap(), 0);
+        assert!(bytes.is_empty());
     }
 
     #[test]

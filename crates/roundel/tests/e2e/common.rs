@@ -32,6 +32,11 @@ pub struct Roundel {
 }
 
 impl Roundel {
+    /// What workers that were started by hand said on standard error.
+    pub fn worker_log(&self) -> PathBuf {
+        self.temp().join("workers.log")
+    }
+
     pub fn new() -> Self {
         let temp = tempfile::tempdir().unwrap();
         Self {
@@ -238,8 +243,9 @@ pub fn until_busy(pid: u32) {
             .and_then(|ticks| ticks.parse().ok())
             .unwrap_or(0)
     };
+    let before = ticks();
     assert!(
-        eventually(PATIENCE, || ticks() > 50),
+        eventually(PATIENCE, || ticks() > before + 50),
         "process {pid} does not work"
     );
 }
@@ -283,6 +289,12 @@ impl HandCluster {
 
 impl HandWorker {
     pub fn start(roundel: &Roundel, token_file: &Path, listen: &str, fabric: &str) -> Self {
+        let log = roundel.worker_log();
+        let log = fs::File::options()
+            .append(true)
+            .create(true)
+            .open(log)
+            .unwrap();
         let token_file = token_file.to_str().unwrap();
         let arguments = [
             "worker",
@@ -295,7 +307,9 @@ impl HandWorker {
         ];
         let mut child = roundel
             .command(arguments)
+            .env("RUST_LOG", "info")
             .stdout(Stdio::piped())
+            .stderr(log.try_clone().unwrap())
             .spawn()
             .unwrap();
         let mut line = String::new();

@@ -79,12 +79,9 @@ fn run_once_more(roundel: &Roundel) {
 fn a_worker_killed_in_mid_query_is_named() {
     let roundel = Roundel::new();
     let table = table(&roundel);
-    let queries = FABRICS.map(|fabric| (fabric, 2, LONG_QUERY));
-    // The third of a ring is not the victim's neighbour on both sides.
-    let rings = ["shm", "tcp"].map(|fabric| (fabric, 3, LONG_RING));
-    for (fabric, workers, query) in [queries, rings].concat() {
-        let cluster = HandCluster::start(&roundel, workers, fabric);
-        let client = on_cluster(&roundel, &cluster, &table, query);
+    for fabric in FABRICS {
+        let cluster = HandCluster::start(&roundel, 2, fabric);
+        let client = on_cluster(&roundel, &cluster, &table, LONG_QUERY);
         let victim = &cluster.workers[1];
         until_busy(victim.child.id());
         signal(victim.child.id(), Signal::KILL);
@@ -99,6 +96,39 @@ fn a_worker_killed_in_mid_query_is_named() {
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
         assert!(said.contains(&victim.address), "{said}");
+    }
+}
+
+/// A ring goes on without it, as others can read its part of the files; with those that are left, and at last without a
+/// ring.
+#[test]
+fn a_join_on_a_ring_outlives_its_workers() {
+    let roundel = Roundel::new();
+    let table = table(&roundel);
+    let rows = 40_000;
+    let of = |divisor, rest| (0..rows).filter(|v| v % divisor == rest).count();
+    let pairs = (0..10).flat_map(|k| (0..7).map(move |v| (k, v)));
+    let pairs = pairs.filter(|(k, v)| k * v % 7 == 3);
+    let count: usize = pairs.map(|(k, v)| of(10, k) * of(7, v)).sum();
+    let query = format!(
+        "SELECT count(*) AS n FROM t a JOIN t b ON a.k * b.v % 7 = 3 AND a.v < {rows} AND b.v < {rows}"
+    );
+    for (fabric, pin) in [("shm", 0), ("tcp", 60)] {
+        let mut cluster = HandCluster::start(&roundel, 3, fabric);
+        for left in [2, 1] {
+            let set = format!("SET roundel.pin_seconds = {pin}; SET roundel.join = 'cyclo'; ");
+            let client = on_cluster(&roundel, &cluster, &table, &format!("{set}{query}"));
+            let victim = cluster.workers.remove(1);
+            until_busy(victim.child.id());
+            signal(victim.child.id(), Signal::KILL);
+            let output = finish(client);
+            assert!(
+                output.status.success(),
+                "{left} left, {fabric}: {}",
+                stderr(&output)
+            );
+            assert_eq!(stdout(&output), format!("n\n{count}\n"), "{fabric}");
+        }
     }
 }
 
@@ -127,7 +157,9 @@ fn the_other_workers_serve_on_and_one_that_comes_back_is_used() {
 #[test]
 fn a_worker_of_tpch_killed_in_mid_run_ends_the_run() {
     let roundel = Roundel::new();
-    for transport in TRANSPORTS {
+    // Nobody else has the rows of a worker, not on a ring either.
+    let ring: &[&str] = &["--join", "cyclo"];
+    for transport in TRANSPORTS.into_iter().chain([ring]) {
         let run = [
             "tpch",
             "--scale",

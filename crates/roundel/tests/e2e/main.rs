@@ -7,6 +7,7 @@ mod experiment;
 mod fabrics;
 mod faults;
 mod perf;
+mod pinned;
 mod ring;
 mod simulate;
 mod sql;
