@@ -105,14 +105,15 @@ fn a_worker_killed_in_mid_query_is_named() {
 fn a_join_on_a_ring_outlives_its_workers() {
     let roundel = Roundel::new();
     let table = table(&roundel);
-    let rows = 40_000;
-    let of = |divisor, rest| (0..rows).filter(|v| v % divisor == rest).count();
+    // A fifth of the rows, of each worker: so many pairs that it takes seconds.
+    let of = |divisor, rest| {
+        let some = (0..200_000).filter(|v| v % 5 == 3);
+        some.filter(|v| v % divisor == rest).count()
+    };
     let pairs = (0..10).flat_map(|k| (0..7).map(move |v| (k, v)));
     let pairs = pairs.filter(|(k, v)| k * v % 7 == 3);
     let count: usize = pairs.map(|(k, v)| of(10, k) * of(7, v)).sum();
-    let query = format!(
-        "SELECT count(*) AS n FROM t a JOIN t b ON a.k * b.v % 7 = 3 AND a.v < {rows} AND b.v < {rows}"
-    );
+    let query = "SELECT count(*) AS n FROM t a JOIN t b ON a.k * b.v % 7 = 3 AND a.v % 5 = 3 AND b.v % 5 = 3";
     for (fabric, pin) in [("shm", 0), ("tcp", 60)] {
         let mut cluster = HandCluster::start(&roundel, 3, fabric);
         for left in [2, 1] {
