@@ -255,6 +255,10 @@ pub(super) fn ring_error(error: RingError, hosts: &[Url]) -> EngineError {
             EngineError::LinkBroken(format!("{host}, place {place} of a ring: {reason}"))
         }
         RingError::Unpinned => EngineError::LinkBroken(error.to_string()),
+        RingError::RowTooLong { row_bytes, .. } => {
+            let least = row_bytes.next_power_of_two();
+            EngineError::Query(format!("{error}: SET roundel.ring_element_bytes = {least}"))
+        }
         other => EngineError::Query(other.to_string()),
     }
 }

@@ -190,3 +190,48 @@ fn joins_end_early_or_fail_as_others_do() {
     assert!(error.to_lowercase().contains("divide by zero"), "{error}");
     roundel.assert_nothing_left();
 }
+
+/// A row that is longer than an element is told with what makes room for it, and then there is room.
+#[test]
+fn elements_have_room_for_what_is_set() {
+    let roundel = Roundel::new();
+    let path = roundel.temp().join("long.csv");
+    let rows: String = (0..4)
+        .map(|id| format!("{id},{}\n", "x".repeat(1_500_000)))
+        .collect();
+    fs::write(&path, format!("id,t\n{rows}")).unwrap();
+    let table = format!("long={}", path.display());
+    let query = "SELECT count(*) AS n, sum(length(a.t)) AS s FROM long a JOIN long b ON a.id < b.id AND a.t = b.t";
+    let run = |settings: &str| {
+        let sql = format!("SET roundel.join = 'cyclo'; {settings}{query}");
+        let command = [
+            "sql",
+            "--workers",
+            "2",
+            "--fabric",
+            "shm",
+            "--table",
+            &table,
+        ];
+        roundel.run(&[&command[..], &["--format", "csv", "-c", &sql]].concat())
+    };
+    let output = run("");
+    let error = stderr(&output);
+    assert!(!output.status.success());
+    let told = error
+        .split("SET ")
+        .nth(1)
+        .unwrap_or_else(|| panic!("{error}"))
+        .trim();
+    assert!(told.starts_with("roundel.ring_element_bytes = "), "{error}");
+    let output = run(&format!("SET {told}; SET roundel.ring_elements = 2; "));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output), "n,s\n6,9000000\n");
+    let refused = run("SET roundel.ring_elements = 1; ");
+    assert!(
+        stderr(&refused).contains("roundel.ring_elements is 1"),
+        "{}",
+        stderr(&refused)
+    );
+    roundel.assert_nothing_left();
+}
