@@ -1,17 +1,15 @@
 //! What the ways to do a join would cost, by what statistics tell of its inputs and the rates of this host.
 
-use std::fmt;
-
 use datafusion::common::JoinSide;
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
-use roundel_ring::cost::{Estimate, Method, Rates, Shape, Size};
+pub(super) use roundel_ring::cost::Ways;
+use roundel_ring::cost::{Method, Rates, Shape, Size};
 use roundel_ring::{Algorithm, Window};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Bytes of a row's value where nobody knows.
 const VALUE_BYTES: usize = 16;
@@ -27,15 +25,6 @@ pub(super) struct Hosts {
     pub rates: Rates,
 }
 
-/// What each way to do a join is estimated to cost.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Ways {
-    pub cyclo: Estimate,
-    /// Of joins with keys that all rows can be partitioned by.
-    pub repartition: Option<Estimate>,
-    pub broadcast: Estimate,
-}
-
 /// A join, as far as its cost goes.
 pub(super) struct Sides<'a> {
     /// The one that spins first.
@@ -47,100 +36,47 @@ pub(super) struct Sides<'a> {
     pub result: Option<usize>,
 }
 
-impl Ways {
-    /// Nothing where the rows of a side are not known.
-    pub(super) fn of(join: &Sides<'_>, hosts: &Hosts) -> Option<Self> {
-        let [spinning, stationary] = join.inputs.map(statistics);
-        let (spinning, stationary) = (spinning?, stationary?);
-        let sizes = [
-            size(&spinning, join.inputs[0])?,
-            size(&stationary, join.inputs[1])?,
-        ];
-        let [few, many] = [sizes[0].rows, sizes[1].rows];
-        let (method, found) = match join.algorithm {
-            Algorithm::Hash { .. } => {
-                let known = join.result.map(|rows| rows as f64);
-                (Method::Hash, known.unwrap_or(f64::max(few, many)))
-            }
-            Algorithm::Merge {
-                spinning: one,
-                stationary: other,
-                window,
-            } => {
-                let columns = (
-                    spinning.column_statistics.get(*one),
-                    stationary.column_statistics.get(*other),
-                );
-                (Method::Merge, share(columns, window) * few * many)
-            }
-            Algorithm::NestedLoops => (Method::NestedLoops, few * many),
-        };
-        let result = match join.algorithm {
-            Algorithm::NestedLoops if join.tested => found * SELECTIVITY,
-            _ => found,
-        };
-        let shape = Shape {
-            hosts: hosts.count as f64,
-            threads: hosts.threads,
-            spinning: sizes[0],
-            stationary: sizes[1],
-            found,
-            tested: join.tested,
-            result,
-        };
-        let rates = &hosts.rates;
-        Some(Self {
-            cyclo: rates.cyclo(&shape, method),
-            repartition: (method == Method::Hash).then(|| rates.repartition(&shape)),
-            broadcast: rates.broadcast(&shape, method),
-        })
-    }
-
-    /// The best of those that need no ring.
-    pub(super) fn without_ring(&self) -> Duration {
-        let repartition = self.repartition.map(|way| way.total());
-        let broadcast = self.broadcast.total();
-        repartition.map_or(broadcast, |repartition| repartition.min(broadcast))
-    }
-}
-
-impl fmt::Display for Ways {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Estimate {
-            set_up,
-            join,
-            synchronisation,
-            ..
-        } = self.cyclo;
-        write!(
-            f,
-            "cyclo {} (set-up {}, join {}, synchronisation {})",
-            Seconds(self.cyclo.total()),
-            Seconds(set_up),
-            Seconds(join),
-            Seconds(synchronisation)
-        )?;
-        if let Some(repartition) = &self.repartition {
-            write!(f, ", repartition {}", Seconds(repartition.total()))?;
+/// What each way to do a join would cost; nothing where the rows of a side are not known.
+pub(super) fn ways(join: &Sides<'_>, hosts: &Hosts) -> Option<Ways> {
+    let [spinning, stationary] = join.inputs.map(statistics);
+    let (spinning, stationary) = (spinning?, stationary?);
+    let sizes = [
+        size(&spinning, join.inputs[0])?,
+        size(&stationary, join.inputs[1])?,
+    ];
+    let [few, many] = [sizes[0].rows, sizes[1].rows];
+    let (method, found) = match join.algorithm {
+        Algorithm::Hash { .. } => {
+            let known = join.result.map(|rows| rows as f64);
+            (Method::Hash, known.unwrap_or(f64::max(few, many)))
         }
-        write!(f, ", broadcast {}", Seconds(self.broadcast.total()))
-    }
-}
-
-/// With two digits.
-struct Seconds(Duration);
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.0.as_secs_f64();
-        match seconds {
-            10.0.. => write!(f, "{seconds:.0} s"),
-            1.0.. => write!(f, "{seconds:.1} s"),
-            0.1.. => write!(f, "{seconds:.2} s"),
-            0.01.. => write!(f, "{:.0} ms", seconds * 1e3),
-            _ => write!(f, "{:.1} ms", seconds * 1e3),
+        Algorithm::Merge {
+            spinning: one,
+            stationary: other,
+            window,
+        } => {
+            let columns = (
+                spinning.column_statistics.get(*one),
+                stationary.column_statistics.get(*other),
+            );
+            (Method::Merge, share(columns, window) * few * many)
         }
-    }
+        Algorithm::NestedLoops => (Method::NestedLoops, few * many),
+    };
+    let result = match join.algorithm {
+        Algorithm::NestedLoops if join.tested => found * SELECTIVITY,
+        _ => found,
+    };
+    let shape = Shape {
+        hosts: hosts.count as f64,
+        threads: hosts.threads,
+        spinning: sizes[0],
+        stationary: sizes[1],
+        found,
+        tested: join.tested,
+        result,
+    };
+    Some(Ways::of(&hosts.rates, &shape, method))
 }
 
 /// What is known of all rows of a plan.

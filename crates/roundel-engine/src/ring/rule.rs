@@ -19,10 +19,11 @@ use datafusion::physical_plan::joins::{
 };
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
+use roundel_ring::cost::Way;
 use url::Url;
 use uuid::Uuid;
 
-use super::choice::{Hosts, Sides, Ways, smaller, statistics};
+use super::choice::{Hosts, Sides, Ways, smaller, statistics, ways};
 use super::exec::{CycloJoinExec, Keys};
 use super::rates::known;
 use crate::Fabric;
@@ -30,11 +31,6 @@ use crate::channel::{ExchangeConfig, fabric_of};
 use crate::cluster::membership::Membership;
 use crate::tables::memory_shard::MemoryShardExec;
 use crate::tables::placement::Placement;
-
-/// A join that others can do as well has to be so much cheaper on a ring: estimates are estimates.
-const GAIN: f64 = 0.8;
-/// And one that is best done pair by pair by whoever gets all rows of the one side has to be so much dearer on it.
-const LOSS: f64 = 1.25;
 
 /// How joins of rows on several workers are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,15 +112,16 @@ impl PhysicalOptimizerRule for CycloJoins {
 
 /// Whether a join that can be on a ring should be, by what is estimated of it.
 fn is_best(node: &Arc<dyn ExecutionPlan>, ways: Option<&Ways>) -> bool {
+    let chosen = ways.map(|ways| ways.choice() == Way::Cyclo);
     let Some(join) = node.downcast_ref::<HashJoinExec>() else {
         // Without keys, and without a guess, the ring is what does not end badly.
-        return ways.is_none_or(|ways| ways.cyclo.total() <= ways.without_ring().mul_f64(LOSS));
+        return chosen.unwrap_or(true);
     };
     // Rows that are where they belong need no exchange.
     let placed = [join.left(), join.right()]
         .into_iter()
         .any(|side| matches!(side.output_partitioning(), Partitioning::Hash(..)));
-    !placed && ways.is_some_and(|ways| ways.cyclo.total() <= ways.without_ring().mul_f64(GAIN))
+    !placed && chosen.unwrap_or(false)
 }
 
 /// Threads that a worker has to join with: those of one host share its processors.
@@ -251,7 +248,7 @@ fn on_ring(
         tested: join.filter.is_some(),
         result: statistics(node).and_then(|known| known.num_rows.get_value().copied()),
     };
-    let ways = known.and_then(|hosts| Ways::of(&sides, hosts));
+    let ways = known.and_then(|hosts| ways(&sides, hosts));
     let cyclo: Arc<dyn ExecutionPlan> = Arc::new(cyclo.with_ways(ways));
     let Some(columns) = join.projection else {
         return Ok(Some(OnRing { plan: cyclo, ways }));
