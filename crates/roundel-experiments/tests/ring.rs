@@ -1,9 +1,13 @@
-//! Joins on simulated rings: what they measure follows from what is charged, and the same join measures the same.
+//! Joins on simulated hosts, on a ring and without one: what they measure follows from what is charged, and the same join
+//! measures the same.
 
+use roundel_experiments::figure::Verdict;
 use roundel_experiments::ring::{
-    Carrier, Keys, Method, RingJoin, RingMeasured, Stall, rates, simulate,
+    Carrier, Keys, Method, Program, RelationRows, RingJoin, RingMeasured, Stall, Way, rates,
+    simulate,
 };
-use roundel_ring::cost::{Shape, Size};
+use roundel_experiments::{NodeCommand, Options, run_experiments};
+use roundel_ring::cost::{Estimate, Rates, Shape, Size};
 use roundel_verbs::sim::Parameters;
 
 /// Of about 100 elements.
@@ -11,7 +15,7 @@ const ROWS: u64 = 8_000_000;
 
 fn join(method: Method, hosts: usize) -> RingJoin {
     RingJoin {
-        rows: ROWS,
+        rows: RelationRows::alike(ROWS),
         ..RingJoin::new("sim:iwarp10".parse().unwrap(), method, hosts)
     }
 }
@@ -51,7 +55,7 @@ fn phases_are_as_rates_have_them() {
         for hosts in [1, 4] {
             let join = join(method, hosts);
             let size = Size {
-                rows: join.rows as f64,
+                rows: ROWS as f64,
                 width: join.row_bytes as f64,
             };
             let shape = Shape {
@@ -131,6 +135,180 @@ fn who_stands_still_is_told_and_others_wait_in_the_end() {
     assert!(!stalled.hosts[3].waits.is_empty());
 }
 
+/// A join by Roundel's code, of which each row of the larger relation finds a partner.
+fn done(way: Way, method: Method, hosts: usize, spinning: u64, stationary: u64) -> RingJoin {
+    RingJoin {
+        way,
+        program: Program::Roundel,
+        rows: RelationRows {
+            spinning,
+            stationary,
+        },
+        keys: Keys::Zipf(0.0),
+        predicate: (method != Method::Hash).then_some(0.5),
+        ..join(method, hosts)
+    }
+}
+
+#[test]
+fn all_rows_are_sent_and_the_same_join_measures_the_same() {
+    let (few, many) = (40_000, 800_000);
+    for hosts in [1, 2, 5] {
+        let others = hosts as u64 - 1;
+        let share = |rows: u64| (rows / hosts as u64 * others * 12) as f64;
+        for (way, method) in [
+            (Way::Repartition, Method::Hash),
+            (Way::Broadcast, Method::Hash),
+            (Way::Broadcast, Method::Merge),
+            (Way::Broadcast, Method::NestedLoops),
+        ] {
+            let join = done(way, method, hosts, few, many);
+            let measured = run(&join);
+            assert_eq!(measured, run(&join), "{join:?}");
+            for host in &measured.hosts {
+                let bytes = host.bytes as f64;
+                match way {
+                    Way::Broadcast => assert_eq!(bytes, share(few), "{join:?}"),
+                    _ => assert!(
+                        (bytes - share(few + many) / hosts as f64).abs() <= 0.01 * bytes,
+                        "{join:?} {measured:?}"
+                    ),
+                }
+            }
+        }
+    }
+}
+
+/// Seconds of a thread, in so many parts.
+fn seconds(nanoseconds: f64, parts: usize) -> f64 {
+    nanoseconds / 1e9 / parts as f64
+}
+
+#[test]
+fn ways_without_a_ring_take_what_rates_have_for_their_rows() {
+    let fabric = "sim:edr";
+    let rates = rates::of_roundel(&Parameters::edr());
+    let (few, many, hosts) = (1_000_000, 8_000_000, 4);
+    let on = |join| {
+        run(&RingJoin {
+            fabric: fabric.parse().unwrap(),
+            ..join
+        })
+    };
+    // A fast link is no part of it.
+    let broadcast = done(Way::Broadcast, Method::Hash, hosts, few, many);
+    let measured = on(broadcast.clone());
+    let collects = seconds(few as f64 * 12.0 * rates.code / 2.0, broadcast.threads);
+    let builds = seconds(few as f64 * rates.build, 1);
+    assert!(near(measured.set_up(), collects + builds), "{measured:?}");
+    let probes = many as f64 * (rates.probe + rates.emit);
+    let probes = seconds(probes, hosts * broadcast.threads);
+    assert!(near(measured.join(), probes), "{measured:?}");
+
+    let repartition = RingJoin {
+        way: Way::Repartition,
+        ..broadcast
+    };
+    let measured = on(repartition.clone());
+    let row = rates.cluster + 12.0 * rates.code * 0.75;
+    let all = few as f64 * (row + rates.build) + many as f64 * (row + rates.probe + rates.emit);
+    let all = seconds(all, hosts * repartition.threads);
+    assert!(near(measured.total(), all), "{measured:?} {all}");
+}
+
+#[test]
+fn each_way_is_the_fastest_of_some_joins() {
+    let fastest = |fabric: &str, method, spinning, stationary| {
+        let ways: &[Way] = match method {
+            Method::Hash => &[Way::Cyclo, Way::Repartition, Way::Broadcast],
+            _ => &[Way::Cyclo, Way::Broadcast],
+        };
+        let seconds = |way: &Way| {
+            run(&RingJoin {
+                fabric: fabric.parse().unwrap(),
+                ..done(*way, method, 4, spinning, stationary)
+            })
+            .total()
+        };
+        *ways
+            .iter()
+            .min_by(|one, other| seconds(one).total_cmp(&seconds(other)))
+            .unwrap()
+    };
+    assert_eq!(
+        fastest("sim:edr", Method::Hash, ROWS, ROWS),
+        Way::Repartition
+    );
+    assert_eq!(
+        fastest("sim:edr", Method::Hash, ROWS / 512, ROWS),
+        Way::Broadcast
+    );
+    assert_eq!(
+        fastest("sim:edr", Method::Merge, ROWS / 8, ROWS / 8),
+        Way::Cyclo
+    );
+    assert_eq!(
+        fastest("sim:iwarp10", Method::Hash, ROWS / 16, ROWS),
+        Way::Cyclo
+    );
+}
+
+/// A part of the grid of `ring-choice`.
+#[test]
+fn what_is_chosen_is_among_the_fastest() {
+    let options = Options {
+        fabric: "sim:iwarp10".parse().unwrap(),
+        nodes: Vec::new(),
+        threads: None,
+        quick: true,
+        runs: 1,
+        node: NodeCommand {
+            program: "none".into(),
+            arguments: Vec::new(),
+        },
+        roundel: "none".into(),
+        mpi: false,
+    };
+    let outcomes = run_experiments(&["ring-choice".into()], &options, &mut |_| {}).unwrap();
+    let outcome = outcomes.into_iter().next().unwrap();
+    let outcome = outcome.unwrap_or_else(|failed| panic!("{}", failed.error));
+    let figure = &outcome.figures[0];
+    assert_eq!(figure.findings[0].verdict, Verdict::Agrees, "{figure:?}");
+    let long = |name: &str| {
+        let series = figure.series.iter().find(|series| series.name == name);
+        let points = series.unwrap().points.iter();
+        points.filter(|point| point.median > 1.15).count()
+    };
+    // There is something to choose.
+    for always in ["always on a ring", "never on a ring"] {
+        assert!(long(always) > long("as chosen"), "{figure:?}");
+    }
+}
+
+/// What is estimated is of the same rates, but not by the same steps: it is to be near.
+#[test]
+fn estimates_are_near_what_is_measured() {
+    let parameters = Parameters::iwarp10();
+    let rates = rates::of_roundel(&parameters);
+    let near = |join: &RingJoin, estimate: fn(&Rates, &RingJoin) -> Estimate| {
+        let (measured, estimated) = (run(join).total(), estimate(&rates, join).total());
+        let ratio = measured / estimated.as_secs_f64();
+        assert!((0.85..=1.15).contains(&ratio), "{ratio} of {join:?}");
+    };
+    near(
+        &done(Way::Cyclo, Method::Hash, 4, ROWS / 4, ROWS),
+        |rates, join| rates.cyclo(&join.shape(), join.method),
+    );
+    near(
+        &done(Way::Repartition, Method::Hash, 4, ROWS / 4, ROWS),
+        |rates, join| rates.repartition(&join.shape()),
+    );
+    near(
+        &done(Way::Broadcast, Method::Hash, 4, ROWS / 4, ROWS),
+        |rates, join| rates.broadcast(&join.shape(), join.method),
+    );
+}
+
 #[test]
 fn what_makes_no_sense_is_refused() {
     let good = join(Method::Hash, 2);
@@ -145,7 +323,7 @@ fn what_makes_no_sense_is_refused() {
             ..good.clone()
         },
         RingJoin {
-            rows: 1,
+            rows: RelationRows::alike(1),
             ..good.clone()
         },
         RingJoin {
@@ -161,6 +339,19 @@ fn what_makes_no_sense_is_refused() {
             ..good.clone()
         },
         join(Method::NestedLoops, 2),
+        RingJoin {
+            way: Way::Broadcast,
+            ..good.clone()
+        },
+        done(Way::Repartition, Method::Merge, 2, 1000, 1000),
+        RingJoin {
+            keys: Keys::Zipf(0.5),
+            ..done(Way::Repartition, Method::Hash, 2, 1000, 1000)
+        },
+        RingJoin {
+            predicate: Some(2.0),
+            ..good
+        },
     ];
     for wrong in wrong {
         assert!(wrong.check().is_err(), "{wrong:?}");

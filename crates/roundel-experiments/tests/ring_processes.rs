@@ -1,7 +1,7 @@
 //! Joins on rings of processes: all pairs are found, over any device, and a join of which they are not is an error.
 
 use roundel_experiments::NodeCommand;
-use roundel_experiments::ring::{Carrier, Keys, Method, RingJoin};
+use roundel_experiments::ring::{Carrier, Keys, Method, RelationRows, RingJoin};
 use roundel_experiments::run::run_ring;
 
 fn command() -> NodeCommand {
@@ -14,7 +14,7 @@ fn command() -> NodeCommand {
 fn join(method: Method, hosts: usize, fabric: &str) -> RingJoin {
     RingJoin {
         threads: 2,
-        rows: 12_000,
+        rows: RelationRows::alike(12_000),
         keys: Keys::Zipf(0.5),
         element_bytes: 16 << 10,
         ..RingJoin::new(fabric.parse().unwrap(), method, hosts)

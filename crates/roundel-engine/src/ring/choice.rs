@@ -1,13 +1,11 @@
 //! What the ways to do a join would cost, by what statistics tell of its inputs and the rates of this host.
 
-use std::fmt;
-
 use datafusion::common::JoinSide;
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
-use roundel_ring::cost::{Estimate, Method, Rates, Shape, Size};
+use roundel_ring::cost::{Estimate, Method, Rates, Shape, Size, Ways};
 use roundel_ring::{Algorithm, Window};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -29,19 +27,16 @@ pub(super) struct Hosts {
     pub rates: Rates,
 }
 
-/// What each way to do a join is estimated to cost.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Ways {
-    pub cyclo: Estimate,
-    /// Of joins with keys that all rows can be partitioned by.
-    pub repartition: Option<Estimate>,
-    pub broadcast: Estimate,
-    /// By one host that has all rows, as on a ring of its own.
-    pub alone: Estimate,
-}
-
 /// What it takes to have workers do a part of a query, about.
 const SPREAD: Duration = Duration::from_millis(10);
+
+/// What is thought of a join before it is run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Guess {
+    pub ways: Ways,
+    /// By one host that has all rows, as on a ring of its own.
+    alone: Estimate,
+}
 
 /// A join, as far as its cost goes.
 pub(super) struct Sides<'a> {
@@ -54,7 +49,7 @@ pub(super) struct Sides<'a> {
     pub result: Option<usize>,
 }
 
-impl Ways {
+impl Guess {
     /// Nothing where the rows of a side are not known.
     pub(super) fn of(join: &Sides<'_>, hosts: &Hosts) -> Option<Self> {
         let [spinning, stationary] = join.inputs.map(statistics);
@@ -95,71 +90,20 @@ impl Ways {
             tested: join.tested,
             result,
         };
-        let rates = &hosts.rates;
+        let alone = Shape {
+            hosts: 1.0,
+            threads: hosts.threads_alone,
+            ..shape
+        };
         Some(Self {
-            cyclo: rates.cyclo(&shape, method),
-            repartition: (method == Method::Hash).then(|| rates.repartition(&shape)),
-            broadcast: rates.broadcast(&shape, method),
-            alone: rates.cyclo(
-                &Shape {
-                    hosts: 1.0,
-                    threads: hosts.threads_alone,
-                    ..shape
-                },
-                method,
-            ),
+            ways: Ways::of(&hosts.rates, &shape, method),
+            alone: hosts.rates.cyclo(&alone, method),
         })
     }
 
     /// Whether a ring of all workers is worth it, for inputs that one could read as well.
     pub(super) fn is_worth_spreading(&self) -> bool {
-        self.cyclo.total() + SPREAD < self.alone.total()
-    }
-
-    /// The best of those that need no ring.
-    pub(super) fn without_ring(&self) -> Duration {
-        let repartition = self.repartition.map(|way| way.total());
-        let broadcast = self.broadcast.total();
-        repartition.map_or(broadcast, |repartition| repartition.min(broadcast))
-    }
-}
-
-impl fmt::Display for Ways {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Estimate {
-            set_up,
-            join,
-            synchronisation,
-            ..
-        } = self.cyclo;
-        write!(
-            f,
-            "cyclo {} (set-up {}, join {}, synchronisation {})",
-            Seconds(self.cyclo.total()),
-            Seconds(set_up),
-            Seconds(join),
-            Seconds(synchronisation)
-        )?;
-        if let Some(repartition) = &self.repartition {
-            write!(f, ", repartition {}", Seconds(repartition.total()))?;
-        }
-        write!(f, ", broadcast {}", Seconds(self.broadcast.total()))
-    }
-}
-
-/// With two digits.
-struct Seconds(Duration);
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.0.as_secs_f64();
-        match seconds {
-            10.0.. => write!(f, "{seconds:.0} s"),
-            1.0.. => write!(f, "{seconds:.1} s"),
-            0.1.. => write!(f, "{seconds:.2} s"),
-            0.01.. => write!(f, "{:.0} ms", seconds * 1e3),
-            _ => write!(f, "{:.1} ms", seconds * 1e3),
-        }
+        self.ways.cyclo.total() + SPREAD < self.alone.total()
     }
 }
 

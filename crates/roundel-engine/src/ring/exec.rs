@@ -20,12 +20,12 @@ use datafusion::physical_plan::{
 use datafusion_distributed::DistributedTaskContext;
 use futures::{FutureExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
+use roundel_ring::cost::Ways;
 use roundel_ring::{Algorithm, JoinSpec, JoinType as RingJoin, Place, Window};
 use tokio::sync::mpsc;
 use url::Url;
 use uuid::Uuid;
 
-use super::choice::Ways;
 use super::condition::algorithm;
 use super::predicate::FilterPredicate;
 use super::task::{Taken, TaskOfRing, Times, Wants};

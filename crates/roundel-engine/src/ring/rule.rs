@@ -19,10 +19,11 @@ use datafusion::physical_plan::joins::{
 };
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
+use roundel_ring::cost::Way;
 use url::Url;
 use uuid::Uuid;
 
-use super::choice::{Hosts, Sides, Ways, smaller, statistics};
+use super::choice::{Guess, Hosts, Sides, smaller, statistics};
 use super::exec::{CycloJoinExec, Keys};
 use super::pinnable;
 use super::rates::known;
@@ -32,11 +33,6 @@ use crate::channel::fabric_of;
 use crate::cluster::membership::Membership;
 use crate::tables::memory_shard::MemoryShardExec;
 use crate::tables::placement::Placement;
-
-/// A join that others can do as well has to be so much cheaper on a ring: estimates are estimates.
-const GAIN: f64 = 0.8;
-/// And one that is best done pair by pair by whoever gets all rows of the one side has to be so much dearer on it.
-const LOSS: f64 = 1.25;
 
 /// Puts joins on rings.
 #[derive(Debug)]
@@ -55,7 +51,10 @@ impl PhysicalOptimizerRule for CycloJoins {
         let hosts = known(fabric).map(|rates| Hosts {
             count: live.len(),
             threads: threads(&live, config.execution.target_partitions),
-            threads_alone: threads(&live[..1], config.execution.target_partitions),
+            threads_alone: threads(
+                live.get(..1).unwrap_or_default(),
+                config.execution.target_partitions,
+            ),
             rates,
         });
         let on_ring = |node: &Arc<dyn ExecutionPlan>| {
@@ -65,7 +64,7 @@ impl PhysicalOptimizerRule for CycloJoins {
         plan.transform_up(|node| {
             let replaced = match settings.join {
                 JoinChoice::Auto if rings => on_ring(&node)?
-                    .filter(|ring| is_best(&node, ring.ways.as_ref()))
+                    .filter(|ring| is_best(&node, ring.guess.as_ref()))
                     .map(OnRing::plan)
                     .transpose()?,
                 JoinChoice::Cyclo if rings => on_ring(&node)?.map(OnRing::plan).transpose()?,
@@ -91,16 +90,17 @@ impl PhysicalOptimizerRule for CycloJoins {
 }
 
 /// Whether a join that can be on a ring should be, by what is estimated of it.
-fn is_best(node: &Arc<dyn ExecutionPlan>, ways: Option<&Ways>) -> bool {
+fn is_best(node: &Arc<dyn ExecutionPlan>, guess: Option<&Guess>) -> bool {
+    let chosen = guess.map(|guess| guess.ways.choice() == Way::Cyclo);
     let Some(join) = node.downcast_ref::<HashJoinExec>() else {
         // Without keys, and without a guess, the ring is what does not end badly.
-        return ways.is_none_or(|ways| ways.cyclo.total() <= ways.without_ring().mul_f64(LOSS));
+        return chosen.unwrap_or(true);
     };
     // Rows that are where they belong need no exchange.
     let placed = [join.left(), join.right()]
         .into_iter()
         .any(|side| matches!(side.output_partitioning(), Partitioning::Hash(..)));
-    !placed && ways.is_some_and(|ways| ways.cyclo.total() <= ways.without_ring().mul_f64(GAIN))
+    !placed && chosen.unwrap_or(false)
 }
 
 /// Threads that a worker has to join with: those of one host share its processors.
@@ -189,7 +189,7 @@ impl<'a> Join<'a> {
 /// A join on a ring.
 struct OnRing {
     join: CycloJoinExec,
-    ways: Option<Ways>,
+    guess: Option<Guess>,
     /// What is above it.
     projection: Option<Vec<usize>>,
 }
@@ -202,7 +202,7 @@ impl OnRing {
             Some(_) => pinnable::name(self.join.spinning(), fabric, settings.options)?,
             None => None,
         };
-        let worth = self.ways.is_none_or(|ways| ways.is_worth_spreading());
+        let worth = self.guess.is_none_or(|guess| guess.is_worth_spreading());
         let spread = settings.join == JoinChoice::Cyclo || worth;
         Ok(Self {
             join: self.join.with_pinned(relation).with_spread(spread),
@@ -261,10 +261,10 @@ fn on_ring(
         tested: join.filter.is_some(),
         result: statistics(node).and_then(|known| known.num_rows.get_value().copied()),
     };
-    let ways = known.and_then(|hosts| Ways::of(&sides, hosts));
+    let guess = known.and_then(|hosts| Guess::of(&sides, hosts));
     Ok(Some(OnRing {
-        join: cyclo.with_ways(ways),
-        ways,
+        join: cyclo.with_ways(guess.map(|guess| guess.ways)),
+        guess,
         projection: join.projection.map(<[usize]>::to_vec),
     }))
 }

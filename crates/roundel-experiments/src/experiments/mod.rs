@@ -71,6 +71,7 @@ pub fn catalogue() -> &'static [Experiment] {
         ring::SKEW,
         ring::CARRIERS,
         ring::SCALE_OUT,
+        ring::CHOICE,
     ]
 }
 

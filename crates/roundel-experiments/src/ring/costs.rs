@@ -1,81 +1,100 @@
-//! What a host of the ring has to do, in nanoseconds of a thread: set its relations up, join an element, and move one
-//! through the kernel. Knows no time and no simulation.
+//! What rows cost, in nanoseconds of a thread: to set them up, to send them, to join them. Knows no time and no simulation.
 
 use super::keys::Distribution;
-use super::{Carrier, RingJoin, rates};
-use roundel_ring::cost::{Method, Rates, Shape, Size};
+use super::{Carrier, Program, RelationRows, RingJoin, rates};
+use roundel_ring::cost::{Method, Rates};
 use roundel_verbs::sim::Parameters;
-use std::time::Duration;
 
-/// The rows of a host, and what they cost.
+/// What the rows of a join cost.
 pub(super) struct Costs {
     rates: Rates,
     method: Method,
-    threads: usize,
     carrier: Carrier,
     parameters: Parameters,
     keys: Distribution,
+    predicate: Option<f64>,
     row_bytes: usize,
-    /// Rows of each relation that a host has; what cannot be dealt evenly is left out.
-    own: u64,
-    rows_of_element: u64,
+    /// Rows that a host has.
+    own: RelationRows,
 }
 
 impl Costs {
-    /// Of elements that have room for so many bytes of rows.
-    pub(super) fn new(join: &RingJoin, parameters: &Parameters, room: usize) -> Self {
+    pub(super) fn new(join: &RingJoin, parameters: &Parameters) -> Self {
         Self {
-            rates: rates::of_paper(parameters),
+            rates: match join.program {
+                Program::Paper => rates::of_paper(parameters),
+                Program::Roundel => rates::of_roundel(parameters),
+            },
             method: join.method,
-            threads: join.threads,
             carrier: join.carrier,
             parameters: parameters.clone(),
-            keys: Distribution::new(join.keys, join.rows, join.seed),
+            keys: Distribution::new(join.keys, join.rows.spinning, join.seed),
+            predicate: join.predicate,
             row_bytes: join.row_bytes,
-            own: (join.rows / join.hosts as u64).max(1),
-            rows_of_element: (room / join.row_bytes).max(1) as u64,
+            own: join.rows.of_host(join.hosts),
         }
     }
 
-    /// Elements that begin on a host.
-    pub(super) fn elements(&self) -> u64 {
-        self.own.div_ceil(self.rows_of_element)
+    /// To set up what a host of a ring has of the relation that spins, and of the other.
+    pub(super) fn set_up(&self) -> [f64; 2] {
+        let (spinning, stationary) = (self.own.spinning as f64, self.own.stationary as f64);
+        let sort = |rows: f64| rows * rows.max(2.0).log2() * self.rates.sort;
+        match self.method {
+            Method::Hash => [spinning * self.rates.cluster, self.build(stationary)],
+            Method::Merge => [sort(spinning), sort(stationary)],
+            Method::NestedLoops => [0.0, 0.0],
+        }
     }
 
-    /// Bytes of rows of an element, by its number on the host where it begins.
-    pub(super) fn bytes(&self, number: u64) -> usize {
-        let (from, to) = self.rows(number);
-        (to - from) as usize * self.row_bytes
+    /// To join spinning rows with what stays on a host: those between two shares of their origin's.
+    pub(super) fn join(&self, from: f64, to: f64) -> f64 {
+        let (spinning, stationary) = (self.own.spinning as f64, self.own.stationary as f64);
+        let share = to - from;
+        let all = spinning * stationary;
+        let near = self.keys.found(from, to) * all;
+        match self.method {
+            Method::Hash => share * spinning * self.rates.probe + self.pairs(near, near),
+            // Of those that stay, the ones that are between the same keys.
+            Method::Merge => {
+                share * (spinning + stationary) * self.rates.pass + self.pairs(near, near)
+            }
+            Method::NestedLoops => self.pairs(share * all, share * all),
+        }
     }
 
-    fn rows(&self, number: u64) -> (u64, u64) {
-        let from = (number * self.rows_of_element).min(self.own);
-        (from, (from + self.rows_of_element).min(self.own))
+    /// To put rows where they are sent from.
+    pub(super) fn scatter(&self, rows: f64) -> f64 {
+        rows * self.rates.cluster
     }
 
-    /// To set up one relation: the one that spins, or the other.
-    pub(super) fn set_up(&self, spins: bool) -> f64 {
-        let own = self.own as f64;
-        let (spinning, stationary) = if spins { (own, 0.0) } else { (0.0, own) };
-        let shape = alone(spinning, stationary, 0.0);
-        nanoseconds(self.rates.cyclo(&shape, self.method).set_up)
+    /// To put rows into a table, where there is one.
+    pub(super) fn build(&self, rows: f64) -> f64 {
+        match self.method {
+            Method::Hash => rows * self.rates.build,
+            Method::Merge | Method::NestedLoops => 0.0,
+        }
     }
 
-    /// To join a thread's part of an element with what stays on a host.
-    pub(super) fn join(&self, number: u64, part: usize) -> f64 {
-        let (from, to) = self.rows(number);
-        let at = |part: usize| from as f64 + (to - from) as f64 * part as f64 / self.threads as f64;
-        let own = self.own as f64;
-        let (from, to) = (at(part), at(part + 1));
-        let share = (to - from) / own;
-        let stationary = match self.method {
-            // Those that are between the same keys.
-            Method::Merge => own * share,
-            Method::Hash | Method::NestedLoops => own,
-        };
-        let found = self.keys.found(from / own, to / own) * own * own;
-        let shape = alone(to - from, stationary, found);
-        nanoseconds(self.rates.cyclo(&shape, self.method).join)
+    /// To find the partners of so many rows among so many of the other relation: in a table, or else one by one.
+    pub(super) fn probe(&self, rows: f64, others: f64) -> f64 {
+        let all = rows * others;
+        let near = self.keys.found(0.0, 1.0) * all;
+        match self.method {
+            Method::Hash => rows * self.rates.probe + self.pairs(near, near),
+            Method::Merge => self.pairs(all, near),
+            Method::NestedLoops => self.pairs(all, all),
+        }
+    }
+
+    /// To look at pairs, of which some are near enough for the predicate to say whether they match.
+    fn pairs(&self, looked_at: f64, near: f64) -> f64 {
+        let tested = self.predicate.map_or(0.0, |_| looked_at * self.rates.test);
+        tested + near * self.predicate.unwrap_or(1.0) * self.rates.emit
+    }
+
+    /// To make what is sent of so many bytes of rows, or rows of it.
+    pub(super) fn code(&self, bytes: usize) -> f64 {
+        bytes as f64 * self.rates.code / 2.0
     }
 
     /// To take an element from the kernel, or to give it one.
@@ -85,22 +104,9 @@ impl Costs {
             Carrier::Tcp => self.parameters.cpu.tcp.time(bytes).as_picos() as f64 / 1e3,
         }
     }
-}
 
-/// One thread that joins so many rows.
-fn alone(spinning: f64, stationary: f64, found: f64) -> Shape {
-    let size = |rows| Size { rows, width: 0.0 };
-    Shape {
-        hosts: 1.0,
-        threads: 1.0,
-        spinning: size(spinning),
-        stationary: size(stationary),
-        found,
-        tested: false,
-        result: found,
+    /// Bytes of so many rows.
+    pub(super) fn bytes(&self, rows: u64) -> usize {
+        rows as usize * self.row_bytes
     }
-}
-
-fn nanoseconds(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e9
 }

@@ -2,7 +2,7 @@
 //! node. Elements are moved by [`Roundabout`]; what they cost is charged here. Knows no other host.
 
 use super::costs::Costs;
-use super::{HostPhases, RingJoin, WAIT_LEAST, rates};
+use super::{HostPhases, Program, RingJoin, WAIT_LEAST, rates};
 use crate::error::{Error, Result};
 use futures::channel::{mpsc, oneshot};
 use futures::future::join_all;
@@ -11,6 +11,7 @@ use roundel_ring::Roundabout;
 use roundel_ring::roundabout::{Element, Next};
 use roundel_verbs::sim::{Parameters, SimNode};
 use roundel_verbs::{Context, Work, settle};
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -37,6 +38,13 @@ type ElementsTo = mpsc::UnboundedSender<Element>;
 /// Nanoseconds of work, and who waits for them.
 type Job = (f64, oneshot::Sender<()>);
 
+/// The rows of a host that spin, in elements.
+#[derive(Clone, Copy)]
+pub(super) struct Fragments {
+    own: u64,
+    of_element: u64,
+}
+
 /// A host.
 #[derive(Clone)]
 pub(super) struct Host {
@@ -44,7 +52,37 @@ pub(super) struct Host {
     pub node: SimNode,
     pub join: Arc<RingJoin>,
     pub costs: Arc<Costs>,
+    pub fragments: Fragments,
     pub parameters: Arc<Parameters>,
+}
+
+impl Fragments {
+    /// Of elements that have room for so many bytes of rows.
+    pub(super) fn new(join: &RingJoin, room: usize) -> Self {
+        Self {
+            own: join.rows.of_host(join.hosts).spinning,
+            of_element: (room / join.row_bytes).max(1) as u64,
+        }
+    }
+
+    /// Elements that begin on a host.
+    fn elements(self) -> u64 {
+        self.own.div_ceil(self.of_element)
+    }
+
+    /// Rows of an element, by its number on the host where it begins.
+    fn rows(self, number: u64) -> Range<u64> {
+        let before = |number: u64| (number * self.of_element).min(self.own);
+        before(number)..before(number + 1)
+    }
+
+    /// One of the parts that threads join of an element, as shares of all that spins from its origin.
+    fn part(self, number: u64, part: usize, parts: usize) -> (f64, f64) {
+        let Range { start, end } = self.rows(number);
+        let at = |part: usize| start as f64 + (end - start) as f64 * part as f64 / parts as f64;
+        let own = self.own as f64;
+        (at(part) / own, at(part + 1) / own)
+    }
 }
 
 impl Host {
@@ -53,7 +91,18 @@ impl Host {
         let context = self.node.context();
         let cores: Vec<_> = (0..rates::CORES).map(|core| self.worker(core)).collect();
         let began = context.now();
-        work(&cores, [true, false].map(|spins| self.costs.set_up(spins))).await;
+        let [spinning, stationary] = self.costs.set_up();
+        work(
+            &cores,
+            match self.join.program {
+                Program::Paper => vec![spinning, stationary],
+                Program::Roundel => {
+                    let threads = self.join.threads;
+                    vec![(spinning + stationary) / threads as f64; threads]
+                }
+            },
+        )
+        .await;
         let mut phases = HostPhases {
             set_up: (context.now() - began).as_secs_f64(),
             ..HostPhases::default()
@@ -67,7 +116,7 @@ impl Host {
             ended,
         } = self.entities(ring);
         let mut expected = vec![0; place.hosts];
-        for joined in 0..self.costs.elements() * place.hosts as u64 {
+        for joined in 0..self.fragments.elements() * place.hosts as u64 {
             let waits = context.now();
             // What has come goes first.
             let next = std::future::poll_fn(|cx| match received.poll_next_unpin(cx) {
@@ -101,11 +150,21 @@ impl Host {
             }
             let number = expected[origin];
             expected[origin] += 1;
-            let parts = (0..self.join.threads).map(|part| self.costs.join(number, part));
-            work(&cores, parts).await;
+            let bytes = self.bytes(number);
+            // One thread makes an element of rows, or rows of it.
+            let code = self.costs.code(bytes);
+            if code > 0.0 {
+                work(&cores, [code]).await;
+            }
+            let parts = self.join.threads;
+            let part = |part| {
+                let (from, to) = self.fragments.part(number, part, parts);
+                self.costs.join(from, to)
+            };
+            work(&cores, (0..parts).map(part)).await;
             phases.elements += 1;
             if origin != self.number {
-                phases.bytes += self.costs.bytes(number) as u64;
+                phases.bytes += bytes as u64;
             }
             // Whoever is gone has said why.
             let _ = to_transmit.unbounded_send(element);
@@ -117,6 +176,12 @@ impl Host {
         phases.synchronisation += (context.now() - waits).as_secs_f64();
         phases.worked = (self.node.worked() - worked).as_secs_f64();
         Ok(phases)
+    }
+
+    /// Bytes of the rows of an element.
+    fn bytes(&self, number: u64) -> usize {
+        let rows = self.fragments.rows(number);
+        self.costs.bytes(rows.end - rows.start)
     }
 
     /// Begins the receiver, the transmitter, and what both of them are to the ring.
@@ -159,7 +224,7 @@ impl Host {
         mut departures: Elements,
     ) -> Result<()> {
         let head = self.parameters.bytes_for(self.join.element_bytes) - ring.payload_bytes_max();
-        let (mut begun, elements) = (0, self.costs.elements());
+        let (mut begun, elements) = (0, self.fragments.elements());
         let mut all_came = false;
         loop {
             let event = {
@@ -184,7 +249,7 @@ impl Host {
                         let _ = came.unbounded_send(element);
                     }
                     Next::Blank(blank) => {
-                        let bytes = self.parameters.bytes_for(head + self.costs.bytes(begun));
+                        let bytes = self.parameters.bytes_for(head + self.bytes(begun));
                         let mut payload = vec![0; (bytes - head).max(NUMBER_BYTES)];
                         payload[..NUMBER_BYTES].copy_from_slice(&begun.to_le_bytes());
                         begun += 1;
@@ -211,8 +276,8 @@ impl Host {
                 if crosses(&element)
                     && let Some(number) = number_of(&element)
                 {
-                    host.busy(&*context, host.costs.kernel(host.costs.bytes(number)))
-                        .await;
+                    let kernel = host.costs.kernel(host.bytes(number));
+                    busy(&host.parameters, &*context, kernel).await;
                 }
                 // Whoever is gone has said why.
                 let _ = to.unbounded_send(element);
@@ -224,27 +289,27 @@ impl Host {
     /// Begins a thread of a core that does what it is told.
     fn worker(&self, core: usize) -> mpsc::UnboundedSender<Job> {
         let (jobs, mut todo) = mpsc::unbounded::<Job>();
-        let (host, context) = (self.clone(), self.node.context_of(core));
+        let (parameters, context) = (self.parameters.clone(), self.node.context_of(core));
         let works = async move {
             while let Some((nanoseconds, done)) = todo.next().await {
-                host.busy(&*context, nanoseconds).await;
+                busy(&parameters, &*context, nanoseconds).await;
                 let _ = done.send(());
             }
         };
         self.node.spawn(core, works.boxed());
         jobs
     }
+}
 
-    /// Works for so long, in turns with the other threads of the core.
-    async fn busy(&self, context: &dyn Context, nanoseconds: f64) {
-        let cycle = self.parameters.cpu.cycle.as_picos() as f64 / 1e3;
-        let turn = (nanoseconds / TURNS).clamp(*TURN.start(), *TURN.end());
-        let mut left = nanoseconds;
-        while left > 0.0 {
-            context.charge(Work::Cycles((left.min(turn) / cycle).round() as u64));
-            settle(context).await;
-            left -= turn;
-        }
+/// Works for so long, in turns with the other threads of the core.
+pub(super) async fn busy(parameters: &Parameters, context: &dyn Context, nanoseconds: f64) {
+    let cycle = parameters.cpu.cycle.as_picos() as f64 / 1e3;
+    let turn = (nanoseconds / TURNS).clamp(*TURN.start(), *TURN.end());
+    let mut left = nanoseconds;
+    while left > 0.0 {
+        context.charge(Work::Cycles((left.min(turn) / cycle).round() as u64));
+        settle(context).await;
+        left -= turn;
     }
 }
 

@@ -1,10 +1,12 @@
-//! Cyclo-joins on rings of hosts: how long the phases of a join take (Frey et al. 2010, section V).
+//! Cyclo-joins on rings of hosts: how long the phases of a join take (Frey et al. 2010, section V); and the same joins
+//! where rows are sent to who needs them.
 //!
 //! Between processes they join real rows. On simulated hosts elements go around by the same code, but have lengths only;
 //! what joining them costs is charged to the cores of their hosts, by the [`rates`] of the paper's. Knows neither figures
 //! nor claims.
 
 mod costs;
+mod exchange;
 mod host;
 pub mod keys;
 mod process;
@@ -14,11 +16,12 @@ mod simulation;
 
 use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;
+use keys::Distribution;
 pub use keys::Keys;
-pub use roundel_ring::cost::Method;
+pub use roundel_ring::cost::{Method, Way};
+use roundel_ring::cost::{Shape, Size};
 use roundel_ring::roundabout::HOSTS_MAX;
 use serde::{Deserialize, Serialize};
-pub use simulation::simulate;
 use std::fmt;
 pub(crate) use {process::measure, rows::verify};
 
@@ -30,7 +33,7 @@ const STALL_SECONDS: std::ops::RangeInclusive<f64> = 0.0..=1e3;
 /// Seconds of waiting that are told one by one.
 const WAIT_LEAST: f64 = 1e-4;
 
-/// A join on a ring.
+/// A join on a ring, or on hosts that send rows to each other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RingJoin {
     /// A device of this host, or simulated hardware.
@@ -41,10 +44,16 @@ pub struct RingJoin {
     pub threads: usize,
     /// What moves elements.
     pub carrier: Carrier,
-    /// How a host joins.
+    /// How hosts get each other's rows.
+    pub way: Way,
+    /// What runs on simulated hosts.
+    pub program: Program,
+    /// How a host of a ring joins.
     pub method: Method,
-    /// Rows of each relation, on all hosts.
-    pub rows: u64,
+    /// Rows of both relations.
+    pub rows: RelationRows,
+    /// Of the pairs that are found, the share that matches a predicate, where they are tested against one.
+    pub predicate: Option<f64>,
     /// Bytes of a row.
     pub row_bytes: usize,
     /// What they are joined by.
@@ -55,6 +64,24 @@ pub struct RingJoin {
     pub element_bytes: usize,
     /// Hosts that stand still for a while.
     pub stalls: Vec<Stall>,
+}
+
+/// Rows of the relations of a join, on all hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RelationRows {
+    /// Of the one that spins, or of which tables are built.
+    pub spinning: u64,
+    /// Of the other one.
+    pub stationary: u64,
+}
+
+/// What runs on simulated hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Program {
+    /// The paper's: a thread sets up each relation, and elements are sent as they lie in memory.
+    Paper,
+    /// Roundel's: all threads set both up, and what is sent is made of rows, and rows of it.
+    Roundel,
 }
 
 /// What moves elements between hosts (section V-G).
@@ -88,9 +115,9 @@ pub struct HostPhases {
     pub synchronisation: f64,
     /// What all its cores worked while it joined and waited, where it is simulated.
     pub worked: f64,
-    /// Bytes of elements that came from its predecessor.
+    /// Bytes of rows that came from its predecessor, or from all others.
     pub bytes: u64,
-    /// Elements that it joined.
+    /// Elements that it joined, or messages that came.
     pub elements: u64,
     /// Pairs that it found, where it has rows.
     pub pairs: u64,
@@ -115,8 +142,11 @@ impl RingJoin {
             hosts,
             threads: rates::CORES,
             carrier: Carrier::Rdma,
+            way: Way::Cyclo,
+            program: Program::Paper,
             method,
-            rows: rates::ROWS_OF_HOST * hosts as u64,
+            rows: RelationRows::alike(rates::ROWS_OF_HOST * hosts as u64),
+            predicate: None,
             row_bytes: rates::ROW_BYTES,
             keys: Keys::Uniform,
             seed: 1,
@@ -138,17 +168,37 @@ impl RingJoin {
                 self.threads,
                 rates::CORES
             )
-        } else if !(self.hosts as u64..=ROWS_MAX).contains(&self.rows) {
+        } else if ![self.rows.spinning, self.rows.stationary]
+            .iter()
+            .all(|rows| (self.hosts as u64..=ROWS_MAX).contains(rows))
+        {
             format!(
-                "{} rows; each host has one, and all have 2^40 at most",
-                self.rows
+                "{} and {} rows; each host has one of either relation, and all have 2^40 at most",
+                self.rows.spinning, self.rows.stationary
             )
         } else if !ELEMENT_BYTES.contains(&self.element_bytes) {
             "elements have 1 KiB to 1 GiB".into()
         } else if !(8..=512).contains(&self.row_bytes) {
             format!("rows of {} bytes; 8 to 512", self.row_bytes)
-        } else if self.method == Method::NestedLoops {
+        } else if self.method == Method::NestedLoops && self.program == Program::Paper {
             "the paper does not say what nested loops cost".into()
+        } else if self.way == Way::Repartition && self.method != Method::Hash {
+            "rows are partitioned by hashes, where keys are equal".into()
+        } else if self.way != Way::Cyclo && self.program == Program::Paper {
+            "the paper's program knows rings only".into()
+        } else if self.way != Way::Cyclo
+            && (self.carrier != Carrier::Rdma || !self.stalls.is_empty())
+        {
+            "kernels that carry elements, and hosts that stand still, are on rings only".into()
+        } else if self.way != Way::Cyclo
+            && matches!(self.keys, Keys::Zipf(exponent) if exponent > 0.0)
+        {
+            "of skewed keys it is not known where they are sent to".into()
+        } else if self
+            .predicate
+            .is_some_and(|share| !(0.0..=1.0).contains(&share))
+        {
+            "a predicate matches 0 to 1 of the pairs".into()
         } else if matches!(self.keys, Keys::Zipf(exponent) if !(0.0..=1.0).contains(&exponent)) {
             "keys are skewed by 0 to 1".into()
         } else if self
@@ -163,6 +213,64 @@ impl RingJoin {
             return Ok(());
         };
         Err(Error::Setting(wrong))
+    }
+
+    /// What is known of it before it runs.
+    pub fn shape(&self) -> Shape {
+        let size = |rows: u64| Size {
+            rows: rows as f64,
+            width: self.row_bytes as f64,
+        };
+        let RelationRows {
+            spinning,
+            stationary,
+        } = self.rows;
+        let all = spinning as f64 * stationary as f64;
+        let found = match self.method {
+            Method::NestedLoops => all,
+            Method::Hash | Method::Merge => {
+                Distribution::new(self.keys, spinning, self.seed).found(0.0, 1.0) * all
+            }
+        };
+        Shape {
+            hosts: self.hosts as f64,
+            threads: self.threads as f64,
+            spinning: size(spinning),
+            stationary: size(stationary),
+            found,
+            tested: self.predicate.is_some(),
+            result: found * self.predicate.unwrap_or(1.0),
+        }
+    }
+}
+
+impl RelationRows {
+    /// As many of each.
+    pub fn alike(each: u64) -> Self {
+        Self {
+            spinning: each,
+            stationary: each,
+        }
+    }
+
+    /// Those that each host has; what cannot be dealt evenly is left out.
+    pub fn of_host(self, hosts: usize) -> Self {
+        Self {
+            spinning: self.spinning / hosts as u64,
+            stationary: self.stationary / hosts as u64,
+        }
+    }
+}
+
+/// Runs a join on simulated hosts once. The same join measures the same.
+///
+/// # Errors
+/// When the join makes no sense, or the hosts cannot reach each other.
+pub fn simulate(join: &RingJoin) -> Result<RingMeasured> {
+    join.check()?;
+    match join.way {
+        Way::Cyclo => simulation::run(join),
+        Way::Repartition | Way::Broadcast => exchange::run(join),
     }
 }
 

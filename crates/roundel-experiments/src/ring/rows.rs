@@ -2,7 +2,7 @@
 //! join makes all of them again.
 
 use super::keys::{Keys, zipf_shares};
-use super::{HostPhases, RingJoin, rates};
+use super::{HostPhases, RelationRows, RingJoin, Way, rates};
 use crate::error::{Error, Result};
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
 use rand::{Rng as _, SeedableRng as _};
@@ -22,7 +22,7 @@ pub(super) struct Draw {
     /// Of ranks, added up; none where all keys are alike.
     shares: Vec<f64>,
     seed: u64,
-    own: u64,
+    own: RelationRows,
 }
 
 impl Draw {
@@ -30,10 +30,18 @@ impl Draw {
         Self {
             shares: match join.keys {
                 Keys::Uniform => Vec::new(),
-                Keys::Zipf(exponent) => zipf_shares(join.rows, exponent),
+                Keys::Zipf(exponent) => zipf_shares(join.rows.spinning, exponent),
             },
             seed: join.seed,
-            own: join.rows / join.hosts as u64,
+            own: join.rows.of_host(join.hosts),
+        }
+    }
+
+    /// Rows of a host.
+    fn own(&self, side: Side) -> u64 {
+        match side {
+            Side::Spinning => self.own.spinning,
+            Side::Stationary => self.own.stationary,
         }
     }
 
@@ -42,7 +50,7 @@ impl Draw {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         // Streams of a generator have nothing to do with each other.
         random.set_stream(2 * host as u64 + u64::from(side == Side::Stationary));
-        (0..self.own).map(move |_| match self.shares.is_empty() {
+        (0..self.own(side)).map(move |_| match self.shares.is_empty() {
             true => random.random(),
             false => {
                 let share: f64 = random.random();
@@ -54,7 +62,7 @@ impl Draw {
     /// The rows of a host: a key of 4 bytes, and 8 others.
     pub(super) fn rows(&self, side: Side, host: usize) -> Result<RecordBatch> {
         let keys: ArrayRef = Arc::new(Int32Array::from_iter_values(self.keys(side, host)));
-        let values = (0..self.own as i64).map(|row| row + ((host as i64) << 40));
+        let values = (0..self.own(side) as i64).map(|row| row + ((host as i64) << 40));
         let values: ArrayRef = Arc::new(Int64Array::from_iter_values(values));
         let names = match side {
             Side::Spinning => ["r", "r_value"],
@@ -71,7 +79,9 @@ pub(super) fn check(join: &RingJoin) -> Result<()> {
         format!("rows between processes have {} bytes", rates::ROW_BYTES)
     } else if join.carrier != super::Carrier::Rdma || !join.stalls.is_empty() {
         "kernels that carry elements, and hosts that stand still, are simulated only".into()
-    } else if join.rows > 1 << 28 {
+    } else if join.way != Way::Cyclo || join.predicate.is_some() {
+        "joins without a ring, and those with predicates, are simulated only".into()
+    } else if join.rows.spinning.max(join.rows.stationary) > 1 << 28 {
         "there are 2^28 rows at most between processes".into()
     } else {
         return Ok(());

@@ -1,9 +1,10 @@
-//! All hosts of a join on simulated hardware: nodes, the ring around them, and what it measures.
+//! All hosts of a ring on simulated hardware: nodes, the ring around them, and what it measures.
 
 use super::costs::Costs;
-use super::host::{Host, RECEIVES};
+use super::host::{Fragments, Host, RECEIVES};
 use super::{HostPhases, RingJoin, RingMeasured, rates};
 use crate::error::{Error, Result};
+use crate::fabric::FabricChoice;
 use futures::channel::mpsc;
 use futures::{FutureExt as _, TryStreamExt as _};
 use roundel_ring::roundabout::Opening;
@@ -15,7 +16,7 @@ use std::time::Duration;
 /// Of every simulation.
 const SEED: u64 = 1;
 /// Longest virtual time of a join.
-const END_MAX: Duration = Duration::from_secs(1_000_000);
+pub(super) const END_MAX: Duration = Duration::from_secs(1_000_000);
 /// Bytes that an element has here, whatever it stands for; it is a little longer where that is no multiple.
 const BYTES: usize = 1 << 10;
 /// Bytes of a message that stand for themselves, at least.
@@ -23,13 +24,12 @@ const PLAIN: usize = 64;
 /// Trains of packets that an element is sent in, about, where it has more packets. Links carry 0.6 % less than with packets.
 const TRAINS: usize = 64;
 
-/// Runs a join once. The same join measures the same.
+/// Runs a join that makes sense once.
 ///
 /// # Errors
-/// When the join makes no sense, or the ring breaks.
-pub fn simulate(join: &RingJoin) -> Result<RingMeasured> {
-    join.check()?;
-    let parameters = hardware(join)?;
+/// When the ring breaks.
+pub(super) fn run(join: &RingJoin) -> Result<RingMeasured> {
+    let parameters = hardware(&join.fabric, join.element_bytes, TRAINS)?;
     let simulation = Simulation::new(parameters.clone(), SEED);
     let nodes: Vec<_> = (0..join.hosts)
         .map(|_| simulation.add_node(rates::CORES))
@@ -41,7 +41,8 @@ pub fn simulate(join: &RingJoin) -> Result<RingMeasured> {
     };
     let rings = connect(&nodes, options)?;
     let head = options.element_bytes - rings[0].payload_bytes_max();
-    let costs = Costs::new(join, &parameters, join.element_bytes - head);
+    let costs = Costs::new(join, &parameters);
+    let fragments = Fragments::new(join, join.element_bytes - head);
     let (join, costs, parameters) = (
         Arc::new(join.clone()),
         Arc::new(costs),
@@ -54,6 +55,7 @@ pub fn simulate(join: &RingJoin) -> Result<RingMeasured> {
             node: node.clone(),
             join: join.clone(),
             costs: costs.clone(),
+            fragments,
             parameters: parameters.clone(),
         };
         let done = done.clone();
@@ -73,13 +75,13 @@ pub fn simulate(join: &RingJoin) -> Result<RingMeasured> {
     })
 }
 
-/// The hardware, where elements have lengths only, and large ones are sent in trains of packets: each of which takes as
-/// long as all its packets do, and has as much room where it waits.
-fn hardware(join: &RingJoin) -> Result<Parameters> {
-    let plain = join.fabric.parameters();
-    let plain = plain.ok_or_else(|| Error::Setting(format!("{} is not simulated", join.fabric)))?;
-    let times = (join.element_bytes - PLAIN) / (BYTES - PLAIN);
-    let packets = (join.element_bytes / (TRAINS * plain.link.packet_bytes)).max(1);
+/// The hardware, where messages of so many bytes have lengths only, and are sent in so many trains of packets, where they
+/// have more packets: each of which takes as long as all its packets do, and has as much room where it waits.
+pub(super) fn hardware(fabric: &FabricChoice, bytes: usize, trains: usize) -> Result<Parameters> {
+    let plain = fabric.parameters();
+    let plain = plain.ok_or_else(|| Error::Setting(format!("{fabric} is not simulated")))?;
+    let times = (bytes - PLAIN) / (BYTES - PLAIN);
+    let packets = (bytes / (trains * plain.link.packet_bytes)).max(1);
     let all = packets as u64;
     let coarse = Parameters {
         link: Link {

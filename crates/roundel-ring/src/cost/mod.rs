@@ -10,8 +10,10 @@
 //! Rates are measured ([`calibrate()`]) or, of simulated hosts, given. Knows no plan.
 
 mod calibrate;
+mod choice;
 
 pub use calibrate::{calibrate, calibrate_link};
+pub use choice::{Way, Ways};
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

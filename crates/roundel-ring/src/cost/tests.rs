@@ -90,6 +90,30 @@ fn each_way_has_its_joins() {
     );
 }
 
+/// A ring has to gain where others can do the join as well, and may lose a little where they test all pairs.
+#[test]
+fn a_ring_is_chosen_by_what_it_gains() {
+    let lasts = |millis: f64| Estimate {
+        join: Duration::from_secs_f64(millis / 1e3),
+        ..Estimate::default()
+    };
+    let choice = |cyclo: f64, repartition: Option<f64>, broadcast: f64| {
+        let ways = Ways {
+            cyclo: lasts(cyclo),
+            repartition: repartition.map(lasts),
+            broadcast: lasts(broadcast),
+        };
+        ways.choice()
+    };
+    assert_eq!(choice(79.0, Some(100.0), 200.0), Way::Cyclo);
+    assert_eq!(choice(81.0, Some(100.0), 200.0), Way::Repartition);
+    assert_eq!(choice(81.0, Some(200.0), 100.0), Way::Broadcast);
+    assert_eq!(choice(124.0, None, 100.0), Way::Cyclo);
+    assert_eq!(choice(126.0, None, 100.0), Way::Broadcast);
+    let join = shape(4.0, 1e6, 1e6);
+    assert_eq!(Ways::of(&rates(), &join, Method::Merge).repartition, None);
+}
+
 #[test]
 fn joins_without_end_have_an_estimate() {
     let join = Shape {

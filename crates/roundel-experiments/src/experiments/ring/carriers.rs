@@ -4,7 +4,7 @@ use super::super::tell::{About, axis, verdict};
 use super::super::{Case, Experiment, Options, Results};
 use super::{case, hosts, join};
 use crate::figure::{Figure, Scale, Unit};
-use crate::ring::{Carrier, Method, RingJoin, RingMeasured, rates};
+use crate::ring::{Carrier, Method, RelationRows, RingJoin, RingMeasured, rates};
 use crate::scorecard::Paper;
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -24,7 +24,7 @@ const ROWS: u64 = 600_000_000;
 /// The join of section V-G.
 pub(crate) fn carried(join: RingJoin, carrier: Carrier, threads: usize) -> RingJoin {
     RingJoin {
-        rows: ROWS,
+        rows: RelationRows::alike(ROWS),
         carrier,
         threads,
         ..join

@@ -1,12 +1,14 @@
 //! Joins on a ring of hosts (Frey et al. 2010, section V).
 
 mod carriers;
+mod choice;
 mod scale_out;
 mod sizes;
 mod skew;
 mod unit;
 
 pub use carriers::EXPERIMENT as CARRIERS;
+pub use choice::EXPERIMENT as CHOICE;
 pub use scale_out::EXPERIMENT as SCALE_OUT;
 pub use sizes::{FIXED, GROWING};
 pub use skew::EXPERIMENT as SKEW;
@@ -21,7 +23,7 @@ pub(crate) use {
 use super::tell::verdict;
 use super::{Case, Options, Results, Work};
 use crate::figure::{Verdict, X};
-use crate::ring::{Method, RingJoin, rates};
+use crate::ring::{Method, RelationRows, RingJoin, rates};
 
 const HASH: &str = "hash join";
 const MERGE: &str = "sort-merge join";
@@ -35,7 +37,7 @@ fn join(options: &Options, method: Method, hosts: usize) -> RingJoin {
     };
     RingJoin {
         threads: options.threads.unwrap_or(threads),
-        rows: rows_of_host(options) * hosts as u64,
+        rows: RelationRows::alike(rows_of_host(options) * hosts as u64),
         ..RingJoin::new(options.fabric.clone(), method, hosts)
     }
 }

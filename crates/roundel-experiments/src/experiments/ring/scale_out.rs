@@ -23,7 +23,7 @@ const ELEMENTS: usize = 16;
 
 /// A join with large elements.
 pub(crate) fn large(join: RingJoin) -> RingJoin {
-    let own = join.rows as usize / join.hosts * join.row_bytes;
+    let own = join.rows.spinning as usize / join.hosts * join.row_bytes;
     RingJoin {
         element_bytes: own / ELEMENTS,
         ..join

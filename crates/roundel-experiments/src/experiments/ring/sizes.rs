@@ -4,7 +4,7 @@ use super::super::tell::{About, axis};
 use super::super::{Case, Experiment, Options, Results};
 use super::{HASH, MERGE, METHODS, case, join, judged, rows_of_host};
 use crate::figure::{Figure, Scale, Unit, X};
-use crate::ring::{RingJoin, RingMeasured};
+use crate::ring::{RelationRows, RingJoin, RingMeasured};
 use crate::scorecard::Paper;
 
 pub const FIXED: Experiment = Experiment {
@@ -45,7 +45,7 @@ fn plan(options: &Options, rows: impl Fn(usize) -> u64) -> Vec<Case> {
     for hosts in options.nodes_or(&own) {
         for (name, method) in METHODS {
             let join = RingJoin {
-                rows: rows(hosts),
+                rows: RelationRows::alike(rows(hosts)),
                 ..join(options, method, hosts)
             };
             cases.push(case(name, hosts as f64, join));

@@ -4,7 +4,7 @@ use super::super::tell::{About, axis};
 use super::super::{Case, Experiment, Options, Results};
 use super::{case, hosts, join, judged};
 use crate::figure::{Figure, Scale, Unit, X};
-use crate::ring::{Keys, Method, RingJoin, RingMeasured};
+use crate::ring::{Keys, Method, RelationRows, RingJoin, RingMeasured};
 use crate::scorecard::Paper;
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -27,7 +27,7 @@ const ROWS: u64 = 36_000_000;
 /// The hash join of the paper with skewed keys.
 pub(crate) fn skewed(join: RingJoin, exponent: f64) -> RingJoin {
     RingJoin {
-        rows: ROWS,
+        rows: RelationRows::alike(ROWS),
         keys: Keys::Zipf(exponent),
         ..join
     }
@@ -46,7 +46,7 @@ fn plan(options: &Options) -> Vec<Case> {
                 true => join,
                 // Of so many more there are more pairs than a host can look at.
                 false => RingJoin {
-                    rows: if options.quick { 50_000 } else { 200_000 },
+                    rows: RelationRows::alike(if options.quick { 50_000 } else { 200_000 }),
                     ..join
                 },
             };

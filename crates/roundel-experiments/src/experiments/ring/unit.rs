@@ -5,7 +5,7 @@ use super::super::{Case, Experiment, Options, Results};
 use super::{case, hosts, join, judged};
 use crate::fabric::FabricChoice;
 use crate::figure::{Figure, Scale, Unit, X};
-use crate::ring::{Method, RingJoin, RingMeasured};
+use crate::ring::{Method, RelationRows, RingJoin, RingMeasured};
 use crate::scorecard::Paper;
 use crate::setting::{Setting, Transport};
 
@@ -68,9 +68,10 @@ pub(crate) fn by_element(join: RingJoin, element_bytes: usize) -> RingJoin {
         true => ELEMENTS,
         false => ELEMENTS_OF_ROWS,
     };
+    let own = elements * (element_bytes / join.row_bytes) as u64;
     RingJoin {
         method: Method::Merge,
-        rows: elements * join.hosts as u64 * (element_bytes / join.row_bytes) as u64,
+        rows: RelationRows::alike(own * join.hosts as u64),
         element_bytes,
         ..join
     }

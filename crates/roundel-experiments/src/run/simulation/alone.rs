@@ -20,7 +20,7 @@ impl Cluster {
             for thread in 0..setting.threads {
                 let cost = self.cost(node);
                 let cost = self.of_thread(&cost, node, thread);
-                let (setting, parameters) = (setting.clone(), self.parameters.clone());
+                let (setting, parameters) = (setting.clone(), self.all.parameters.clone());
                 let counted = times.counted();
                 let task = async move {
                     let mut counted_tuples = 0;

@@ -11,29 +11,22 @@ use crate::measured::{Endpoints, Measured, NodeMeasured, Rows};
 use crate::setting::{SOCKET_MESSAGE_BYTES, Setting, Transport};
 use crate::transport::AskEndpoints;
 use crate::transport::qperf::Pairs;
-use crate::transport::verbs::{Opening, VerbsReceiver, VerbsSender, options};
+use crate::transport::verbs::{SimulatedNodes, VerbsReceiver, VerbsSender, options};
 use crate::workload::by_node;
 use cost::{Cost, Costly, Path};
 use flow::{Flow, Times};
+use futures::FutureExt as _;
 use futures::channel::mpsc;
-use futures::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
-use roundel_exchange::{Design, ExchangeOptions, Fabric};
+use roundel_exchange::Design;
 use roundel_verbs::completion_queue::BoxFuture;
-use roundel_verbs::sim::{Nic, Parameters, SimNode, Simulation};
-use roundel_verbs::{ArenaOptions, settle};
+use roundel_verbs::sim::{Nic, Parameters, SimNode};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Of every simulation.
-const SEED: u64 = 1;
-/// Registered memory of a node: as much as it wants.
-const REGISTERED_BYTES_MAX: usize = 1 << 40;
-const SEGMENT_BYTES: usize = 4 << 20;
 /// How often registered memory is looked at, where it is watched.
 const MEMORY_LOOKS: u32 = 100;
-/// Longest virtual time in which nodes are connected, and in which what was sent arrives.
-const SETUP_MAX: Duration = Duration::from_secs(600);
+/// Longest virtual time in which what was sent arrives.
 const END_MAX: Duration = Duration::from_secs(60);
 /// What models of other transports run over: one for a node, and one for each of its threads.
 const MODEL_DESIGN: Design = Design::SemqSr;
@@ -48,14 +41,10 @@ struct Done {
     received_bytes: u64,
 }
 
-/// Nodes in simulation.
+/// What is run, and the nodes that run it.
 struct Cluster {
     setting: Arc<Setting>,
-    parameters: Arc<Parameters>,
-    simulation: Simulation,
-    nodes: Vec<SimNode>,
-    /// Waits for them.
-    observer: SimNode,
+    all: SimulatedNodes,
 }
 
 /// Runs a setting once.
@@ -76,15 +65,9 @@ pub(super) fn run(setting: &Setting) -> Result<Measured> {
         },
         _ => parameters,
     };
-    let simulation = Simulation::new(parameters.clone(), SEED);
     let cluster = Cluster {
-        nodes: (0..setting.nodes)
-            .map(|_| simulation.add_node(2 * setting.threads))
-            .collect(),
-        observer: simulation.add_node(1),
+        all: SimulatedNodes::new(parameters, setting.nodes, 2 * setting.threads),
         setting: Arc::new(setting.clone()),
-        parameters: Arc::new(parameters),
-        simulation,
     };
     match setting.transport {
         Transport::Design(design) | Transport::ZeroCopy(design) => {
@@ -98,12 +81,12 @@ pub(super) fn run(setting: &Setting) -> Result<Measured> {
             cluster.run_exchange(&messages, MODEL_DESIGN, |_| vec![Path::Tcp])
         }
         Transport::Mpi => cluster.run_exchange(setting, MODEL_DESIGN, |node| {
-            vec![Path::mpi(node, &cluster.parameters)]
+            vec![Path::mpi(node, &cluster.all.parameters)]
         }),
         Transport::MpiProcesses => cluster.run_exchange(setting, MODEL_DESIGN_OF_THREADS, |node| {
             let processes = 0..setting.threads;
             processes
-                .map(|_| Path::mpi(node, &cluster.parameters))
+                .map(|_| Path::mpi(node, &cluster.all.parameters))
                 .collect()
         }),
         Transport::Qperf | Transport::PingPong => cluster.run_qperf(),
@@ -113,126 +96,27 @@ pub(super) fn run(setting: &Setting) -> Result<Measured> {
 }
 
 impl Cluster {
-    /// Runs a task on each node, and all of them to their ends.
-    fn each<T: Send + 'static>(
-        &self,
-        mut task: impl FnMut(usize) -> BoxFuture<'static, Result<T>>,
-    ) -> Result<Vec<T>> {
-        let results = Arc::new(Mutex::new(Vec::new()));
-        let (busy, idle) = mpsc::unbounded::<()>();
-        for (number, node) in self.nodes.iter().enumerate() {
-            let (task, busy, results) = (task(number), busy.clone(), results.clone());
-            let context = node.context();
-            node.spawn(
-                0,
-                Box::pin(async move {
-                    let result = task.await;
-                    settle(&*context).await;
-                    results.lock().push((number, result));
-                    drop(busy);
-                }),
-            );
-        }
-        drop(busy);
-        let all = idle.collect::<Vec<()>>();
-        self.simulation.run(&self.observer, SETUP_MAX, all)?;
-        let mut results = std::mem::take(&mut *results.lock());
-        results.sort_by_key(|(number, _)| *number);
-        results.into_iter().map(|(_, result)| result).collect()
-    }
-
-    /// Does something on each node in turn that takes no virtual time but what it is charged.
-    fn step<A: Send + 'static, T: Send + 'static>(
-        &self,
-        with: Vec<A>,
-        step: impl Fn(usize, A) -> Result<T> + Send + Sync + 'static,
-    ) -> Result<Vec<T>> {
-        let step = Arc::new(step);
-        let mut with: Vec<_> = with.into_iter().map(Some).collect();
-        self.each(|node| {
-            let (step, with) = (step.clone(), with[node].take());
-            async move { step(node, with.expect("each node is asked once")) }.boxed()
-        })
-    }
-
-    fn fabric(&self, node: usize, thread: usize, arena: &roundel_verbs::Arena) -> Result<Fabric> {
-        let context = self.nodes[node].context_of(thread);
-        let device = self.nodes[node].device();
-        let channel = device.create_channel()?;
-        channel.set_wait_policy(self.setting.wait.into());
-        context.spawn(Box::pin(channel.drive()?));
-        Ok(Fabric {
-            device,
-            arena: arena.clone(),
-            channel,
-            context,
-        })
-    }
-
-    fn arena(&self, node: usize) -> roundel_verbs::Arena {
-        self.nodes[node].device().arena(ArenaOptions {
-            registered_bytes_max: REGISTERED_BYTES_MAX,
-            segment_bytes: self.parameters.bytes_for(SEGMENT_BYTES),
-        })
-    }
-
-    /// Opens the endpoints of all nodes and connects them.
-    #[allow(clippy::type_complexity)] // The two sides of each thread, and who knows what they did.
-    fn open(
-        &self,
-        setting: &Setting,
-        options: &ExchangeOptions,
-    ) -> Result<Vec<(Vec<(VerbsSender, VerbsReceiver)>, AskEndpoints)>> {
-        let fabrics = (0..setting.nodes).map(|node| {
-            let arena = self.arena(node);
-            // What is sent is served by the thread that sends.
-            let fabrics = (0..options.endpoints).map(|thread| self.fabric(node, thread, &arena));
-            fabrics.collect::<Result<Vec<_>>>()
-        });
-        let fabrics = fabrics.collect::<Result<Vec<_>>>()?;
-        let shared = Arc::new((setting.clone(), options.clone()));
-        let with = shared.clone();
-        let opened = self.step(fabrics, move |node, fabrics| {
-            Opening::new(&with.0, node, fabrics, &with.1)
-        })?;
-        let (openings, offers): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
-        let offers = Arc::new(offers);
-        let accepted = self.step(openings, move |node, mut opening: Opening| {
-            let answers = offers.iter().enumerate();
-            let answers = answers.map(|(from, offers)| opening.accept(from, &offers[node]));
-            let answers = answers.collect::<Result<Vec<_>>>()?;
-            Ok((opening, answers))
-        })?;
-        let (openings, answers): (Vec<_>, Vec<_>) = accepted.into_iter().unzip();
-        let answers = Arc::new(answers);
-        self.step(openings, move |node, mut opening: Opening| {
-            for (from, answers) in answers.iter().enumerate() {
-                opening.connect(from, &answers[node])?;
-            }
-            opening.open(&shared.0)
-        })
-    }
-
     fn run_exchange(
         &self,
         setting: &Setting,
         design: Design,
         paths: impl Fn(&SimNode) -> Vec<Path>,
     ) -> Result<Measured> {
-        let device = self.nodes[0].device();
+        let device = self.all.nodes[0].device();
         let options = options(
             setting,
             design,
             device.capabilities(),
-            Some(&self.parameters),
+            Some(&self.all.parameters),
         )?;
-        let opened = self.open(setting, &options)?;
+        let groups = setting.groups();
+        let opened = self.all.open(setting, &options, move |_| groups.clone())?;
         let times = self.times();
         let (busy, done) = mpsc::unbounded::<Result<Done>>();
         let mut asked = Vec::new();
         for (node, (ends, ask)) in opened.into_iter().enumerate() {
             let cost = self.cost(node);
-            let paths = paths(&self.nodes[node]).into_iter();
+            let paths = paths(&self.all.nodes[node]).into_iter();
             let costs: Vec<_> = paths
                 .map(|path| Cost {
                     path,
@@ -252,7 +136,7 @@ impl Cluster {
             .map(|(node, (ask, waited, watched))| {
                 let mut endpoints = (ask.lock())();
                 endpoints.blocked_for_buffers = waited.lock().as_secs_f64();
-                endpoints.registered_bytes *= self.parameters.payload_times as u64;
+                endpoints.registered_bytes *= self.all.parameters.payload_times as u64;
                 NodeMeasured {
                     memory: std::mem::take(&mut *watched.lock()),
                     ..self.measured(node, times, &ended, endpoints)
@@ -264,7 +148,7 @@ impl Cluster {
     /// Those of a run that begins now.
     fn times(&self) -> Times {
         Times {
-            begin: self.simulation.now(),
+            begin: self.all.simulation.now(),
             length: Duration::from_secs_f64(self.setting.seconds),
         }
     }
@@ -280,8 +164,8 @@ impl Cluster {
         if self.setting.work_midway.is_none() {
             return memory;
         }
-        let (context, into) = (self.nodes[node].context(), memory.clone());
-        let payload_times = self.parameters.payload_times as u64;
+        let (context, into) = (self.all.nodes[node].context(), memory.clone());
+        let payload_times = self.all.parameters.payload_times as u64;
         let watch = async move {
             while context.now() < times.until() {
                 context.sleep(times.length / MEMORY_LOOKS).await;
@@ -290,7 +174,7 @@ impl Cluster {
                 into.lock().push((now, bytes));
             }
         };
-        self.nodes[node].spawn(0, Box::pin(watch));
+        self.all.nodes[node].spawn(0, Box::pin(watch));
         memory
     }
 
@@ -314,7 +198,7 @@ impl Cluster {
             };
             let seed = (node * setting.threads + thread) as u64;
             let of_sender = setting.clone();
-            let real = self.parameters.payload_times == 1 && sender.cost.copies;
+            let real = self.all.parameters.payload_times == 1 && sender.cost.copies;
             let flow = Flow {
                 tuple_bytes: setting.tuple_bytes,
                 work: setting.work_of(node),
@@ -365,15 +249,15 @@ impl Cluster {
 
     fn of_thread(&self, cost: &Cost, node: usize, thread: usize) -> Cost {
         Cost {
-            context: self.nodes[node].context_of(thread),
+            context: self.all.nodes[node].context_of(thread),
             ..cost.clone()
         }
     }
 
     fn cost(&self, node: usize) -> Cost {
         Cost {
-            context: self.nodes[node].context(),
-            parameters: self.parameters.clone(),
+            context: self.all.nodes[node].context(),
+            parameters: self.all.parameters.clone(),
             path: Path::Verbs,
             waited: Arc::default(),
             members: self.setting.groups()[0].len(),
@@ -394,19 +278,13 @@ impl Cluster {
             // Whoever waits for it has failed otherwise.
             let _ = busy.unbounded_send(done);
         };
-        self.nodes[node].spawn(thread, Box::pin(task));
+        self.all.nodes[node].spawn(thread, Box::pin(task));
     }
 
     /// Runs everything to its end, or to the first failure.
     fn finish(&self, done: mpsc::UnboundedReceiver<Result<Done>>) -> Result<Vec<Done>> {
         let limit = Duration::from_secs_f64(self.setting.seconds) + END_MAX;
-        let all = done.fold(Ok(Vec::new()), |all: Result<Vec<Done>>, one| {
-            std::future::ready(all.and_then(|mut all| {
-                all.push(one?);
-                Ok(all)
-            }))
-        });
-        self.simulation.run(&self.observer, limit, all)?
+        self.all.finish(limit, done)
     }
 
     fn measured(
@@ -421,7 +299,7 @@ impl Cluster {
             started: counted.start.as_secs_f64(),
             ended: counted.end.as_secs_f64(),
             setup_seconds: times.begin.as_secs_f64(),
-            cpu_seconds: self.nodes[node].worked().as_secs_f64(),
+            cpu_seconds: self.all.nodes[node].worked().as_secs_f64(),
             sent: vec![Rows::default(); self.setting.nodes],
             endpoints,
             ..NodeMeasured::default()
@@ -440,12 +318,12 @@ impl Cluster {
         let setting = &self.setting;
         let message_bytes = setting.message_bytes;
         let length = message_bytes.unwrap_or(crate::setting::MESSAGE_BYTES);
-        let bytes = self.parameters.bytes_for(length);
+        let bytes = self.all.parameters.bytes_for(length);
         let mut threads = Vec::new();
         for node in 0..setting.nodes {
-            let arena = self.arena(node);
+            let arena = self.all.arena(node);
             for thread in 0..setting.threads {
-                let fabric = self.fabric(node, thread, &arena)?;
+                let fabric = self.all.fabric(setting, node, thread, &arena)?;
                 threads.push(Pairs::open(fabric, setting.nodes, bytes)?);
             }
         }
@@ -463,7 +341,7 @@ impl Cluster {
         let times = self.times();
         for (at, (mut pairs, _)) in threads.into_iter().enumerate() {
             let (node, thread) = (at / setting.threads, at % setting.threads);
-            let context = self.nodes[node].context_of(thread);
+            let context = self.all.nodes[node].context_of(thread);
             let counted = times.counted();
             let pings = setting.transport == Transport::PingPong;
             let kept = kept.clone();

@@ -7,7 +7,7 @@ mod speeds;
 
 use super::Claim;
 use crate::fabric::FabricChoice;
-use crate::ring::{Method, RingJoin, rates};
+use crate::ring::{Method, RelationRows, RingJoin, rates};
 
 /// Times that differ by no more than this share are the same, and waiting for no longer than it is none.
 const SAME: f64 = 0.05;
@@ -34,7 +34,7 @@ fn growing(method: Method, hosts: usize) -> RingJoin {
 /// A join of as many rows on all hosts together.
 fn fixed(method: Method, hosts: usize) -> RingJoin {
     RingJoin {
-        rows: rates::ROWS_OF_HOST,
+        rows: RelationRows::alike(rates::ROWS_OF_HOST),
         ..growing(method, hosts)
     }
 }

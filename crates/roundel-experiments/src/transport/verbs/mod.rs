@@ -2,6 +2,7 @@
 //! threads of a node share one pair.
 
 mod opening;
+mod simulated;
 
 use super::runtime::ThreadRuntime;
 use super::{Ends, Message, MessageBuffer, Opened, Receiver, Sender};
@@ -19,6 +20,7 @@ use roundel_exchange::wire::Data;
 use roundel_exchange::{Design, ExchangeError, Fabric, Selection};
 use roundel_verbs::completion_queue::{WaitPolicy, until_ready};
 use roundel_verbs::{Arena, ArenaOptions, CompletionQueue, CompletionStatus, Guarded};
+pub(crate) use simulated::SimulatedNodes;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -256,7 +258,7 @@ pub async fn open(
     for (source, answers) in meeting.each(answers).await?.iter().enumerate() {
         opening.connect(source, answers)?;
     }
-    let (ends, endpoints) = opening.open(setting)?;
+    let (ends, endpoints) = opening.open(setting.threads, &setting.groups())?;
     let thread = |((sender, receiver), runtime)| Ends {
         sender,
         receiver,

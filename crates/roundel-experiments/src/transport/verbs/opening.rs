@@ -96,13 +96,15 @@ impl Opening {
         Ok(())
     }
 
-    /// The two sides of each thread, once all are connected, and who knows what they did.
+    /// The two sides of each thread, once all are connected, and who knows what they did. What is sent goes to these
+    /// groups of nodes.
     ///
     /// # Errors
     /// When there is no memory for the groups.
     pub fn open(
         self,
-        setting: &Setting,
+        threads: usize,
+        groups: &[Vec<usize>],
     ) -> Result<(Vec<(VerbsSender, VerbsReceiver)>, AskEndpoints)> {
         let (options, endpoints) = (self.options, self.sending.len());
         let mut receivers = Vec::new();
@@ -136,13 +138,13 @@ impl Opening {
                 let members: Vec<_> = nodes.iter().map(|node| destinations[*node]).collect();
                 endpoint.group(&members)
             };
-            let groups: Result<Vec<_>, _> = setting.groups().iter().map(group).collect();
+            let groups: Result<Vec<_>, _> = groups.iter().map(group).collect();
             let groups = groups?;
             senders.push(Arc::new(Sending {
                 endpoint,
                 destinations,
                 groups,
-                unfinished: AtomicUsize::new(setting.threads / endpoints),
+                unfinished: AtomicUsize::new(threads / endpoints),
             }));
         }
         let thread = |number: usize| {
@@ -154,7 +156,7 @@ impl Opening {
             let shared = receivers[number % endpoints].clone();
             (sender, VerbsReceiver { shared })
         };
-        let threads = (0..setting.threads).map(thread).collect();
+        let threads = (0..threads).map(thread).collect();
         let ask = Box::new(move || {
             let mut sum = Endpoints::default();
             senders.iter().for_each(|one| sum.add(&of_sender(one)));
