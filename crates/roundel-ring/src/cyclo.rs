@@ -4,16 +4,20 @@
 use crate::error::{Result, RingError};
 use crate::join::{Bits, JoinSpec, Stationary, set_up};
 use crate::roundabout::{Element, Next, Roundabout};
-use crate::spin::{Spinning, decode, notes_bytes};
+use crate::spin::{Piece, Spinning, decode, notes_bytes};
 use crate::threads::{JoinThreads, on_all, on_thread};
 use arrow::array::RecordBatch;
+use futures::FutureExt as _;
 use roundel_verbs::Context;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Rows of a fragment that are worth a thread.
 const ROWS_MIN: usize = 1024;
+/// Elements of a host's own that are joined before there is room for them on the ring.
+const AHEAD_MAX: usize = 16;
 /// Rows that a thread joins before it takes the next ones.
 const ROWS_MAX: usize = 1 << 18;
 
@@ -58,6 +62,27 @@ pub struct Phases {
     pub rows: u64,
 }
 
+impl Phases {
+    /// An element that is joined.
+    pub(crate) fn count(&mut self, fragment: &RecordBatch) {
+        self.elements += 1;
+        self.rows += fragment.num_rows() as u64;
+    }
+}
+
+/// The rows of this host that spin: those that it has not joined itself, and elements of them that have not begun, with
+/// their notes.
+struct OwnPieces {
+    left: Option<Spinning>,
+    joined: VecDeque<(Piece, Vec<u8>)>,
+}
+
+impl OwnPieces {
+    fn is_left(&self) -> bool {
+        self.left.as_ref().is_some_and(|left| !left.is_over())
+    }
+}
+
 /// A join on a ring, as one of its hosts runs it.
 #[derive(Clone)]
 pub struct Cyclo {
@@ -86,50 +111,50 @@ impl Cyclo {
         let began = self.context.now();
         let (rows, stationary) = set_up(&self.spec, spinning, stationary, &*self.threads).await?;
         let stationary = Arc::new(stationary);
-        let mut spinning = Some(Spinning::new(
-            self.spec.spinning.clone(),
-            rows,
-            ring.payload_bytes_max(),
-            self.is_noted(),
-        ));
+        let mut own = OwnPieces {
+            left: Some(Spinning::new(
+                self.spec.spinning.clone(),
+                rows,
+                ring.payload_bytes_max(),
+                self.is_noted(),
+            )),
+            joined: VecDeque::new(),
+        };
         let mut phases = Phases {
             set_up: self.context.now() - began,
             ..Phases::default()
         };
         loop {
             let waits = self.context.now();
-            let next = ring
-                .next(
-                    spinning
-                        .as_ref()
-                        .is_some_and(|spinning| !spinning.is_over()),
-                )
-                .await?;
+            let has_own = own.is_left() || !own.joined.is_empty();
+            let next = match ring.next(has_own).now_or_never() {
+                Some(next) => Some(next?),
+                // Nothing has come, and the follower has no room yet.
+                None if own.is_left() && own.joined.len() < AHEAD_MAX => None,
+                None => Some(ring.next(has_own).await?),
+            };
             let joins = self.context.now();
             phases.synchronisation += joins - waits;
-            let (element, fragment) = match next {
-                Next::End => break,
-                Next::Element(element) => self.read(element).await?,
-                Next::Blank(blank) => {
-                    let Some(mut own) = spinning.take() else {
+            match next {
+                Some(Next::End) => break,
+                Some(Next::Element(element)) => {
+                    let (element, fragment) = self.read(element).await?;
+                    phases.count(&fragment);
+                    let element = self.join(&ring, element, fragment, &stationary).await?;
+                    ring.pass_on(element);
+                }
+                Some(Next::Blank(blank)) => {
+                    if own.joined.is_empty() {
+                        self.join_own(&mut own, &stationary, &mut phases).await?;
+                    }
+                    let Some((piece, notes)) = own.joined.pop_front() else {
                         continue;
                     };
-                    let (own, piece) = on_thread(&*self.threads, move || {
-                        own.piece().map(|piece| (own, piece))
-                    })
-                    .await?;
-                    spinning = Some(own);
-                    let notes = vec![0; notes_bytes(self.is_noted(), piece.rows.num_rows())];
-                    (
-                        ring.begin(blank, &piece.payload, &notes, piece.last),
-                        piece.rows,
-                    )
+                    let element = ring.begin(blank, &piece.payload, &notes, piece.last);
+                    ring.pass_on(element);
                 }
-            };
-            phases.elements += 1;
-            phases.rows += fragment.num_rows() as u64;
-            let element = self.join(&ring, element, fragment, &stationary).await?;
-            ring.pass_on(element);
+                None => self.join_own(&mut own, &stationary, &mut phases).await?,
+            }
             phases.join += self.context.now() - joins;
         }
         let joins = self.context.now();
@@ -159,8 +184,7 @@ impl Cyclo {
             ..Phases::default()
         };
         for fragment in spins {
-            phases.elements += 1;
-            phases.rows += fragment.num_rows() as u64;
+            phases.count(&fragment);
             let matched = Arc::new(Bits::new(fragment.num_rows()));
             self.join_fragment(&fragment, &stays, &matched).await?;
             self.end_fragment(fragment, &stays, matched).await?;
@@ -168,6 +192,33 @@ impl Cyclo {
         self.end(stays).await?;
         phases.join = self.context.now() - joins;
         Ok(phases)
+    }
+
+    /// Joins the next piece of this host's rows: it can go around whenever there is room for it.
+    async fn join_own(
+        &self,
+        own: &mut OwnPieces,
+        stationary: &Arc<Stationary>,
+        phases: &mut Phases,
+    ) -> Result<()> {
+        let Some(mut left) = own.left.take() else {
+            return Ok(());
+        };
+        let (left, piece) = on_thread(&*self.threads, move || {
+            left.piece().map(|piece| (left, piece))
+        })
+        .await?;
+        own.left = Some(left);
+        phases.count(&piece.rows);
+        let matched = Arc::new(Bits::new(piece.rows.num_rows()));
+        self.join_fragment(&piece.rows, stationary, &matched)
+            .await?;
+        let notes = match self.is_noted() {
+            true => matched.to_bytes(),
+            false => Vec::new(),
+        };
+        own.joined.push_back((piece, notes));
+        Ok(())
     }
 
     fn is_noted(&self) -> bool {

@@ -12,6 +12,7 @@ use crate::threads::{JoinThreads, on_all};
 use arrow::array::RecordBatch;
 use arrow::buffer::ScalarBuffer;
 use arrow::row::Rows;
+use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,6 +22,10 @@ const PART_ROWS: usize = 1 << 14;
 const PARTS_MAX_BITS: u32 = 12;
 /// Rows of the parts whose tables a thread makes before it takes the next ones.
 const GROUP_ROWS: usize = 1 << 17;
+/// Bytes that memory is read in.
+const LINE: usize = 64;
+/// Rows that are looked up side by side.
+const STEPS: usize = 1 << 10;
 
 /// How rows are clustered: by so many upper bits of the hashes of their keys.
 #[derive(Clone, Debug)]
@@ -153,6 +158,15 @@ impl Part {
         })
     }
 
+    /// Reads all of it in its order, which memory is fastest at: what is looked up in it then is in the cache.
+    fn fetch(&self) {
+        let words = self.words.iter().step_by(LINE / size_of::<u64>());
+        let numbers = self.last.iter().chain(&self.before);
+        let numbers = numbers.step_by(LINE / size_of::<u32>());
+        let all = words.fold(0, |all, word| all ^ word);
+        black_box(numbers.fold(all, |all, number| all ^ u64::from(*number)));
+    }
+
     fn same_bytes(&self, at: usize, keys: &Keys, row: usize) -> bool {
         match (&self.bytes, &keys.bytes) {
             (Some(own), Some(theirs)) => own.row(at).as_ref() == theirs.row(row).as_ref(),
@@ -161,7 +175,17 @@ impl Part {
     }
 }
 
+/// A row that looks for partners, and the next one that it may have, in its part.
+#[derive(Clone, Copy, Default)]
+struct Candidate {
+    row: u32,
+    part: u32,
+    next: u32,
+}
+
 impl Matcher for Table {
+    /// Rows go down their chains side by side, one step each: which of them have a partner there, and which go on, is
+    /// not known before, and what is taken without a branch cannot be guessed wrong.
     fn pairs(
         &self,
         fragment: &RecordBatch,
@@ -171,22 +195,53 @@ impl Matcher for Table {
         let fragment = fragment.slice(rows.start, rows.len());
         let keys = Keys::of(&fragment, &self.columns, self.nulls_equal)?;
         let mut pairs = Pairs::default();
-        for (row, word) in keys.words.iter().enumerate() {
-            let hash = mix(*word);
-            let part = &self.parts[upper(hash, self.bits)];
-            let mut next = part.last[upper(hash << self.bits, part.bits)];
-            if next == 0 || !keys.is_valid(row) {
-                continue;
+        let mut steps = [Candidate::default(); STEPS];
+        let (mut spinning, mut stationary) = ([0; STEPS], [0; STEPS]);
+        let mut fetched = None;
+        for begin in (0..keys.words.len()).step_by(STEPS) {
+            let end = (begin + STEPS).min(keys.words.len());
+            let part_of = |row: usize| upper(mix(keys.words[row]), self.bits);
+            let part = part_of(end - 1);
+            // Rows that are in no order would have parts fetched for one of them each.
+            if part_of(begin) == part && fetched != Some(part) {
+                self.parts[part].fetch();
+                fetched = Some(part);
             }
-            while next != 0 {
-                let at = next as usize - 1;
-                if part.words[at] == *word && part.same_bytes(at, &keys, row) {
-                    pairs.push((rows.start + row) as u32, (part.first + at) as u32);
-                    if pairs.len() == PAIRS {
-                        found(&mut pairs)?;
-                    }
+            let mut left = 0;
+            for row in begin..end {
+                let hash = mix(keys.words[row]);
+                let at = upper(hash, self.bits);
+                let part = &self.parts[at];
+                let next = part.last[upper(hash << self.bits, part.bits)];
+                steps[left] = Candidate {
+                    row: row as u32,
+                    part: at as u32,
+                    next,
+                };
+                left += usize::from(next != 0 && keys.is_valid(row));
+            }
+            while left > 0 {
+                let (mut matching, mut further) = (0, 0);
+                for step in 0..left {
+                    let Candidate { row, part, next } = steps[step];
+                    let within = &self.parts[part as usize];
+                    let at = next as usize - 1;
+                    let word = keys.words[row as usize];
+                    let same =
+                        within.words[at] == word && within.same_bytes(at, &keys, row as usize);
+                    spinning[matching] = rows.start as u32 + row;
+                    stationary[matching] = (within.first + at) as u32;
+                    matching += usize::from(same);
+                    let next = within.before[at];
+                    steps[further] = Candidate { row, part, next };
+                    further += usize::from(next != 0);
                 }
-                next = part.before[at];
+                left = further;
+                if pairs.len() + matching > PAIRS {
+                    found(&mut pairs)?;
+                }
+                pairs.spinning.extend_from_slice(&spinning[..matching]);
+                pairs.stationary.extend_from_slice(&stationary[..matching]);
             }
         }
         found(&mut pairs)

@@ -97,7 +97,7 @@ pub(super) async fn join(
             })) => {
                 let matched = Arc::new(Bits::new(rows.num_rows()));
                 cyclo.join_fragment(&rows, &stationary, &matched).await?;
-                count(&mut phases, &rows);
+                phases.count(&rows);
                 if noted {
                     attachment.tell(Command::Matches {
                         query,
@@ -129,7 +129,7 @@ pub(super) async fn join(
                 let Fragment { rows, .. } = own[joined];
                 let matched = &notes[joined].matched;
                 cyclo.join_fragment(rows, &stationary, matched).await?;
-                count(&mut phases, rows);
+                phases.count(rows);
                 joined += 1;
                 Some(joined - 1)
             }
@@ -165,9 +165,4 @@ fn at_the_end(cyclo: &Cyclo) -> (Cyclo, bool) {
         cyclo.spec.join_type = JoinType::SpinningAnti;
     }
     (cyclo, semi)
-}
-
-fn count(phases: &mut Phases, rows: &RecordBatch) {
-    phases.elements += 1;
-    phases.rows += rows.num_rows() as u64;
 }
