@@ -70,16 +70,23 @@ impl Phases {
     }
 }
 
-/// The rows of this host that spin: those that it has not joined itself, and elements of them that have not begun, with
-/// their notes.
+/// The rows of this host that spin. They are sent as early as there is room, and joined when nothing else is there to be;
+/// but where their notes have to go along, they are joined first.
 struct OwnPieces {
     left: Option<Spinning>,
+    /// Those that were joined, and not sent, with their notes.
     joined: VecDeque<(Piece, Vec<u8>)>,
+    /// Those that were sent, and not joined.
+    sent: VecDeque<RecordBatch>,
 }
 
 impl OwnPieces {
     fn is_left(&self) -> bool {
         self.left.as_ref().is_some_and(|left| !left.is_over())
+    }
+
+    fn has_to_join(&self) -> bool {
+        !self.sent.is_empty() || self.is_left() && self.joined.len() < AHEAD_MAX
     }
 }
 
@@ -119,6 +126,7 @@ impl Cyclo {
                 self.is_noted(),
             )),
             joined: VecDeque::new(),
+            sent: VecDeque::new(),
         };
         let mut phases = Phases {
             set_up: self.context.now() - began,
@@ -130,7 +138,7 @@ impl Cyclo {
             let next = match ring.next(has_own).now_or_never() {
                 Some(next) => Some(next?),
                 // Nothing has come, and the follower has no room yet.
-                None if own.is_left() && own.joined.len() < AHEAD_MAX => None,
+                None if own.has_to_join() => None,
                 None => Some(ring.next(has_own).await?),
             };
             let joins = self.context.now();
@@ -144,11 +152,18 @@ impl Cyclo {
                     ring.pass_on(element);
                 }
                 Some(Next::Blank(blank)) => {
-                    if own.joined.is_empty() {
+                    if self.is_noted() && own.joined.is_empty() {
                         self.join_own(&mut own, &stationary, &mut phases).await?;
                     }
-                    let Some((piece, notes)) = own.joined.pop_front() else {
-                        continue;
+                    let (piece, notes) = match own.joined.pop_front() {
+                        Some(joined) => joined,
+                        None => {
+                            let Some(piece) = self.own_piece(&mut own).await? else {
+                                continue;
+                            };
+                            own.sent.push_back(piece.rows.clone());
+                            (piece, Vec::new())
+                        }
                     };
                     let element = ring.begin(blank, &piece.payload, &notes, piece.last);
                     ring.pass_on(element);
@@ -158,6 +173,9 @@ impl Cyclo {
             phases.join += self.context.now() - joins;
         }
         let joins = self.context.now();
+        while own.has_to_join() {
+            self.join_own(&mut own, &stationary, &mut phases).await?;
+        }
         self.end(stationary).await?;
         phases.join += self.context.now() - joins;
         let waits = self.context.now();
@@ -194,31 +212,44 @@ impl Cyclo {
         Ok(phases)
     }
 
-    /// Joins the next piece of this host's rows: it can go around whenever there is room for it.
+    /// Joins some rows of this host's own: first those that have been sent already, else a piece that can go around as
+    /// soon as there is room for it.
     async fn join_own(
         &self,
         own: &mut OwnPieces,
         stationary: &Arc<Stationary>,
         phases: &mut Phases,
     ) -> Result<()> {
-        let Some(mut left) = own.left.take() else {
-            return Ok(());
+        let (rows, piece) = match own.sent.pop_front() {
+            Some(rows) => (rows, None),
+            None => match self.own_piece(own).await? {
+                Some(piece) => (piece.rows.clone(), Some(piece)),
+                None => return Ok(()),
+            },
+        };
+        phases.count(&rows);
+        let matched = Arc::new(Bits::new(rows.num_rows()));
+        self.join_fragment(&rows, stationary, &matched).await?;
+        if let Some(piece) = piece {
+            let notes = match self.is_noted() {
+                true => matched.to_bytes(),
+                false => Vec::new(),
+            };
+            own.joined.push_back((piece, notes));
+        }
+        Ok(())
+    }
+
+    async fn own_piece(&self, own: &mut OwnPieces) -> Result<Option<Piece>> {
+        let Some(mut left) = own.left.take_if(|left| !left.is_over()) else {
+            return Ok(None);
         };
         let (left, piece) = on_thread(&*self.threads, move || {
             left.piece().map(|piece| (left, piece))
         })
         .await?;
         own.left = Some(left);
-        phases.count(&piece.rows);
-        let matched = Arc::new(Bits::new(piece.rows.num_rows()));
-        self.join_fragment(&piece.rows, stationary, &matched)
-            .await?;
-        let notes = match self.is_noted() {
-            true => matched.to_bytes(),
-            false => Vec::new(),
-        };
-        own.joined.push_back((piece, notes));
-        Ok(())
+        Ok(Some(piece))
     }
 
     fn is_noted(&self) -> bool {
