@@ -23,6 +23,7 @@
 //!
 //! Knows no engine, nor where rows come from.
 
+mod closing;
 mod message;
 mod query;
 mod spinner;

@@ -1,6 +1,7 @@
 //! The task that spins a pinned relation: takes what comes, hands it to the queries that need it, and begins what others
 //! have called for.
 
+use super::closing::Closing;
 use super::message::Message;
 use super::{Fragment, QueryId};
 use crate::error::{Result, RingError};
@@ -156,14 +157,11 @@ pub(super) struct Spinner {
     fragments_of: Vec<Option<u32>>,
     /// A fragment that nobody has room for, and the end of patience.
     held: Option<(Arrived, BoxFuture<'static, ()>)>,
-    closing: Option<(bool, oneshot::Sender<Vec<RecordBatch>>)>,
+    closing: Closing,
     /// Whether any host is closing.
     heard_closing: Arc<AtomicBool>,
-    /// By place: whether it leaves, once it is closing.
-    leaving: Vec<Option<bool>>,
-    said_last: bool,
+    /// Whether all last elements of others have come.
     heard_last: bool,
-    adopted: Vec<RecordBatch>,
 }
 
 impl Spinner {
@@ -191,12 +189,9 @@ impl Spinner {
             to_send: VecDeque::new(),
             fragments_of: vec![None; hosts],
             held: None,
-            closing: None,
+            closing: Closing::new(ring.place()),
             heard_closing,
-            leaving: vec![None; hosts],
-            said_last: false,
             heard_last: hosts == 1,
-            adopted: Vec::new(),
             ring,
         }
     }
@@ -214,7 +209,7 @@ impl Spinner {
         loop {
             self.close_with_all();
             let has_own = !self.to_send.is_empty() || self.owed > 0;
-            if self.said_last && self.heard_last && !has_own {
+            if self.closing.is_said() && self.heard_last && !has_own {
                 return Ok(());
             }
             let stands = self.heard_last && !has_own;
@@ -292,7 +287,7 @@ impl Spinner {
 
     fn send(&mut self, message: Message, bytes: Vec<u8>) {
         // Nobody takes anything after the last element of a host.
-        if self.ring.place().hosts > 1 && !self.said_last {
+        if self.ring.place().hosts > 1 && !self.closing.is_said() {
             self.to_send.push_back((message, bytes));
         }
     }
@@ -338,13 +333,13 @@ impl Spinner {
             }
             Message::Over { query } => self.forget(query),
             Message::Closing { leaves } => {
-                self.leaving[origin] = Some(leaves);
+                self.closing.hear(origin, leaves);
                 self.heard_closing.store(true, Ordering::Relaxed);
             }
             Message::Handover { number } => {
-                if self.adopts(number) {
+                if self.closing.adopts(number) {
                     let rows = decode(element.payload().into(), &self.schema, origin)?;
-                    self.adopted.push(rows);
+                    self.closing.adopt(rows);
                 }
             }
             Message::Last => {}
@@ -382,7 +377,7 @@ impl Spinner {
     fn told(&mut self, command: Command) {
         match command {
             // Whose feed is dropped hears that there is nothing to join any more.
-            Command::Attach { .. } if self.closing.is_some() => {}
+            Command::Attach { .. } if self.closing.is_asked() => {}
             Command::Attach { query, feed } => {
                 for (origin, number, bits) in self.early.remove(&query).unwrap_or_default() {
                     let _ = feed.unbounded_send(Fed::Matches {
@@ -432,7 +427,7 @@ impl Spinner {
                     self.send(Message::Over { query }, Vec::new());
                 }
             }
-            Command::Close { leaves, done } => self.closing = Some((leaves, done)),
+            Command::Close { leaves, done } => self.closing.ask(leaves, done),
         }
     }
 
@@ -481,68 +476,24 @@ impl Spinner {
 
     /// Goes on with closing as far as the other hosts do.
     fn close_with_all(&mut self) {
-        let Some((leaves, _)) = self.closing else {
-            return;
-        };
-        let own = self.ring.place().number;
-        if !self.queries.is_empty() || self.said_last {
+        if !self.queries.is_empty() {
             return;
         }
-        if self.leaving[own].is_none() {
-            self.leaving[own] = Some(leaves);
-            self.send(Message::Closing { leaves }, Vec::new());
-        }
-        if self.leaving.iter().all(Option::is_some) {
-            // No host has a query any more that would need what was called for.
-            self.owed = 0;
-            if self.hands_over() {
-                for number in 0..self.own.len() as u32 {
-                    self.send(Message::Handover { number }, Vec::new());
-                }
+        for message in self.closing.go_on(self.own.len()) {
+            self.send(message, Vec::new());
+            if message == Message::Last {
+                // No host has a query any more that would need what was called for.
+                self.owed = 0;
+                self.closing.say();
             }
-            self.send(Message::Last, Vec::new());
-            self.said_last = true;
         }
-    }
-
-    fn stayers(&self) -> impl Iterator<Item = usize> + '_ {
-        let leaving = self.leaving.iter().enumerate();
-        leaving
-            .filter(|(_, leaves)| **leaves == Some(false))
-            .map(|(place, _)| place)
-    }
-
-    /// Whether there are others to whom this host leaves what it has.
-    fn hands_over(&self) -> bool {
-        self.leaving[self.ring.place().number] == Some(true) && self.stayers().next().is_some()
-    }
-
-    /// Whether a fragment of a host that leaves belongs to this one from now on: those that stay share them.
-    fn adopts(&self, number: u32) -> bool {
-        let stayers: Vec<_> = self.stayers().collect();
-        let next = number as usize % stayers.len().max(1);
-        stayers.get(next) == Some(&self.ring.place().number)
     }
 
     /// The ring has been closed by all.
     async fn end(self, broken: &Mutex<Option<RingError>>) {
-        let hands_over = self.hands_over();
-        let Self {
-            ring,
-            own,
-            adopted,
-            closing,
-            ..
-        } = self;
-        if let Err(error) = ring.finish().await {
-            *broken.lock() = Some(error);
-            return;
-        }
-        let kept = own.iter().filter(|_| !hands_over);
-        let kept = kept.map(|fragment| fragment.rows.clone());
-        if let Some((_, done)) = closing {
-            // Whoever closed it may be gone.
-            let _ = done.send(kept.chain(adopted).collect());
+        match self.ring.finish().await {
+            Ok(()) => self.closing.end(&self.own),
+            Err(error) => *broken.lock() = Some(error),
         }
     }
 }
