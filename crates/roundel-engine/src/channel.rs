@@ -134,6 +134,8 @@ extensions_options! {
         pub stages: String, default = String::new()
         /// How joins of rows on several workers are done: auto, cyclo, repartition or broadcast
         pub join: String, default = "auto".to_owned()
+        /// Which side of a join spins on a ring: the smaller or the larger one
+        pub spin: String, default = "smaller".to_owned()
         /// Buffers of a worker that elements of a ring come into
         pub ring_elements: usize, default = 8
         /// Bytes of an element of a ring: at least those of the longest row that spins

@@ -27,7 +27,7 @@ use super::choice::{Guess, Hosts, Sides, smaller, statistics};
 use super::exec::{CycloJoinExec, Keys};
 use super::pinnable;
 use super::rates::known;
-use super::settings::{JoinChoice, RingSettings};
+use super::settings::{JoinChoice, RingSettings, Spin};
 use crate::Fabric;
 use crate::channel::fabric_of;
 use crate::cluster::membership::Membership;
@@ -58,7 +58,7 @@ impl PhysicalOptimizerRule for CycloJoins {
             rates,
         });
         let on_ring = |node: &Arc<dyn ExecutionPlan>| {
-            let ring = on_ring(node, &live, hosts.as_ref())?;
+            let ring = on_ring(node, &live, hosts.as_ref(), settings.spin)?;
             ring.map(|ring| ring.with(fabric, &settings)).transpose()
         };
         plan.transform_up(|node| {
@@ -231,6 +231,7 @@ fn on_ring(
     node: &Arc<dyn ExecutionPlan>,
     live: &[Url],
     known: Option<&Hosts>,
+    spin: Spin,
 ) -> Result<Option<OnRing>> {
     let Some(join) = Join::of(node) else {
         return Ok(None);
@@ -241,7 +242,11 @@ fn on_ring(
     let Some(hosts) = hosts(join.inputs, live)? else {
         return Ok(None);
     };
-    let spins = smaller(join.inputs);
+    let smaller = smaller(join.inputs);
+    let spins = match spin {
+        Spin::Smaller => smaller,
+        Spin::Larger => smaller.negate(),
+    };
     let cyclo = CycloJoinExec::try_new(
         join.inputs.map(Arc::clone),
         join.keys,

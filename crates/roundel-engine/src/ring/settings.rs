@@ -28,10 +28,18 @@ pub(super) enum JoinChoice {
     Broadcast,
 }
 
+/// Which side of a join spins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spin {
+    Smaller,
+    Larger,
+}
+
 /// What is set of rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RingSettings {
     pub join: JoinChoice,
+    pub spin: Spin,
     pub options: RingOptions,
     /// How long relations that spin stay pinned after the last query that joined them; not at all where there is no time.
     pub pin: Option<Duration>,
@@ -56,6 +64,11 @@ impl RingSettings {
                 );
             }
         };
+        let spin = match set.spin.as_str() {
+            "smaller" => Spin::Smaller,
+            "larger" => Spin::Larger,
+            other => return plan_err!("unknown roundel.spin {other:?}: use smaller or larger"),
+        };
         for (name, value, range) in [
             ("ring_elements", set.ring_elements, ELEMENTS),
             ("ring_element_bytes", set.ring_element_bytes, ELEMENT_BYTES),
@@ -73,6 +86,7 @@ impl RingSettings {
         }
         Ok(Self {
             join,
+            spin,
             options: RingOptions {
                 elements: set.ring_elements,
                 element_bytes: set.ring_element_bytes,
@@ -99,6 +113,7 @@ mod tests {
     fn what_is_not_set_is_the_default() {
         let default = RingSettings {
             join: JoinChoice::Auto,
+            spin: Spin::Smaller,
             options: RingOptions::default(),
             pin: None,
         };
@@ -110,6 +125,7 @@ mod tests {
     fn what_is_set_is_taken_or_refused() {
         let set = settings(&[
             ("join", "cyclo"),
+            ("spin", "larger"),
             ("ring_elements", "3"),
             ("ring_element_bytes", "65536"),
             ("pin_seconds", "60"),
@@ -120,12 +136,14 @@ mod tests {
         };
         let expected = RingSettings {
             join: JoinChoice::Cyclo,
+            spin: Spin::Larger,
             options,
             pin: Some(Duration::from_secs(60)),
         };
         assert_eq!(set.unwrap(), expected);
         for wrong in [
             ("join", "maybe"),
+            ("spin", "both"),
             ("ring_elements", "1"),
             ("ring_element_bytes", "100"),
             ("pin_seconds", "100000"),

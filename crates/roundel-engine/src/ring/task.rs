@@ -101,9 +101,17 @@ impl TaskOfRing {
         let [spinning, stationary] = &self.inputs;
         let stationary = collect(stationary, &self.context, &memory);
         let phases = if let (Some(relation), true) = (self.pinned, self.place.hosts > 1) {
-            let (pinned, stationary) = futures::try_join!(self.place_of(relation), stationary)?;
+            let ring = self.ring_of(relation);
+            let (ring, stationary) = futures::try_join!(ring, stationary)?;
             let query = QueryId(self.ring.as_u128());
-            pinned.join(query, &cyclo, stationary).await
+            let joined = ring.pinned.join(query, &cyclo, stationary).await;
+            if let Err(RingError::Lost { .. } | RingError::Unpinned) = joined {
+                // Whoever begins anew needs another one at once.
+                let worker = self.worker()?;
+                let (relation, ring) = (ring.relation, ring.id);
+                worker.unpin(relation, ring, self.place, &self.urls).await;
+            }
+            joined
         } else {
             let spinning = collect(spinning, &self.context, &memory);
             let (spinning, stationary) = futures::try_join!(spinning, stationary)?;
@@ -141,20 +149,24 @@ impl TaskOfRing {
     }
 
     /// This task's place of the ring that a relation is pinned to, which is made if it is not there.
-    async fn place_of(&self, relation: Uuid) -> Result<Arc<Pinned>> {
+    async fn ring_of(&self, relation: Uuid) -> Result<PinnedPlace> {
         let worker = self.worker()?;
         let settings = RingSettings::of(self.context.session_config().options())?;
         let relation = name_on(relation, &self.urls);
         let keep = settings.pin.unwrap_or_default();
-        let ring = worker
+        let id = worker
             .ring_of(relation, self.ring, keep, &self.urls)
             .await?;
         let rows_of = displayable(self.inputs[0].as_ref())
             .indent(true)
             .to_string();
-        let make = || made(self.clone().pin(Arc::clone(&worker), relation, ring));
-        let place = worker.pins.at(ring, self.place.number, rows_of, make)?;
-        Ok(place.await?)
+        let make = || made(self.clone().pin(Arc::clone(&worker), relation, id));
+        let place = worker.pins.at(id, self.place.number, rows_of, make)?;
+        Ok(PinnedPlace {
+            relation,
+            id,
+            pinned: place.await?,
+        })
     }
 
     /// Makes a place of a ring that a relation is pinned to, and has it kept.
@@ -213,6 +225,13 @@ impl TaskOfRing {
         };
         pins.await.map_err(|error| ring_error(error, &self.urls))
     }
+}
+
+/// A place of a ring that a relation is pinned to: the name of the relation on its hosts, and that of the ring.
+struct PinnedPlace {
+    relation: Uuid,
+    id: Uuid,
+    pinned: Arc<Pinned>,
 }
 
 /// Whoever waits for a place that is not made begins anew.

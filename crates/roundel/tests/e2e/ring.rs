@@ -166,6 +166,28 @@ fn the_cheapest_way_is_taken() {
     assert!(!one.contains("CycloJoinExec"), "{one}");
 }
 
+/// Whichever side spins, the rows are the same.
+#[test]
+fn the_smaller_side_spins_or_the_larger() {
+    let roundel = Roundel::new();
+    let tables = tables(&roundel);
+    let query = "SELECT count(*), sum(r.id), sum(s.id) FROM r LEFT JOIN s ON abs(r.x - s.x) <= 2";
+    let with = |spin: &str, query: &str| {
+        let set = format!("SET roundel.join = 'cyclo'; SET roundel.spin = '{spin}'; {query}");
+        run(&roundel, &tables, "shm", &[set])
+    };
+    let sides = ["smaller", "larger"].map(|spin| {
+        let plan = with(spin, &format!("EXPLAIN {query}"));
+        let side = plan
+            .split("spins=")
+            .nth(1)
+            .unwrap_or_else(|| panic!("{plan}"));
+        side.split(',').next().unwrap_or_default().to_owned()
+    });
+    assert_ne!(sides[0], sides[1]);
+    assert_eq!(with("smaller", query), with("larger", query));
+}
+
 /// Whoever has enough rows does not hold up the others, and a predicate that fails is told as what it is.
 #[test]
 fn joins_end_early_or_fail_as_others_do() {
