@@ -46,8 +46,11 @@ pub(super) fn name(
     if !fixed {
         return Ok(None);
     }
-    // Of files it has their sizes and when they were changed.
-    let plan = physical_plan_to_bytes_with_extension_codec(Arc::clone(input), &MemoryShardCodec)?;
+    // Of files it has their sizes and when they were changed. What cannot be written has no name.
+    let plan = physical_plan_to_bytes_with_extension_codec(Arc::clone(input), &MemoryShardCodec);
+    let Ok(plan) = plan else {
+        return Ok(None);
+    };
     let how = format!("{fabric} {options:?}");
     Ok(Some(digest([plan.as_ref(), how.as_bytes()])))
 }

@@ -69,6 +69,22 @@ async fn join_at(
         .await
 }
 
+/// Begins a join on all hosts.
+fn begin(
+    pinned: &[Arc<Pinned>],
+    query: u128,
+    spec: &JoinSpec,
+    stationary: &[Vec<Row>],
+    output: &Arc<Slow>,
+) -> Vec<tokio::task::JoinHandle<Result<Phases>>> {
+    let hosts = pinned.iter().zip(stationary);
+    let hosts = hosts.map(|(pinned, rows)| {
+        let (pinned, spec, rows) = (pinned.clone(), spec.clone(), rows.clone());
+        tokio::spawn(join_at(pinned, query, spec, rows, output.clone()))
+    });
+    hosts.collect()
+}
+
 /// Joins on all hosts, each of which begins when it likes.
 async fn join(
     pinned: &[Arc<Pinned>],
@@ -204,14 +220,7 @@ async fn a_query_that_stands_still_holds_nobody_up() {
     let pinned = pinned(&r).await;
     let spec = spec(JoinType::Full, &equal());
     let slow = Slow::of(&spec);
-    let hosts: Vec<_> = pinned
-        .iter()
-        .zip(&s)
-        .map(|(pinned, rows)| {
-            let (pinned, spec, rows) = (pinned.clone(), spec.clone(), rows.clone());
-            tokio::spawn(join_at(pinned, 1, spec, rows, slow.clone()))
-        })
-        .collect();
+    let hosts = begin(&pinned, 1, &spec, &s, &slow);
     tokio::time::sleep(Duration::from_millis(50)).await;
     let expected = expected(JoinType::Full, &r.concat(), &s.concat(), &|a, b| a == b);
     let fast = join(&pinned, 2, spec.clone(), &s, &[Duration::ZERO; 3]);
@@ -237,16 +246,7 @@ async fn queries_share_revolutions() {
     let slow = Slow::of(&spec);
     let mut hosts = Vec::new();
     for query in 0..10 {
-        for (pinned, rows) in pinned.iter().zip(&s) {
-            let (pinned, spec, rows) = (pinned.clone(), spec.clone(), rows.clone());
-            hosts.push(tokio::spawn(join_at(
-                pinned,
-                query,
-                spec,
-                rows,
-                slow.clone(),
-            )));
-        }
+        hosts.extend(begin(&pinned, query, &spec, &s, &slow));
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     slow.may.store(true, Ordering::Relaxed);
@@ -381,12 +381,7 @@ async fn a_ring_closes_once_its_queries_have_ended() {
     let pinned = pinned(&r).await;
     let spec = spec(JoinType::Full, &equal());
     let slow = Slow::of(&spec);
-    let hosts: Vec<_> = (0..3)
-        .map(|host| {
-            let (pinned, spec) = (pinned[host].clone(), spec.clone());
-            tokio::spawn(join_at(pinned, 1, spec, s[host].clone(), slow.clone()))
-        })
-        .collect();
+    let hosts = begin(&pinned, 1, &spec, &s, &slow);
     // Host 0 goes first, which waits for its query to end.
     while slow.waiting.load(Ordering::Relaxed) < 3 {
         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -282,6 +282,20 @@ impl HandCluster {
         addresses.join(",")
     }
 
+    /// A `roundel sql` on it, with these tables as `NAME=PATH`, that runs statements one after the other.
+    pub fn sql(&self, roundel: &Roundel, tables: &[String], statements: &[String]) -> Child {
+        let addresses = self.addresses();
+        let mut arguments = vec!["sql", "--fabric", self.fabric, "--cluster", &addresses];
+        arguments.extend(["--token-file", self.token_file(), "--format", "csv"]);
+        for table in tables {
+            arguments.extend(["--table", table]);
+        }
+        for statement in statements {
+            arguments.extend(["-c", statement]);
+        }
+        roundel.spawn(&arguments)
+    }
+
     pub fn token_file(&self) -> &str {
         self.token_file.to_str().unwrap()
     }

@@ -32,23 +32,7 @@ const SHORT_QUERY: &str = "SELECT count(*) AS n, sum(v) AS s FROM t WHERE k = 3"
 const SHORT_ANSWER: &str = "n,s\n20000,1999960000\n";
 
 fn on_cluster(roundel: &Roundel, cluster: &HandCluster, table: &str, sql: &str) -> Child {
-    let addresses = cluster.addresses();
-    let arguments = [
-        "sql",
-        "--fabric",
-        cluster.fabric,
-        "--cluster",
-        &addresses,
-        "--token-file",
-        cluster.token_file(),
-        "--table",
-        table,
-        "--format",
-        "csv",
-        "-c",
-        sql,
-    ];
-    roundel.spawn(&arguments)
+    cluster.sql(roundel, &[table.to_owned()], &[sql.to_owned()])
 }
 
 /// The two workers of a `tpch` whose queries have started.

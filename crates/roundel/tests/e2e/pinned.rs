@@ -1,7 +1,6 @@
 //! Relations that stay pinned to rings of workers, which all clients of a cluster share.
 
 use std::fs;
-use std::process::Child;
 use std::time::Duration;
 
 use crate::common::{HandCluster, Roundel, eventually, finish, stderr, stdout};
@@ -27,12 +26,9 @@ fn tables(roundel: &Roundel) -> Vec<String> {
             .unwrap();
         }
         // A directory is a table of all of its files.
-        [
-            "--table".to_owned(),
-            format!("{name}={}/", directory.display()),
-        ]
+        format!("{name}={}/", directory.display())
     };
-    [table("r", 3000, 7919), table("s", 4000, 104_729)].concat()
+    vec![table("r", 3000, 7919), table("s", 4000, 104_729)]
 }
 
 /// Joins that spin r, of all kinds; some of them need to know which of its rows have a partner anywhere.
@@ -47,38 +43,13 @@ const QUERIES: [&str; 8] = [
     "SELECT count(*), sum(id) FROM s WHERE NOT EXISTS (SELECT 1 FROM r WHERE r.x = s.x)",
 ];
 
-fn client(
-    roundel: &Roundel,
-    cluster: &HandCluster,
-    tables: &[String],
-    queries: &[String],
-) -> Child {
-    let addresses = cluster.addresses();
-    let mut arguments = vec![
-        "sql",
-        "--fabric",
-        cluster.fabric,
-        "--cluster",
-        &addresses,
-        "--token-file",
-        cluster.token_file(),
-        "--format",
-        "csv",
-    ];
-    arguments.extend(tables.iter().map(String::as_str));
-    for query in queries {
-        arguments.extend(["-c", query]);
-    }
-    roundel.spawn(&arguments)
-}
-
 fn answers(
     roundel: &Roundel,
     cluster: &HandCluster,
     tables: &[String],
     queries: &[String],
 ) -> String {
-    let output = finish(client(roundel, cluster, tables, queries));
+    let output = finish(cluster.sql(roundel, tables, queries));
     assert!(output.status.success(), "{}", stderr(&output));
     stdout(&output)
 }
@@ -126,7 +97,7 @@ fn clients_share_what_is_pinned() {
                 let order: Vec<usize> = order.collect();
                 let queries: Vec<&str> = order.iter().map(|at| QUERIES[*at]).collect();
                 let expected: String = order.iter().map(|at| expected[*at].as_str()).collect();
-                let client = client(&roundel, &cluster, &tables, &set(&settings, &queries));
+                let client = cluster.sql(&roundel, &tables, &set(&settings, &queries));
                 (client, expected)
             })
             .collect();
