@@ -57,17 +57,16 @@ impl PhysicalOptimizerRule for CycloJoins {
             ),
             rates,
         });
-        let on_ring = |node: &Arc<dyn ExecutionPlan>| {
-            let ring = on_ring(node, &live, hosts.as_ref(), settings.spin)?;
-            ring.map(|ring| ring.with(fabric, &settings)).transpose()
-        };
+        let on_ring =
+            |node: &Arc<dyn ExecutionPlan>| on_ring(node, &live, hosts.as_ref(), settings.spin);
+        let plan_of = |ring: OnRing| ring.with(fabric, &settings)?.plan();
         plan.transform_up(|node| {
             let replaced = match settings.join {
                 JoinChoice::Auto if rings => on_ring(&node)?
                     .filter(|ring| is_best(&node, ring.guess.as_ref()))
-                    .map(OnRing::plan)
+                    .map(plan_of)
                     .transpose()?,
-                JoinChoice::Cyclo if rings => on_ring(&node)?.map(OnRing::plan).transpose()?,
+                JoinChoice::Cyclo if rings => on_ring(&node)?.map(plan_of).transpose()?,
                 JoinChoice::Repartition => in_mode(&node, PartitionMode::Partitioned)?,
                 JoinChoice::Broadcast => in_mode(&node, PartitionMode::CollectLeft)?,
                 JoinChoice::Auto | JoinChoice::Cyclo => None,
