@@ -1,8 +1,32 @@
-//! Message protocols over the verbs object model, and measurements of them.
+//! Message protocols over the verbs object model: who asks and who answers, over which verbs, and how fast that is
+//! (Huang, Ghandeharizadeh 2019).
+//!
+//! ```text
+//!   Requester ── requests ──► Responder     a thread's end each, over several connections
+//!       ▲                         │         R calls pending on each; a Protocol says which verbs carry them
+//!       └─────── responses ◄──────┘
+//! ```
 //!
 //! This crate knows nothing of rows, exchanges or queries, and not which provider runs below: it
 //! asks [`Capabilities`](roundel_verbs::Capabilities).
 //!
+//! * [`protocol`] names the protocols.
+//! * [`requester`] and [`responder`] are the two ends, in steps that never block.
+//! * [`paradigm`] measures conversations of many nodes.
 //! * [`perf`] measures single verbs between two ends: bandwidth, message rate and latency.
 
+pub mod drive;
+pub mod end;
+pub mod error;
+mod message;
+pub mod paradigm;
 pub mod perf;
+pub mod protocol;
+pub mod requester;
+pub mod responder;
+
+pub use end::{EndOptions, Fabric};
+pub use error::{CallError, ProtocolError};
+pub use protocol::Protocol;
+pub use requester::{Ended, Requester};
+pub use responder::{Handler, Responder};

@@ -1,0 +1,108 @@
+//! How an end waits: the one loop around its steps, on a task of any context, or on a thread of its own.
+
+use crate::error::Result;
+use roundel_verbs::completion_queue::BoxFuture;
+use roundel_verbs::{CompletionQueue, Context};
+use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
+
+/// A thread that has found nothing so often lets others run.
+const SPINS: u32 = 200;
+
+/// What a step came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// There is nothing to do any more.
+    Done,
+    /// Something happened: the next step may find more.
+    Progress,
+    /// Nothing happened, and nothing will before something comes, or before this moment.
+    Idle(Option<Duration>),
+}
+
+/// Something done in steps that never block, each of which is told the time.
+pub trait Steps {
+    /// The next step.
+    ///
+    /// # Errors
+    /// When it cannot go on.
+    fn step(&mut self, now: Duration) -> Result<Step>;
+
+    /// Where what it waits for is told; none where only looking again helps.
+    fn queue(&self) -> Option<&CompletionQueue>;
+}
+
+/// Takes steps until they are done, as a task. Others of the runtime run in between.
+///
+/// # Errors
+/// That of a step.
+pub async fn drive(steps: &mut impl Steps, context: &dyn Context) -> Result<()> {
+    let mut alarm = Alarm::default();
+    std::future::poll_fn(|cx| {
+        match steps.step(context.now()) {
+            Err(error) => return Poll::Ready(Err(error)),
+            Ok(Step::Done) => return Poll::Ready(Ok(())),
+            Ok(Step::Progress) => cx.waker().wake_by_ref(),
+            Ok(Step::Idle(until)) => {
+                match steps.queue() {
+                    // Nothing has come since the step looked: both are in one turn of this task, or the queue
+                    // wakes it again.
+                    Some(queue) => queue.wake_at_next(cx),
+                    None => cx.waker().wake_by_ref(),
+                }
+                if until.is_some_and(|until| alarm.set(until, context, cx)) {
+                    cx.waker().wake_by_ref();
+                }
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Takes steps until they are done, on this thread, which never sleeps.
+///
+/// # Errors
+/// That of a step.
+pub fn drive_here(steps: &mut impl Steps, context: &dyn Context) -> Result<()> {
+    let mut idle = 0;
+    loop {
+        match steps.step(context.now())? {
+            Step::Done => return Ok(()),
+            Step::Progress => idle = 0,
+            Step::Idle(_) => {
+                idle += 1;
+                match idle % SPINS {
+                    0 => std::thread::yield_now(),
+                    _ => std::hint::spin_loop(),
+                }
+            }
+        }
+    }
+}
+
+/// A moment at which a task is woken.
+#[derive(Default)]
+struct Alarm(Option<(Duration, BoxFuture<'static, ()>)>);
+
+impl Alarm {
+    /// Has the task woken at this moment, or before; whether that is now.
+    fn set(&mut self, until: Duration, context: &dyn Context, cx: &mut TaskContext<'_>) -> bool {
+        if let Some((at, sleep)) = &mut self.0 {
+            match sleep.as_mut().poll(cx) {
+                Poll::Ready(()) => self.0 = None,
+                // It can only be too early, which costs a look.
+                Poll::Pending if *at <= until => return false,
+                Poll::Pending => {}
+            }
+        }
+        let now = context.now();
+        if until <= now {
+            return true;
+        }
+        let mut sleep = context.sleep(until - now);
+        let over = sleep.as_mut().poll(cx).is_ready();
+        self.0 = (!over).then_some((until, sleep));
+        over
+    }
+}

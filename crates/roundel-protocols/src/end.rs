@@ -1,0 +1,62 @@
+//! What both ends of a conversation are made with.
+
+use crate::message::PortOptions;
+use crate::protocol::Protocol;
+use roundel_verbs::{Arena, CompletionChannel, Context, Device};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a thread's end stands on.
+#[derive(Clone)]
+pub struct Fabric {
+    /// Its device.
+    pub device: Device,
+    /// Its registered memory.
+    pub arena: Arena,
+    /// Its time.
+    pub context: Arc<dyn Context>,
+    /// With one its owner can sleep until something completes.
+    pub channel: Option<CompletionChannel>,
+}
+
+/// What an end is made with; its peers' have the same.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndOptions {
+    /// How requests and responses go.
+    pub protocol: Protocol,
+    /// Calls that may be pending on a connection (the paper's R).
+    pub pending: usize,
+    /// Most bytes of a request (the paper's L).
+    pub request_bytes: usize,
+    /// Most bytes of a response, and of a READ (the paper's V).
+    pub response_bytes: usize,
+    /// Where messages may be lost: a request that is not answered is sent again after so long, and twice as long
+    /// each time after that.
+    pub resend_after: Duration,
+    /// Where messages may be lost: a peer that has not answered a request for so long is gone.
+    pub give_up_after: Duration,
+}
+
+impl EndOptions {
+    /// The paper's sizes: keys of 36 bytes and values of 365, 16 calls pending.
+    pub fn new(protocol: Protocol) -> Self {
+        Self {
+            protocol,
+            pending: 16,
+            request_bytes: 36,
+            response_bytes: 365,
+            resend_after: Duration::from_millis(20),
+            give_up_after: Duration::from_secs(10),
+        }
+    }
+
+    pub(crate) fn port(&self, asks: bool, connections: usize) -> PortOptions {
+        PortOptions {
+            protocol: self.protocol,
+            asks,
+            connections,
+            slots: self.pending,
+            bytes: (self.request_bytes, self.response_bytes),
+        }
+    }
+}

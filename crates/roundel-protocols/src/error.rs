@@ -1,0 +1,90 @@
+//! What protocols can fail with: an end of a conversation, and a single call.
+
+use roundel_verbs::{CompletionStatus, VerbsError};
+use std::time::Duration;
+
+/// Why an end cannot be made, connected or used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProtocolError {
+    /// A verb failed.
+    #[error(transparent)]
+    Verbs(#[from] VerbsError),
+    /// What was asked for cannot be, or not on this device.
+    #[error("{0}")]
+    Unsupported(String),
+    /// A socket failed.
+    #[error("{what}: {source}")]
+    Socket {
+        /// What was done.
+        what: String,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// The peer offered something that does not fit.
+    #[error("peer {peer} does not fit: {reason}")]
+    Offer {
+        /// Which peer.
+        peer: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// Why a call has no answer. Each call ends in its answer or in one of these, once.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// There was no answer within its deadline. The responder may have carried it out.
+    #[error("peer {peer} did not answer within {after:?}")]
+    Deadline {
+        /// Which peer.
+        peer: String,
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// The connection broke, or the peer has not answered for too long. The responder may have carried it out.
+    #[error("peer {peer} is gone: {reason}")]
+    PeerGone {
+        /// Which peer.
+        peer: String,
+        /// What was seen.
+        reason: String,
+    },
+    /// The responder refused it, and says why.
+    #[error("peer {peer} refused: {reason}")]
+    Refused {
+        /// Which peer.
+        peer: String,
+        /// In its words.
+        reason: String,
+    },
+    /// It has more bytes than the connection carries.
+    #[error("{bytes} bytes of {what} for peer {peer}: at most {most}")]
+    TooLong {
+        /// Which peer.
+        peer: String,
+        /// A request, or a response.
+        what: &'static str,
+        /// Bytes that it has.
+        bytes: usize,
+        /// Bytes that it may have.
+        most: usize,
+    },
+    /// This protocol has no such call.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+/// Why a connection is of no use any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gone(pub String);
+
+impl Gone {
+    pub(crate) fn status(what: &str, status: CompletionStatus) -> Self {
+        Self(format!("a {what} ended with {status:?}"))
+    }
+}
+
+/// Result of an end.
+pub type Result<T, E = ProtocolError> = std::result::Result<T, E>;

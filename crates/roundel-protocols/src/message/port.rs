@@ -1,0 +1,377 @@
+//! The port of a thread: its queue pairs, its completion queue, and what is known of each peer.
+
+use super::frame::{self, Guard};
+use super::incoming::{Arrivals, Incoming};
+use super::offer::Offer;
+use super::outgoing::Outgoing;
+use crate::error::{Gone, ProtocolError, Result};
+use crate::protocol::{Protocol, Way};
+use roundel_verbs::{
+    AddressHandle, Arena, Buffer, Completion, CompletionChannel, CompletionQueue, CompletionStatus,
+    Context, Device, Opcode, Payload, QUEUE_KEY_MAX, QueuePair, QueuePairOptions, QueuePairState,
+    RemoteAddress, SendOperation, SendRequest, Transport,
+};
+use std::sync::Arc;
+
+/// Completions taken at a time.
+const POLL_MAX: usize = 64;
+/// A SEND waits for a receive without end.
+const RNR_RETRY: u8 = 7;
+
+/// What a port is made for.
+#[derive(Clone, Debug)]
+pub(crate) struct PortOptions {
+    pub protocol: Protocol,
+    /// Whether it is that of a requester.
+    pub asks: bool,
+    /// Peers.
+    pub connections: usize,
+    /// Messages under way on a connection, in each direction.
+    pub slots: usize,
+    /// Most bytes of a request and of a response.
+    pub bytes: (usize, usize),
+}
+
+impl PortOptions {
+    /// How it sends, and how it receives.
+    fn ways(&self) -> (Option<Way>, Option<Way>) {
+        let (requests, responses) = (self.protocol.requests(), self.protocol.responses());
+        match self.asks {
+            true => (requests, responses),
+            false => (responses, requests),
+        }
+    }
+
+    fn offer(&self) -> Offer {
+        Offer::new(self.protocol, self.asks, self.slots, self.bytes)
+    }
+}
+
+/// What is known of the peer of a connection.
+pub(crate) struct Peer {
+    /// How errors call it.
+    pub name: String,
+    /// Its slots, or the memory that can be read.
+    pub memory: Option<RemoteAddress>,
+    pub readable: u64,
+    /// Where datagrams go.
+    pub handle: Option<AddressHandle>,
+    /// What it wants to see in messages that may be lost.
+    pub guard: Guard,
+}
+
+/// The queue pairs of a thread and what goes over them.
+pub(crate) struct Port {
+    pub(super) device: Device,
+    pub(crate) arena: Arena,
+    pub(super) context: Arc<dyn Context>,
+    pub(super) options: PortOptions,
+    queue: CompletionQueue,
+    /// One for each connection, where the protocol has any.
+    pub(super) connected: Vec<QueuePair>,
+    /// For all of them.
+    pub(super) datagram: Option<QueuePair>,
+    pub(super) nonce: u64,
+    pub(super) peers: Vec<Option<Peer>>,
+    pub(super) gone: Vec<Option<Gone>>,
+    /// Those whose end nobody was told of.
+    newly_gone: Vec<usize>,
+    pub(super) outgoing: Outgoing,
+    pub(super) incoming: Incoming,
+    completions: Vec<Completion>,
+    /// READs that have ended: their ids, what was read, and how many bytes.
+    pub(crate) read: Vec<(u64, Option<Buffer>, usize)>,
+}
+
+impl Port {
+    /// Makes the queue pairs and their memory, and posts receives. With a channel its owner can sleep.
+    pub(crate) fn open(
+        device: &Device,
+        arena: &Arena,
+        context: Arc<dyn Context>,
+        channel: Option<&CompletionChannel>,
+        options: PortOptions,
+    ) -> Result<Self> {
+        let capabilities = device.capabilities();
+        options.protocol.check(capabilities)?;
+        check(&options, options.protocol.bytes_max(capabilities))?;
+        let (sends, receives) = options.ways();
+        let transports = options.protocol.transports();
+        let (connections, slots) = (options.connections, options.slots);
+        let depths = |transport| {
+            let uses = |way: Option<Way>| way.is_some_and(|way| way.transport == transport);
+            let all = match transport {
+                Transport::UnreliableDatagram => slots * connections,
+                _ => slots,
+            };
+            let reads = options.protocol == Protocol::Read && options.asks;
+            let send = all * usize::from(uses(sends) || reads);
+            let consumes = receives.is_some_and(|way| way.consumes_receive());
+            let receive = all * usize::from(uses(receives) && consumes);
+            // What is sent again has room beside what was sent, and what comes again.
+            let again = 1 + usize::from(options.protocol.is_lossy());
+            let most = capabilities.work_requests_max;
+            ((send * again).clamp(1, most), (receive * again).min(most))
+        };
+        let completions = transports.iter().map(|transport| {
+            let (send, receive) = depths(*transport);
+            let pairs = if transport.is_connected() {
+                connections
+            } else {
+                1
+            };
+            pairs * (send + receive)
+        });
+        let queue = device.create_completion_queue(completions.sum(), channel)?;
+        let nonce = context.random();
+        let pair = |transport| {
+            let (send_depth, receive_depth) = depths(transport);
+            let options = QueuePairOptions {
+                transport,
+                send_depth,
+                receive_depth,
+                rnr_retry: RNR_RETRY,
+                queue_key: nonce as u32 & QUEUE_KEY_MAX,
+            };
+            device.create_queue_pair(&options, &queue, &queue)
+        };
+        let (mut connected, mut datagram) = (Vec::new(), None);
+        for transport in transports {
+            match transport {
+                Transport::UnreliableDatagram => datagram = Some(pair(transport)?),
+                _ => {
+                    let pairs = (0..connections).map(|_| pair(transport));
+                    connected = pairs.collect::<Result<_, _>>()?;
+                }
+            }
+        }
+        let bytes = match options.asks {
+            true => options.bytes,
+            false => (options.bytes.1, options.bytes.0),
+        };
+        let receive_depth = receives.map_or(0, |way| depths(way.transport).1);
+        let mut port = Self {
+            device: device.clone(),
+            arena: arena.clone(),
+            context,
+            queue,
+            connected,
+            datagram,
+            nonce,
+            peers: (0..connections).map(|_| None).collect(),
+            gone: vec![None; connections],
+            newly_gone: Vec::new(),
+            outgoing: Outgoing::new(sends, bytes.0, connections, capabilities.inline_bytes_max),
+            incoming: Incoming::new(receives, bytes.1, slots),
+            completions: Vec::with_capacity(POLL_MAX),
+            read: Vec::new(),
+            options,
+        };
+        port.open_slots()?;
+        port.post_first_receives(receive_depth)?;
+        Ok(port)
+    }
+
+    /// What the peer of a connection needs to know.
+    pub(crate) fn offer(&self, connection: usize) -> Offer {
+        let connected = self.connected.get(connection).map(QueuePair::address);
+        let datagram = self.datagram.as_ref().map(QueuePair::address);
+        let offer = self.options.offer().of(connection, self.nonce);
+        offer
+            .with_pairs(connected, datagram)
+            .with_memory(self.slots_of(connection))
+    }
+
+    /// Connects to the end that offers this, called `name`.
+    pub(crate) fn connect(&mut self, connection: usize, offer: &[u8], name: &str) -> Result<()> {
+        let offer = Offer::parse(offer, &self.options.offer(), name)?;
+        let missing = |what: &str| ProtocolError::Offer {
+            peer: name.to_owned(),
+            reason: format!("it offers no {what}"),
+        };
+        if let Some(pair) = self.connected.get(connection) {
+            let address = offer.connected()?.ok_or_else(|| missing("connection"))?;
+            pair.connect(&address)?;
+        }
+        let handle = match &self.datagram {
+            Some(pair) => {
+                if pair.state() == QueuePairState::Init {
+                    pair.activate()?;
+                }
+                let address = offer
+                    .datagram()?
+                    .ok_or_else(|| missing("place for datagrams"))?;
+                Some(self.device.create_address_handle(&address)?)
+            }
+            None => None,
+        };
+        let memory = offer.memory();
+        let writes = self.outgoing.way().is_some_and(Way::goes_to_memory);
+        let reads = self.options.protocol == Protocol::Read && self.options.asks;
+        if (writes || reads) && memory.is_none() {
+            return Err(missing("memory"));
+        }
+        self.peers[connection] = Some(Peer {
+            name: name.to_owned(),
+            memory,
+            readable: offer.readable,
+            handle,
+            guard: Guard {
+                connection: offer.connection,
+                nonce: offer.nonce,
+            },
+        });
+        Ok(())
+    }
+
+    /// Where it is told of what comes, for those who wait.
+    pub(crate) fn queue(&self) -> &CompletionQueue {
+        &self.queue
+    }
+
+    pub(crate) fn context(&self) -> &Arc<dyn Context> {
+        &self.context
+    }
+
+    /// Queue pairs that it has.
+    pub(crate) fn queue_pairs(&self) -> usize {
+        self.connected.len() + usize::from(self.datagram.is_some())
+    }
+
+    /// How errors call a peer.
+    pub(crate) fn name(&self, connection: usize) -> &str {
+        let peer = self.peers[connection].as_ref();
+        peer.map_or("that is not connected", |peer| &peer.name)
+    }
+
+    /// Bytes of a peer's memory that can be read.
+    pub(crate) fn readable(&self, connection: usize) -> u64 {
+        self.peers[connection]
+            .as_ref()
+            .map_or(0, |peer| peer.readable)
+    }
+
+    /// Why a connection is of no use any more, if it is not.
+    pub(crate) fn gone(&self, connection: usize) -> Option<&Gone> {
+        self.gone[connection].as_ref()
+    }
+
+    /// Gives a connection up.
+    pub(crate) fn give_up(&mut self, connection: usize, gone: Gone) {
+        if self.gone[connection].is_none() {
+            self.gone[connection] = Some(gone);
+            self.newly_gone.push(connection);
+            if let Some(pair) = self.connected.get(connection) {
+                pair.modify_to_error();
+            }
+        }
+    }
+
+    /// Notices connections that broke without a completion that says so.
+    pub(crate) fn look_at_states(&mut self) {
+        for connection in 0..self.connected.len() {
+            if self.gone[connection].is_none()
+                && self.connected[connection].state() == QueuePairState::Error
+            {
+                self.give_up(connection, Gone("its queue pair broke".into()));
+            }
+        }
+    }
+
+    /// A connection that is gone, once.
+    pub(crate) fn next_gone(&mut self) -> Option<usize> {
+        self.newly_gone.pop()
+    }
+
+    /// Puts a READ of a peer's memory in line, into the first bytes of a buffer. It ends with this id, whose upper half
+    /// is the connection's number.
+    pub(crate) fn read(&mut self, connection: usize, offset: u64, into: (Buffer, usize), id: u64) {
+        let memory = self.peers[connection].as_ref().and_then(|peer| peer.memory);
+        let (Some(memory), true) = (memory, self.gone[connection].is_none()) else {
+            return;
+        };
+        let (buffer, length) = into;
+        let request = SendRequest {
+            id,
+            operation: SendOperation::Read(memory.offset(offset as usize)),
+            payload: Payload::Owned { buffer, length },
+            destination: None,
+        };
+        self.outgoing.add(connection, request);
+    }
+
+    /// Takes what has completed: messages go to `arrivals`. Receives are posted again before whatever is sent next.
+    ///
+    /// # Errors
+    /// When a verb fails.
+    pub(crate) fn poll(&mut self, arrivals: &mut Arrivals) -> Result<usize> {
+        let mut completions = std::mem::take(&mut self.completions);
+        let count = self.queue.poll(&mut completions, POLL_MAX);
+        for completion in completions.drain(..) {
+            match completion.opcode {
+                Opcode::Receive => self.received(completion, arrivals),
+                _ => self.sent(completion),
+            }
+        }
+        self.completions = completions;
+        if count > 0 {
+            self.post_receives()?;
+        }
+        Ok(count)
+    }
+
+    fn sent(&mut self, completion: Completion) {
+        let connection = (completion.id >> 32) as usize;
+        if completion.status != CompletionStatus::Success {
+            self.failed(
+                connection,
+                Gone::status(completion.opcode.name(), completion.status),
+            );
+        }
+        match completion.opcode {
+            Opcode::Read => {
+                let done = completion.status == CompletionStatus::Success;
+                self.read.push((
+                    completion.id,
+                    completion.buffer.filter(|_| done),
+                    completion.bytes,
+                ));
+            }
+            _ => self.outgoing.give_back(completion.buffer),
+        }
+    }
+
+    /// A request ended badly. One queue pair for all takes all with it.
+    pub(super) fn failed(&mut self, connection: usize, gone: Gone) {
+        match self.connected.is_empty() {
+            false if connection < self.gone.len() => self.give_up(connection, gone),
+            _ => (0..self.gone.len()).for_each(|each| self.give_up(each, gone.clone())),
+        }
+    }
+}
+
+fn check(options: &PortOptions, most: (usize, usize)) -> Result<()> {
+    let protocol = options.protocol;
+    let wrong = if options.slots == 0 || options.slots > frame::SLOTS_MAX {
+        format!(
+            "{} calls pending on a connection: there are 1 to {}",
+            options.slots,
+            frame::SLOTS_MAX
+        )
+    } else if options.bytes.0 > most.0 {
+        format!(
+            "requests of {} bytes: with {protocol} they have at most {}",
+            options.bytes.0, most.0
+        )
+    } else if options.bytes.1 > most.1 {
+        format!(
+            "responses of {} bytes: with {protocol} they have at most {}",
+            options.bytes.1, most.1
+        )
+    } else if options.connections == 0 {
+        "a port without peers".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(ProtocolError::Unsupported(wrong))
+}

@@ -1,0 +1,24 @@
+//! Who asks whom: many-to-one, one-to-many and many-to-many conversations of threads on nodes, and what they measure
+//! (Huang, Ghandeharizadeh 2019, section 4).
+//!
+//! ```text
+//!   Setting ──► links: requester thread ──► responder thread     on every node the same
+//!      node: Hand (its ends) ── offers ──► other nodes' ── connect ──► workers ──► Report
+//! ```
+//!
+//! A requester thread owns its queue pairs, and so does a responder thread. It must not know how nodes meet, nor print
+//! anything.
+
+mod asking;
+mod hand;
+mod links;
+mod report;
+mod setting;
+mod simulation;
+
+pub use asking::Asking;
+pub use hand::{Answering, Begin, Hand, Worker};
+pub use links::{Link, Place};
+pub use report::{Latency, Measured, NodeReport};
+pub use setting::{Load, Paradigm, Setting};
+pub use simulation::simulate;

@@ -1,0 +1,557 @@
+//! The end that asks: calls to several peers, up to R of them pending on each connection, each of which ends once.
+//!
+//! A call takes the next slot of its connection, round and round, and has it until it is answered, also when its
+//! caller has given up by then: the answer must not be taken for that of another. Where messages may be lost, a request
+//! is sent again until it is answered.
+
+use crate::end::{EndOptions, Fabric};
+use crate::error::{CallError, Gone, ProtocolError, Result};
+use crate::message::frame::{Kind, sequence_near};
+use crate::message::{Arrival, Arrivals, Port};
+use crate::protocol::Protocol;
+use roundel_verbs::{Buffer, CompletionQueue, Work};
+use std::time::Duration;
+
+/// How often it is looked whether connections broke that have nothing to complete.
+const STATE_INTERVAL: Duration = Duration::from_millis(50);
+/// Requests are sent again after at most so many times the first wait.
+const BACKOFF_MAX: u32 = 5;
+/// Between two looks at slots behind one that is empty, where messages may be lost.
+const SWEEP_INTERVAL: Duration = Duration::from_micros(50);
+
+/// A call that has ended.
+#[derive(Debug)]
+pub struct Ended<'a> {
+    /// The connection that it was made on.
+    pub connection: usize,
+    /// The caller's mark.
+    pub token: u64,
+    /// When it was begun.
+    pub begun: Duration,
+    /// The response.
+    pub outcome: Result<&'a [u8], CallError>,
+}
+
+/// The end that asks.
+pub struct Requester {
+    port: Port,
+    options: EndOptions,
+    calls: Vec<Calls>,
+    arrivals: Arrivals,
+    /// For READs.
+    buffers: Vec<Buffer>,
+    /// When calls are looked at next whose time may be over.
+    due: Duration,
+    swept: Duration,
+    resent: u64,
+}
+
+/// The calls of a connection.
+struct Calls {
+    /// Number of the next one, and of the oldest whose slot is not free.
+    next: u64,
+    oldest: u64,
+    slots: Vec<Slot>,
+}
+
+#[derive(Clone, Default)]
+struct Slot {
+    state: State,
+    sequence: u64,
+    token: u64,
+    begun: Duration,
+    deadline: Option<Duration>,
+    /// When it was sent last, and how often again.
+    sent: Duration,
+    again: u32,
+    /// Kept where it may be sent again.
+    request: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Free,
+    Pending,
+    /// Its caller has been told that it ended, and the responder has not answered.
+    Abandoned,
+}
+
+impl Calls {
+    fn new(pending: usize) -> Self {
+        Self {
+            next: 0,
+            oldest: 0,
+            slots: vec![Slot::default(); pending],
+        }
+    }
+
+    fn room(&self) -> usize {
+        self.slots.len() - (self.next - self.oldest) as usize
+    }
+
+    fn at(&mut self, sequence: u64) -> &mut Slot {
+        let slots = self.slots.len() as u64;
+        &mut self.slots[(sequence % slots) as usize]
+    }
+
+    /// The slot of a call that has not been answered.
+    fn unanswered(&mut self, sequence: u64) -> Option<&mut Slot> {
+        if !(self.oldest..self.next).contains(&sequence) {
+            return None;
+        }
+        let slot = self.at(sequence);
+        (slot.sequence == sequence && slot.state != State::Free).then_some(slot)
+    }
+
+    fn advance(&mut self) {
+        while self.oldest < self.next && self.at(self.oldest).state == State::Free {
+            self.oldest += 1;
+        }
+    }
+}
+
+impl Requester {
+    /// Makes it for so many connections.
+    ///
+    /// # Errors
+    /// When the device cannot carry the protocol, or has no room.
+    pub fn open(fabric: &Fabric, connections: usize, options: &EndOptions) -> Result<Self> {
+        let port = Port::open(
+            &fabric.device,
+            &fabric.arena,
+            fabric.context.clone(),
+            fabric.channel.as_ref(),
+            options.port(true, connections),
+        )?;
+        Ok(Self {
+            port,
+            options: options.clone(),
+            calls: (0..connections)
+                .map(|_| Calls::new(options.pending))
+                .collect(),
+            arrivals: Arrivals::default(),
+            buffers: Vec::new(),
+            due: Duration::ZERO,
+            swept: Duration::ZERO,
+            resent: 0,
+        })
+    }
+
+    /// What the responder of a connection needs to know.
+    pub fn offer(&self, connection: usize) -> Vec<u8> {
+        self.port.offer(connection).to_bytes()
+    }
+
+    /// Connects to the responder that offers this, which errors call `peer`.
+    ///
+    /// # Errors
+    /// When the offer does not fit, or a verb fails.
+    pub fn connect(&mut self, connection: usize, offer: &[u8], peer: &str) -> Result<()> {
+        self.port.connect(connection, offer, peer)
+    }
+
+    /// Connections that it has.
+    pub fn connections(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Queue pairs that it has.
+    pub fn queue_pairs(&self) -> usize {
+        self.port.queue_pairs()
+    }
+
+    /// How often requests were sent again.
+    pub fn resent(&self) -> u64 {
+        self.resent
+    }
+
+    /// Where it is told of what comes, for those who wait.
+    pub fn queue(&self) -> &CompletionQueue {
+        self.port.queue()
+    }
+
+    /// Whether answers only show in memory, so that nobody can sleep until one comes.
+    pub fn must_look(&self) -> bool {
+        self.port.looks_at_slots()
+    }
+
+    /// How many calls can be begun on a connection now.
+    pub fn room(&self, connection: usize) -> usize {
+        self.calls[connection].room()
+    }
+
+    /// Whether no call is pending on any connection.
+    pub fn is_idle(&self) -> bool {
+        self.calls.iter().all(|calls| calls.oldest == calls.next)
+    }
+
+    /// Bytes of a responder's memory that [`read`](Self::read) reaches; 0 where the protocol does not read.
+    pub fn readable(&self, connection: usize) -> u64 {
+        self.port.readable(connection)
+    }
+
+    /// Begins a call, which is posted with the next [`flush`](Self::flush), unless there is no room: then the answer is
+    /// false, and it can be tried again when another call has ended. It ends in [`poll`](Self::poll).
+    ///
+    /// # Errors
+    /// When it cannot be begun, now or ever.
+    pub fn call(
+        &mut self,
+        connection: usize,
+        token: u64,
+        request: &[u8],
+        deadline: Option<Duration>,
+        now: Duration,
+    ) -> Result<bool, CallError> {
+        if self.options.protocol == Protocol::Read {
+            let told = "READ asks nothing of the responder: use `read`, or another protocol";
+            return Err(CallError::Unsupported(told.into()));
+        }
+        if request.len() > self.options.request_bytes {
+            return Err(self.too_long(connection, request.len(), self.options.request_bytes));
+        }
+        let Some(sequence) = self.begin(connection, token, deadline, now)? else {
+            return Ok(false);
+        };
+        if self.options.protocol.is_lossy() {
+            let kept = &mut self.calls[connection].at(sequence).request;
+            kept.clear();
+            kept.extend_from_slice(request);
+        }
+        self.send(connection, sequence, request);
+        Ok(true)
+    }
+
+    /// Begins a READ of so many bytes from an offset of the responder's memory; everything else is as with
+    /// [`call`](Self::call).
+    ///
+    /// # Errors
+    /// When it cannot be begun, now or ever.
+    pub fn read(
+        &mut self,
+        connection: usize,
+        token: u64,
+        range: (u64, usize),
+        deadline: Option<Duration>,
+        now: Duration,
+    ) -> Result<bool, CallError> {
+        let (offset, length) = range;
+        let readable = self.port.readable(connection);
+        let end = offset.checked_add(length as u64);
+        if end.is_none_or(|end| end > readable) || length == 0 {
+            return Err(CallError::Unsupported(format!(
+                "a READ of {length} bytes at {offset} of the {readable} that peer {} lets be read",
+                self.port.name(connection)
+            )));
+        }
+        if length > self.options.response_bytes {
+            return Err(self.too_long(connection, length, self.options.response_bytes));
+        }
+        let Some(sequence) = self.begin(connection, token, deadline, now)? else {
+            return Ok(false);
+        };
+        let id = (connection as u64) << 32 | sequence & u64::from(u32::MAX);
+        let buffer = match self.buffers.pop() {
+            Some(buffer) => Ok(buffer),
+            None => self.port.arena.allocate(self.options.response_bytes),
+        };
+        match buffer {
+            Ok(buffer) => self.port.read(connection, offset, (buffer, length), id),
+            Err(error) => self.port.give_up(connection, Gone(error.to_string())),
+        }
+        Ok(true)
+    }
+
+    fn too_long(&self, connection: usize, bytes: usize, most: usize) -> CallError {
+        CallError::TooLong {
+            peer: self.port.name(connection).to_owned(),
+            what: "a call",
+            bytes,
+            most,
+        }
+    }
+
+    /// Takes the next slot.
+    fn begin(
+        &mut self,
+        connection: usize,
+        token: u64,
+        deadline: Option<Duration>,
+        now: Duration,
+    ) -> Result<Option<u64>, CallError> {
+        if let Some(gone) = self.port.gone(connection) {
+            return Err(self.peer_gone(connection, gone));
+        }
+        let calls = &mut self.calls[connection];
+        if calls.room() == 0 {
+            return Ok(None);
+        }
+        let sequence = calls.next;
+        calls.next += 1;
+        let slot = calls.at(sequence);
+        *slot = Slot {
+            state: State::Pending,
+            sequence,
+            token,
+            begun: now,
+            deadline,
+            sent: now,
+            again: 0,
+            request: std::mem::take(&mut slot.request),
+        };
+        if let Some(deadline) = deadline {
+            self.due = self.due.min(deadline);
+        }
+        if self.options.protocol.is_lossy() {
+            self.due = self.due.min(now + self.options.resend_after);
+        }
+        Ok(Some(sequence))
+    }
+
+    fn send(&mut self, connection: usize, sequence: u64, request: &[u8]) {
+        if let Err(error) = self.port.send(connection, sequence, Kind::Plain, request) {
+            self.port.give_up(connection, Gone(error.to_string()));
+        }
+    }
+
+    fn peer_gone(&self, connection: usize, gone: &Gone) -> CallError {
+        CallError::PeerGone {
+            peer: self.port.name(connection).to_owned(),
+            reason: gone.0.clone(),
+        }
+    }
+
+    /// Posts what has been begun, with one call for each queue pair.
+    ///
+    /// # Errors
+    /// When a verb fails.
+    pub fn flush(&mut self) -> Result<()> {
+        self.port.flush()
+    }
+
+    /// When [`poll`](Self::poll) has something to do although nothing comes: calls whose time is over, requests to be sent
+    /// again.
+    pub fn due(&self) -> Duration {
+        self.due
+    }
+
+    /// Takes what has come, tells of each call that ended, and sends again what has to be. Returns how much
+    /// happened.
+    ///
+    /// # Errors
+    /// When a verb fails in a way that is not a peer's.
+    pub fn poll(&mut self, now: Duration, mut ended: impl FnMut(Ended<'_>)) -> Result<usize> {
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        let mut happened = self.port.poll(&mut arrivals)?;
+        if self.port.looks_at_slots() {
+            happened += self.look(now, &mut arrivals);
+        }
+        for (arrival, response) in arrivals.iter() {
+            self.answered(arrival, response, &mut ended);
+        }
+        arrivals.clear();
+        self.arrivals = arrivals;
+        happened += self.take_reads(&mut ended);
+        if now >= self.due {
+            happened += self.look_at_time(now, &mut ended);
+        }
+        while let Some(connection) = self.port.next_gone() {
+            happened += 1;
+            self.fail_all(connection, &mut ended);
+        }
+        self.port.flush()?;
+        Ok(happened)
+    }
+
+    /// Looks for answers in memory.
+    fn look(&mut self, now: Duration, arrivals: &mut Arrivals) -> usize {
+        let mut found = 0;
+        for connection in 0..self.calls.len() {
+            let (oldest, next) = (self.calls[connection].oldest, self.calls[connection].next);
+            let mut sequence = oldest;
+            while sequence < next && self.port.look(connection, sequence, arrivals) {
+                sequence += 1;
+                found += 1;
+            }
+        }
+        // Answers can overtake one that was lost.
+        if found == 0 && self.options.protocol.is_lossy() && now >= self.swept + SWEEP_INTERVAL {
+            self.swept = now;
+            for connection in 0..self.calls.len() {
+                let (oldest, next) = (self.calls[connection].oldest, self.calls[connection].next);
+                for sequence in oldest..next {
+                    let pending = self.calls[connection].unanswered(sequence).is_some();
+                    found += usize::from(pending && self.port.look(connection, sequence, arrivals));
+                }
+            }
+        }
+        found
+    }
+
+    fn answered(&mut self, arrival: &Arrival, response: &[u8], ended: &mut impl FnMut(Ended<'_>)) {
+        let connection = arrival.connection;
+        let calls = &mut self.calls[connection];
+        let sequence = sequence_near(calls.oldest, arrival.sequence);
+        // What comes twice, or was never asked for, is nothing.
+        let Some(slot) = sequence.and_then(|sequence| calls.unanswered(sequence)) else {
+            return;
+        };
+        let (state, token, begun) = (slot.state, slot.token, slot.begun);
+        slot.state = State::Free;
+        calls.advance();
+        if state == State::Pending {
+            let outcome = match arrival.kind {
+                Kind::Plain => Ok(response),
+                Kind::Refusal => Err(CallError::Refused {
+                    peer: self.port.name(connection).to_owned(),
+                    reason: one_line(response),
+                }),
+            };
+            ended(Ended {
+                connection,
+                token,
+                begun,
+                outcome,
+            });
+        }
+    }
+
+    fn take_reads(&mut self, ended: &mut impl FnMut(Ended<'_>)) -> usize {
+        if self.port.read.is_empty() {
+            return 0;
+        }
+        let reads = std::mem::take(&mut self.port.read);
+        let count = reads.len();
+        let mut bytes = Vec::new();
+        for (id, buffer, length) in reads {
+            let connection = (id >> 32) as usize;
+            let calls = &mut self.calls[connection];
+            // READs of a connection end in order.
+            let sequence = calls.oldest;
+            let Some(buffer) = buffer else { continue };
+            if let Some(slot) = calls.unanswered(sequence) {
+                let (state, token, begun) = (slot.state, slot.token, slot.begun);
+                slot.state = State::Free;
+                calls.advance();
+                if state == State::Pending {
+                    bytes.clear();
+                    buffer.read_append(0, length, &mut bytes);
+                    self.port.context().charge(Work::Copy(length));
+                    ended(Ended {
+                        connection,
+                        token,
+                        begun,
+                        outcome: Ok(&bytes),
+                    });
+                }
+            }
+            self.buffers.push(buffer);
+        }
+        count
+    }
+
+    /// Ends calls whose deadline has passed, and sends again what was not answered.
+    fn look_at_time(&mut self, now: Duration, ended: &mut impl FnMut(Ended<'_>)) -> usize {
+        let lossy = self.options.protocol.is_lossy();
+        let mut due = now + STATE_INTERVAL;
+        let mut happened = 0;
+        self.port.look_at_states();
+        for connection in 0..self.calls.len() {
+            if self.port.gone(connection).is_some() {
+                continue;
+            }
+            let (oldest, next) = (self.calls[connection].oldest, self.calls[connection].next);
+            for sequence in oldest..next {
+                let Some(slot) = self.calls[connection].unanswered(sequence) else {
+                    continue;
+                };
+                let (token, begun) = (slot.token, slot.begun);
+                let over = slot.deadline.is_some_and(|deadline| deadline <= now);
+                if slot.state == State::Pending && over {
+                    slot.state = State::Abandoned;
+                    happened += 1;
+                    ended(Ended {
+                        connection,
+                        token,
+                        begun,
+                        outcome: Err(CallError::Deadline {
+                            peer: self.port.name(connection).to_owned(),
+                            after: now.saturating_sub(begun),
+                        }),
+                    });
+                } else if let (State::Pending, Some(deadline)) = (slot.state, slot.deadline) {
+                    due = due.min(deadline);
+                }
+                if !lossy {
+                    continue;
+                }
+                if now >= begun + self.options.give_up_after {
+                    let after = self.options.give_up_after;
+                    let told = format!("it did not answer for {after:?}");
+                    self.port.give_up(connection, Gone(told));
+                    break;
+                }
+                let wait = self.options.resend_after;
+                let slot = self.calls[connection].at(sequence);
+                if now >= slot.sent + wait * (1 << slot.again.min(BACKOFF_MAX)) {
+                    slot.sent = now;
+                    slot.again += 1;
+                    self.resent += 1;
+                    happened += 1;
+                    let request = std::mem::take(&mut slot.request);
+                    self.send(connection, sequence, &request);
+                    self.calls[connection].at(sequence).request = request;
+                }
+                let slot = self.calls[connection].at(sequence);
+                due = due.min(slot.sent + wait * (1 << slot.again.min(BACKOFF_MAX)));
+            }
+        }
+        self.due = due;
+        happened
+    }
+
+    /// Ends all calls of a connection that is gone.
+    fn fail_all(&mut self, connection: usize, ended: &mut impl FnMut(Ended<'_>)) {
+        let Some(gone) = self.port.gone(connection).cloned() else {
+            return;
+        };
+        let error = self.peer_gone(connection, &gone);
+        let calls = &mut self.calls[connection];
+        for sequence in calls.oldest..calls.next {
+            let Some(slot) = calls.unanswered(sequence) else {
+                continue;
+            };
+            let (state, token, begun) = (slot.state, slot.token, slot.begun);
+            slot.state = State::Free;
+            if state == State::Pending {
+                ended(Ended {
+                    connection,
+                    token,
+                    begun,
+                    outcome: Err(error.clone()),
+                });
+            }
+        }
+        calls.advance();
+    }
+
+    /// Gives a connection up: its calls end with this reason.
+    pub fn give_up(&mut self, connection: usize, reason: &str) {
+        self.port.give_up(connection, Gone(reason.to_owned()));
+    }
+}
+
+impl From<ProtocolError> for CallError {
+    fn from(error: ProtocolError) -> Self {
+        Self::Unsupported(error.to_string())
+    }
+}
+
+/// A text that came from outside, for people: one line without control characters.
+fn one_line(text: &[u8]) -> String {
+    const CHARACTERS_MAX: usize = 1000;
+    let text = String::from_utf8_lossy(text);
+    let text: String = text.chars().take(CHARACTERS_MAX).collect();
+    text.replace(char::is_control, " ")
+}
