@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use roundel_experiments::FabricChoice;
-use roundel_protocols::paradigm::{Group, Measured, Setting, simulate};
+use roundel_protocols::paradigm::{Group, GroupPlace, Measured, Setting, simulate};
 use roundel_verbs::sim::Parameters;
 use roundel_verbs::{
     Context, Device, DeviceChoice, SocketListener, SocketOptions, SocketRendezvous, TokioContext,
@@ -145,7 +145,7 @@ async fn measure(args: &ProtocolsArgs, choice: &DeviceChoice) -> Result<(), Fail
             let told = format!("waiting for {} nodes at {}", count - 1, listener.address());
             eprintln!("{told}");
             let rendezvous = listener.gather(count, &options).await?;
-            lead(session, device, rendezvous, address_of(choice)).await
+            lead(session, device, rendezvous, place(choice, false)).await
         }
         None => {
             let token = other_end::token().map_err(|e| Failure::Run(e.to_string()))?;
@@ -154,7 +154,7 @@ async fn measure(args: &ProtocolsArgs, choice: &DeviceChoice) -> Result<(), Fail
             let options = options(token.into_bytes(), MEET_HERE_MAX);
             let done = async {
                 let rendezvous = listener.gather(count, &options).await?;
-                lead(session, device, rendezvous, address_of(choice)).await
+                lead(session, device, rendezvous, place(choice, true)).await
             };
             let done = tokio::select! {
                 done = done => done,
@@ -169,10 +169,10 @@ async fn lead(
     mut session: Session<'_>,
     device: Device,
     rendezvous: SocketRendezvous,
-    address: IpAddr,
+    place: GroupPlace,
 ) -> Result<(), Failure> {
     let context: Arc<dyn Context> = Arc::new(TokioContext::current());
-    let mut group = Group::new(device, rendezvous, context, address);
+    let mut group = Group::new(device, rendezvous, context, place);
     let run = async |setting: &Setting| {
         let measured = group.measure(setting).await?;
         match measured.failure() {
@@ -208,7 +208,7 @@ async fn take_part(
         let options = options(token.unwrap_or_default().into_bytes(), wait);
         let rendezvous = SocketRendezvous::join(address, node, count, &options).await?;
         let context: Arc<dyn Context> = Arc::new(TokioContext::current());
-        let group = Group::new(device, rendezvous, context, address_of(choice));
+        let group = Group::new(device, rendezvous, context, place(choice, args.lifeline));
         Ok(group.take_part().await?)
     };
     let cut = async {
@@ -229,12 +229,13 @@ async fn listen(address: SocketAddr) -> Result<SocketListener, Failure> {
     listener.map_err(|e| Failure::Run(format!("cannot listen on {address}: {e}")))
 }
 
-/// Where a node listens for protocols that are TCP.
-fn address_of(choice: &DeviceChoice) -> IpAddr {
-    match choice {
+/// Where a node is, on this host with all others or by itself.
+fn place(choice: &DeviceChoice, together: bool) -> GroupPlace {
+    let address: IpAddr = match choice {
         DeviceChoice::Tcp(address) => *address,
         _ => Ipv4Addr::LOCALHOST.into(),
-    }
+    };
+    GroupPlace { address, together }
 }
 
 fn options(token: Vec<u8>, join_deadline: Duration) -> SocketOptions {
