@@ -16,6 +16,7 @@
 mod completions;
 mod contexts;
 mod device;
+mod emission;
 mod events;
 mod executor;
 mod faults;
