@@ -2,11 +2,14 @@
 //! names a source, and runs every scorecard again.
 //!
 //! Sources: *perftest* are public logs of that program; *ATC* is Kalia, Kaminsky and Andersen, "Design
-//! Guidelines for High Performance RDMA Systems", USENIX ATC 2016; *DCT* are their authors' notes on dynamically
-//! connected transport; *rdma_bench* is the data published with their code; *HERD* is Kalia, Kaminsky and Andersen,
-//! "Using RDMA Efficiently for Key-Value Services", SIGCOMM 2014; *UCX* are the priors in its
+//! Guidelines for High Performance RDMA Systems", USENIX ATC 2016; *HERD* is theirs of SIGCOMM 2014, "Using RDMA
+//! Efficiently for Key-Value Services", whose rates are remembered from its figures; *DCT* are their authors' notes on
+//! dynamically connected transport; *rdma_bench* is the data published with their code; *UCX* are the priors in its
 //! `ib_iface.c`; *IB* is the InfiniBand specification; *ib_model* is Mellanox' OMNeT++ model of a switch; *NeoHost*
-//! are dumps of counters; *core-to-core-latency* is the program of that name and the results published with it. What is *assumed* has no source, and no claim of the scorecard was looked at for it.
+//! are dumps of counters; *mlx4* is the driver of ConnectX-3; *core-to-core-latency* is the program of that name and
+//! the results published with it. What is *assumed* has no source, and no claim of the scorecard was looked at for it.
+//! What comes of `fdr` is compared with these sources in `calibration`. None of its numbers is from Huang and
+//! Ghandeharizadeh, whose claims it judges.
 
 use super::parameters::{Handover, Link, Nic, Parameters, Processor, Switch};
 use super::time::{Rate, Span};
