@@ -12,9 +12,11 @@
 //!
 //! * [`protocol`] names the protocols.
 //! * [`requester`] and [`responder`] are the two ends, in steps that never block.
+//! * [`advise`] says which protocol to use.
 //! * [`paradigm`] measures conversations of many nodes.
 //! * [`perf`] measures single verbs between two ends: bandwidth, message rate and latency.
 
+pub mod advise;
 pub mod drive;
 pub mod end;
 pub mod error;

@@ -155,6 +155,26 @@ impl Setting {
         }
     }
 
+    /// The same, as long as a simulation needs: its clock is exact, and nothing disturbs it, but the calls that all begin
+    /// at once have to drain before it counts.
+    pub fn for_simulation(&self) -> Self {
+        /// Calls of the busiest node in a second, where it is slow.
+        const SLOW: f64 = 2e6;
+        const SECONDS: f64 = 0.001;
+        let pending = (self.links().len() * self.pending) as f64;
+        let busy = match self.paradigm {
+            Paradigm::ManyToMany => self.nodes as f64,
+            _ => 1.0,
+        };
+        let bytes = (self.request_bytes + self.response_bytes) as f64;
+        let drained = pending / busy * (1.0 / SLOW).max(bytes / 5e9);
+        Self {
+            warm_up: drained.max(SECONDS / 2.0),
+            seconds: SECONDS,
+            ..self.clone()
+        }
+    }
+
     /// When it is over, after it began.
     pub(crate) fn ends(&self) -> Duration {
         Duration::from_secs_f64(self.warm_up + self.seconds)

@@ -1,0 +1,183 @@
+//! How many calls there can be, by a generation's parameters: what is taken most of, of all that a call takes some of.
+
+use super::demand::{Costs, Demand, Pairs};
+use crate::error::Result;
+use crate::paradigm::{Paradigm, Setting};
+use crate::protocol::Protocol;
+use roundel_verbs::sim::Parameters;
+use serde::Serialize;
+use std::fmt;
+
+/// What keeps a conversation from being faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The link of the busiest node, or its bus.
+    Link,
+    /// The engines of its NIC, for each message.
+    Messages,
+    /// The same, where messages that consume a receive take a good part.
+    Receives,
+    /// The NIC holds too few contexts of queue pairs, and fetches them again and again.
+    Contexts,
+    /// It has more READs outstanding than it can remember, and fetches their requests again.
+    OutstandingReads,
+    /// The threads that ask.
+    AskingThreads,
+    /// The threads that answer.
+    AnsweringThreads,
+    /// Too few calls are pending to fill the time that they take.
+    Pending,
+    /// What was measured on this host at nearby settings.
+    Measured,
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Link => "the link is full",
+            Self::Messages => "the NIC's message rate",
+            Self::Receives => "the NIC's message rate, of which receives take a good part",
+            Self::Contexts => "contexts of more queue pairs than the NIC holds",
+            Self::OutstandingReads => "more outstanding READs than the NIC remembers",
+            Self::AskingThreads => "the threads that ask",
+            Self::AnsweringThreads => "the threads that answer",
+            Self::Pending => "too few calls are pending",
+            Self::Measured => "as measured on this host",
+        })
+    }
+}
+
+/// What is predicted of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Prediction {
+    /// Calls in a second, all nodes together.
+    pub calls_per_second: f64,
+    /// What keeps it from being more.
+    pub limit: Limit,
+}
+
+/// What can predict.
+pub trait Predict {
+    /// How many calls there can be.
+    ///
+    /// # Errors
+    /// When the setting makes no sense, or cannot be there.
+    fn predict(&self, setting: &Setting) -> Result<Prediction>;
+}
+
+/// A model of a generation of hardware.
+#[derive(Clone, Debug)]
+pub struct Model {
+    parameters: Parameters,
+}
+
+impl Model {
+    /// Of hardware with these parameters.
+    pub fn new(parameters: Parameters) -> Self {
+        Self { parameters }
+    }
+}
+
+/// A limit on calls in a second of a node of one kind.
+type Bound = (f64, Limit);
+
+impl Predict for Model {
+    fn predict(&self, setting: &Setting) -> Result<Prediction> {
+        setting.check()?;
+        let costs = Costs::new(&self.parameters);
+        let bytes = (setting.request_bytes, setting.response_bytes);
+        let protocol = setting.protocol;
+        let (nodes, threads) = (setting.nodes, setting.threads);
+        // Connections of a node that asks, and of one that answers; how many of each kind there are.
+        let (asking, answering, askers, answerers) = match setting.paradigm {
+            Paradigm::ManyToOne => (threads, nodes * threads, nodes, 1),
+            Paradigm::OneToMany => (nodes * threads, threads, 1, nodes),
+            Paradigm::ManyToMany => {
+                let each = (nodes - 1) * threads;
+                (each, each, nodes, nodes)
+            }
+        };
+        let outstanding = asking * setting.pending.min(self.parameters.nic.reads_max);
+        let pairs = |own: usize, both: usize| Pairs {
+            sending: own,
+            receiving: both,
+            pending: setting.pending,
+            reads: match protocol {
+                Protocol::Read => outstanding,
+                _ => 0,
+            },
+        };
+        // With READs, who is read from sends no requests.
+        let both = match (setting.paradigm, protocol) {
+            (Paradigm::ManyToMany, Protocol::Read) => (asking, answering),
+            (Paradigm::ManyToMany, _) => (asking + answering, asking + answering),
+            _ => (0, 0),
+        };
+        let sending = |own: usize| own.max(both.0);
+        let receiving = |own: usize| own.max(both.1);
+        let ask = costs.asking(protocol, bytes, pairs(sending(asking), receiving(asking)));
+        let answer = costs.answering(
+            protocol,
+            bytes,
+            pairs(sending(answering), receiving(answering)),
+        );
+        // Calls of a node: each asks as many as it answers with M:M.
+        let mut bounds: Vec<Bound> = Vec::new();
+        let mut nic = |demand: Demand, count: usize| {
+            let (calls, limit) = of_nic(demand, protocol, self.parameters.nic.reads < outstanding);
+            bounds.push((calls * count as f64, limit));
+        };
+        match setting.paradigm {
+            Paradigm::ManyToMany => nic(ask.plus(answer), nodes),
+            _ => {
+                nic(ask, askers);
+                nic(answer, answerers);
+            }
+        }
+        let row = (setting.pending as f64 / 4.0).clamp(1.0, 16.0);
+        let (asks, answers) = costs.thread(protocol, bytes, row);
+        let of_threads = |each: f64, count: usize| match each > 0.0 {
+            true => count as f64 / each * 1e9,
+            false => f64::INFINITY,
+        };
+        bounds.push((of_threads(asks, askers * threads), Limit::AskingThreads));
+        let count = answerers * setting.answering_threads().min(answering);
+        bounds.push((of_threads(answers, count), Limit::AnsweringThreads));
+        let pending = (askers * asking * setting.pending) as f64;
+        let latency = costs.latency(protocol, bytes);
+        bounds.push((pending / latency * 1e9, Limit::Pending));
+        let least = bounds
+            .into_iter()
+            .min_by(|a, b| a.0.total_cmp(&b.0))
+            .expect("there are bounds");
+        Ok(Prediction {
+            calls_per_second: least.0,
+            limit: least.1,
+        })
+    }
+}
+
+/// Calls in a second that a NIC can have a part in, and what it is busy with.
+fn of_nic(demand: Demand, protocol: Protocol, forgets: bool) -> Bound {
+    let send = demand.send + demand.send_misses;
+    let receive = demand.receive + demand.receive_misses;
+    let link = demand.out.max(demand.into);
+    let most = send.max(receive).max(link);
+    let misses = match send >= receive {
+        true => demand.send_misses,
+        false => demand.receive_misses,
+    };
+    let limit = if link >= most {
+        Limit::Link
+    } else if misses > 0.3 * most && protocol == Protocol::Read && forgets {
+        Limit::OutstandingReads
+    } else if misses > 0.3 * most {
+        Limit::Contexts
+    } else if receive > send && demand.receives > 0.15 * most {
+        Limit::Receives
+    } else {
+        Limit::Messages
+    };
+    (1e9 / most, limit)
+}
