@@ -124,6 +124,12 @@ impl Requester {
             fabric.channel.as_ref(),
             options.port(true, connections),
         )?;
+        let reads = match options.protocol {
+            Protocol::Read => connections * options.pending,
+            _ => 0,
+        };
+        let buffers = (0..reads).map(|_| fabric.arena.allocate(options.response_bytes.max(1)));
+        let buffers = buffers.collect::<Result<_, _>>()?;
         Ok(Self {
             port,
             options: options.clone(),
@@ -131,7 +137,7 @@ impl Requester {
                 .map(|_| Calls::new(options.pending))
                 .collect(),
             arrivals: Arrivals::default(),
-            buffers: Vec::new(),
+            buffers,
             due: Duration::ZERO,
             swept: Duration::ZERO,
             resent: 0,
@@ -252,13 +258,9 @@ impl Requester {
             return Ok(false);
         };
         let id = (connection as u64) << 32 | sequence & u64::from(u32::MAX);
-        let buffer = match self.buffers.pop() {
-            Some(buffer) => Ok(buffer),
-            None => self.port.arena.allocate(self.options.response_bytes),
-        };
-        match buffer {
-            Ok(buffer) => self.port.read(connection, offset, (buffer, length), id),
-            Err(error) => self.port.give_up(connection, Gone(error.to_string())),
+        // There is one for each call that can be pending.
+        if let Some(buffer) = self.buffers.pop() {
+            self.port.read(connection, offset, (buffer, length), id);
         }
         Ok(true)
     }

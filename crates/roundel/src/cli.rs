@@ -1,6 +1,7 @@
 //! The command line: every flag, its default and what is refused before anything starts. It must
 //! not start anything itself.
 
+mod advise;
 mod doctor;
 mod experiment;
 mod perf;
@@ -15,6 +16,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use roundel_engine::{BuffersChoice, DesignChoice, Fabric, FabricChoice, OnLoss};
 
+pub use advise::{AdviseArgs, AdviseCheckArgs, AdviseCommand, AdviseProtocolArgs, ModelArgs};
 pub use doctor::DoctorArgs;
 pub use experiment::{ExperimentAction, ExperimentArgs, RunArgs, ScorecardArgs};
 pub use perf::{MeasureArg, PerfArgs, PerfCommand, PollArg, TransportArg, VerbArg};
@@ -41,6 +43,7 @@ Examples:
   roundel sql --table t=events.parquet          a shell on a file
   roundel sql --table t=t.csv -c 'SELECT count(*) FROM t'
   roundel perf                                  bandwidth, message rate and latency of each verb
+  roundel advise protocol --paradigm M:1 --nodes 28  which protocol, and why
   roundel experiment run all --quick --plot     every design beside its baselines, as a report
   roundel simulate --minutes 1                  exchanges of simulated clusters, with faults
   roundel doctor                                what works here, and what to do about the rest
@@ -59,6 +62,8 @@ pub enum Command {
     /// Measure bandwidth, message rate and latency: of single verbs between two processes, or of message protocols
     /// among many.
     Perf(PerfArgs),
+    /// Say which message protocol to use, with how many threads and pending calls, and why.
+    Advise(AdviseArgs),
     /// Say what works on this host, which RDMA devices it has, and what to do about each problem.
     Doctor(DoctorArgs),
     /// Run the papers' experiments on this host and show each figure beside what the paper saw.

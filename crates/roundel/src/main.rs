@@ -1,6 +1,7 @@
 //! The `roundel` command. It reads flags, shows results and checks them; planning, workers and
 //! exchanges belong to the crates below.
 
+mod advise;
 mod cli;
 mod cluster;
 mod doctor;
@@ -58,7 +59,7 @@ fn run(command: &Command) -> Result<(), Failure> {
     let threads = match command {
         Command::Worker(args) => Some(usize::from(args.node.threads)),
         // What is measured has a thread of its own.
-        Command::Perf(_) => Some(1),
+        Command::Advise(_) | Command::Perf(_) => Some(1),
         // Both hosts of a ring are in this process.
         Command::Doctor(args) if args.calibrate => None,
         Command::Doctor(_) | Command::Experiment(_) | Command::Simulate(_) => Some(1),
@@ -70,6 +71,7 @@ fn run(command: &Command) -> Result<(), Failure> {
             Command::Tpch(args) => tpch::run(args).await,
             Command::Sql(args) => sql::run(args).await,
             Command::Worker(args) => worker::run(args).await,
+            Command::Advise(args) => advise::run(args).await,
             Command::Perf(args) => perf::run(args).await,
             Command::Doctor(args) => doctor::run(args).await,
             Command::Experiment(args) => experiment::run(args).await,

@@ -12,6 +12,8 @@ const REMOTE_ADDRESS_BYTES: usize = 16;
 const ACKNOWLEDGE_BYTES: usize = 4;
 const DATAGRAM_BYTES: usize = 8;
 const IMMEDIATE_BYTES: usize = 4;
+/// Messages that a NIC sends while the acknowledgement of one is under way.
+const ACKNOWLEDGED_AFTER: f64 = 12.0;
 /// Payload that a NIC moves in one piece.
 const SPLIT_BYTES: usize = 256;
 
@@ -54,6 +56,8 @@ pub(super) struct Pairs {
     pub receiving: usize,
     /// Calls pending on each.
     pub pending: usize,
+    /// Whether it is the end that answers.
+    pub answers: bool,
     /// READs that the NIC has outstanding.
     pub reads: usize,
 }
@@ -87,7 +91,9 @@ impl<'a> Costs<'a> {
     fn in_a_row(&self, pairs: Pairs, wire: usize) -> f64 {
         let fit = self.parameters.link.packet_bytes.div_ceil(wire.max(1));
         let turn = self.parameters.nic.turn.min(fit).max(1);
-        turn.min(pairs.pending) as f64
+        let most = turn.min(pairs.pending) as f64;
+        // Those that answer have what has come by then, which is less.
+        if pairs.answers { most.sqrt() } else { most }
     }
 
     fn message(&self, payload: usize, first: usize, each: usize) -> Message {
@@ -129,10 +135,30 @@ impl<'a> Costs<'a> {
         self.message(payload + frame::overhead(way), first, each)
     }
 
-    /// Share of messages whose context is not held, among so many.
-    fn missing(held: usize, contexts: usize) -> f64 {
-        match contexts > held {
-            true => 1.0 - held as f64 / contexts as f64,
+    /// Share of times that a context is not held, where queue pairs are served one after the other: when it is first
+    /// wanted for a burst of messages, and when it is wanted once more after so many other bursts, if at all. What is
+    /// fetched takes the place of any other.
+    fn missing(held: usize, contexts: usize, again_after: Option<f64>) -> (f64, f64) {
+        const STEPS: usize = 50;
+        if contexts <= held {
+            return (0.0, 0.0);
+        }
+        let kept = |misses: f64| (-misses / held as f64).exp();
+        let (mut first, mut again) = (1.0, 1.0);
+        for _ in 0..STEPS {
+            let misses = first + again;
+            let next = 1.0 - kept(contexts as f64 * misses);
+            first = 0.5 * (first + next);
+            again = again_after.map_or(0.0, |bursts| 1.0 - kept(bursts * misses));
+        }
+        (first, again)
+    }
+
+    /// Share of READs whose request is not remembered.
+    fn forgotten(&self, reads: usize) -> f64 {
+        let held = self.parameters.nic.reads;
+        match reads > held {
+            true => 1.0 - held as f64 / reads as f64,
             false => 0.0,
         }
     }
@@ -153,21 +179,23 @@ impl<'a> Costs<'a> {
         let nic = &self.parameters.nic;
         let message = self.of(way, payload);
         let row = self.in_a_row(pairs, message.wire[0]);
-        let miss = match way.transport.is_connected() {
-            true => nanos(nic.requester_miss) * Self::missing(nic.requesters, pairs.sending),
-            false => 0.0,
+        let acknowledged = (!way.is_lossy()).then_some(ACKNOWLEDGED_AFTER / row);
+        let (first, again) = match way.transport.is_connected() {
+            true => Self::missing(nic.requesters, pairs.sending, acknowledged),
+            false => (0.0, 0.0),
         };
+        let miss = nanos(nic.requester_miss);
         let mut demand = Demand {
             send: nanos(nic.send) + (message.packets - 1.0) * nanos(nic.packet) + message.split,
             // Long messages of others come between their packets.
-            send_misses: miss * message.packets / row,
+            send_misses: miss * first * message.packets / row,
             out: self.on_wire(&message.wire),
             ..Demand::default()
         };
         if !way.is_lossy() {
-            demand.receive = nanos(nic.packet) / row;
-            demand.receive_misses = miss / row;
-            demand.into = self.on_wire(&self.acknowledgement()) / row;
+            demand.receive = nanos(nic.packet);
+            demand.receive_misses = miss * again / row;
+            demand.into = self.on_wire(&self.acknowledgement());
         }
         demand
     }
@@ -177,10 +205,11 @@ impl<'a> Costs<'a> {
         let nic = &self.parameters.nic;
         let message = self.of(way, payload);
         let row = self.in_a_row(pairs, message.wire[0]);
-        let miss = match way.transport.is_connected() {
-            true => nanos(nic.responder_miss) * Self::missing(nic.responders, pairs.receiving),
-            false => 0.0,
+        let (missing, _) = match way.transport.is_connected() {
+            true => Self::missing(nic.responders, pairs.receiving, None),
+            false => (0.0, 0.0),
         };
+        let miss = nanos(nic.responder_miss) * missing;
         let more = match way.consumes_receive() {
             true => nanos(nic.receive) - nanos(nic.packet),
             false => 0.0,
@@ -193,8 +222,8 @@ impl<'a> Costs<'a> {
             ..Demand::default()
         };
         if !way.is_lossy() {
-            demand.send = nanos(nic.packet) / row;
-            demand.out = self.on_wire(&self.acknowledgement()) / row;
+            demand.send = nanos(nic.packet);
+            demand.out = self.on_wire(&self.acknowledgement());
         }
         demand
     }
@@ -228,15 +257,16 @@ impl<'a> Costs<'a> {
         let request = self.message(0, REMOTE_ADDRESS_BYTES, 0);
         let response = self.message(bytes, 0, ACKNOWLEDGE_BYTES);
         let row = self.in_a_row(pairs, response.wire[0]);
-        let missing = Self::missing(nic.requesters, pairs.sending) / row;
-        let context = nanos(nic.requester_miss) * missing;
-        let forgotten = Self::missing(nic.reads, pairs.reads);
-        let again = nanos(nic.read_miss) * (missing + (1.0 - missing) * forgotten);
+        let answered = Some(pairs.reads as f64 / row);
+        let (first, again) = Self::missing(nic.requesters, pairs.sending, answered);
+        let (first, again) = (first / row, again / row);
+        let context = nanos(nic.requester_miss);
+        let forgotten = first + (1.0 - first) * self.forgotten(pairs.reads);
         Demand {
             send: nanos(nic.read),
-            send_misses: context + again,
+            send_misses: context * first + nanos(nic.read_miss) * forgotten,
             receive: response.packets * nanos(nic.packet) + response.split,
-            receive_misses: context,
+            receive_misses: context * again * response.packets,
             out: self.on_wire(&request.wire),
             into: self.on_wire(&response.wire),
             ..Demand::default()
@@ -249,8 +279,8 @@ impl<'a> Costs<'a> {
         let request = self.message(0, REMOTE_ADDRESS_BYTES, 0);
         let response = self.message(bytes, 0, ACKNOWLEDGE_BYTES);
         let row = self.in_a_row(pairs, response.wire[0]);
-        let missing = Self::missing(nic.responders, pairs.receiving) / row;
-        let context = nanos(nic.responder_miss) * missing;
+        let (missing, _) = Self::missing(nic.responders, pairs.receiving, None);
+        let context = nanos(nic.responder_miss) * missing / row;
         Demand {
             send: nanos(nic.read) + (response.packets - 1.0) * nanos(nic.packet) + response.split,
             send_misses: context,

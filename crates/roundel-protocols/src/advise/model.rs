@@ -1,9 +1,11 @@
 //! How many calls there can be, by a generation's parameters: what is taken most of, of all that a call takes some of.
 
 use super::demand::{Costs, Demand, Pairs};
-use crate::error::Result;
+use crate::error::{ProtocolError, Result};
+use crate::message::frame;
 use crate::paradigm::{Paradigm, Setting};
 use crate::protocol::Protocol;
+use roundel_verbs::Transport;
 use roundel_verbs::sim::Parameters;
 use serde::Serialize;
 use std::fmt;
@@ -79,12 +81,34 @@ impl Model {
     }
 }
 
+/// Datagrams have an end.
+fn check_bytes(setting: &Setting, parameters: &Parameters) -> Result<()> {
+    let ways = [
+        (setting.protocol.requests(), setting.request_bytes),
+        (setting.protocol.responses(), setting.response_bytes),
+    ];
+    for (way, bytes) in ways {
+        let datagrams = way.filter(|way| way.transport == Transport::UnreliableDatagram);
+        let Some(way) = datagrams else { continue };
+        let most = parameters.link.packet_bytes - frame::overhead(way);
+        if bytes > most {
+            let told = format!(
+                "{bytes} bytes: with {} there are at most {most}",
+                setting.protocol
+            );
+            return Err(ProtocolError::Unsupported(told));
+        }
+    }
+    Ok(())
+}
+
 /// A limit on calls in a second of a node of one kind.
 type Bound = (f64, Limit);
 
 impl Predict for Model {
     fn predict(&self, setting: &Setting) -> Result<Prediction> {
         setting.check()?;
+        check_bytes(setting, &self.parameters)?;
         let costs = Costs::new(&self.parameters);
         let bytes = (setting.request_bytes, setting.response_bytes);
         let protocol = setting.protocol;
@@ -99,10 +123,11 @@ impl Predict for Model {
             }
         };
         let outstanding = asking * setting.pending.min(self.parameters.nic.reads_max);
-        let pairs = |own: usize, both: usize| Pairs {
+        let pairs = |own: usize, both: usize, answers: bool| Pairs {
             sending: own,
             receiving: both,
             pending: setting.pending,
+            answers,
             reads: match protocol {
                 Protocol::Read => outstanding,
                 _ => 0,
@@ -116,11 +141,15 @@ impl Predict for Model {
         };
         let sending = |own: usize| own.max(both.0);
         let receiving = |own: usize| own.max(both.1);
-        let ask = costs.asking(protocol, bytes, pairs(sending(asking), receiving(asking)));
+        let ask = costs.asking(
+            protocol,
+            bytes,
+            pairs(sending(asking), receiving(asking), false),
+        );
         let answer = costs.answering(
             protocol,
             bytes,
-            pairs(sending(answering), receiving(answering)),
+            pairs(sending(answering), receiving(answering), true),
         );
         // Calls of a node: each asks as many as it answers with M:M.
         let mut bounds: Vec<Bound> = Vec::new();

@@ -40,6 +40,13 @@ impl Outgoing {
         }
     }
 
+    /// Whether messages of the greatest length are copied into buffers, of how many bytes.
+    pub(super) fn buffer_bytes(&self) -> Option<usize> {
+        let way = self.way?;
+        let longest = self.bytes + super::frame::overhead(way);
+        (longest > self.inline_bytes_max).then(|| slot_bytes(self.bytes, way))
+    }
+
     pub(super) fn way(&self) -> Option<Way> {
         self.way
     }

@@ -63,7 +63,7 @@ pub(crate) struct Peer {
 /// The queue pairs of a thread and what goes over them.
 pub(crate) struct Port {
     pub(super) device: Device,
-    pub(crate) arena: Arena,
+    pub(super) arena: Arena,
     pub(super) context: Arc<dyn Context>,
     pub(super) options: PortOptions,
     queue: CompletionQueue,
@@ -167,6 +167,13 @@ impl Port {
             read: Vec::new(),
             options,
         };
+        // All that can be under way at a time: memory is not registered when there is something to do.
+        if let Some(bytes) = port.outgoing.buffer_bytes() {
+            for _ in 0..connections * slots {
+                let buffer = arena.allocate(bytes)?;
+                port.outgoing.give_back(Some(buffer));
+            }
+        }
         port.open_slots()?;
         port.post_first_receives(receive_depth)?;
         Ok(port)

@@ -2,7 +2,7 @@
 //! protocols among many.
 
 mod other_end;
-mod protocols;
+pub mod protocols;
 mod report;
 
 use std::io::Write as _;

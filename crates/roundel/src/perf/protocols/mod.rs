@@ -3,7 +3,7 @@
 
 mod nodes;
 mod report;
-mod settings;
+pub mod settings;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -148,20 +148,52 @@ async fn measure(args: &ProtocolsArgs, choice: &DeviceChoice) -> Result<(), Fail
             lead(session, device, rendezvous, place(choice, false)).await
         }
         None => {
-            let token = other_end::token().map_err(|e| Failure::Run(e.to_string()))?;
-            let listener = listen((Ipv4Addr::LOCALHOST, 0).into()).await?;
-            let mut nodes = Nodes::start(choice, listener.address(), count, &token).await?;
-            let options = options(token.into_bytes(), MEET_HERE_MAX);
-            let done = async {
-                let rendezvous = listener.gather(count, &options).await?;
-                lead(session, device, rendezvous, place(choice, true)).await
-            };
-            let done = tokio::select! {
-                done = done => done,
-                failure = nodes.failed_early() => Err(failure),
-            };
-            nodes.end(done).await
+            let mut session = session;
+            let done = here(choice, device, count, async |group| {
+                session
+                    .measure(async |setting| measured(group, setting).await)
+                    .await
+            });
+            let done = done.await;
+            session.end(done)
         }
+    }
+}
+
+/// Has `work` measure with nodes of this host, which end with it.
+pub async fn here<T>(
+    choice: &DeviceChoice,
+    device: Device,
+    count: usize,
+    work: impl AsyncFnOnce(&mut Group) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let token = other_end::token().map_err(|e| Failure::Run(e.to_string()))?;
+    let listener = listen((Ipv4Addr::LOCALHOST, 0).into()).await?;
+    let mut nodes = Nodes::start(choice, listener.address(), count, &token).await?;
+    let options = options(token.into_bytes(), MEET_HERE_MAX);
+    let done = async {
+        let rendezvous = listener.gather(count, &options).await?;
+        let context: Arc<dyn Context> = Arc::new(TokioContext::current());
+        let mut group = Group::new(device, rendezvous, context, place(choice, true));
+        let done = work(&mut group).await?;
+        group.finish().await?;
+        Ok(done)
+    };
+    let done = tokio::select! {
+        // What the group says of a node says more than that it ended.
+        biased;
+        done = done => done,
+        failure = nodes.failed_early() => Err(failure),
+    };
+    nodes.end(done).await
+}
+
+/// Measures a setting, in which nothing may fail.
+pub async fn measured(group: &mut Group, setting: &Setting) -> Result<Measured, Failure> {
+    let measured = group.measure(setting).await?;
+    match measured.failure() {
+        Some(failure) => Err(Failure::Run(failure)),
+        None => Ok(measured),
     }
 }
 
@@ -173,13 +205,7 @@ async fn lead(
 ) -> Result<(), Failure> {
     let context: Arc<dyn Context> = Arc::new(TokioContext::current());
     let mut group = Group::new(device, rendezvous, context, place);
-    let run = async |setting: &Setting| {
-        let measured = group.measure(setting).await?;
-        match measured.failure() {
-            Some(failure) => Err(Failure::Run(failure)),
-            None => Ok(measured),
-        }
-    };
+    let run = async |setting: &Setting| measured(&mut group, setting).await;
     let mut done = session.measure(run).await;
     if done.is_ok() {
         done = group.finish().await.map_err(Failure::from);

@@ -60,7 +60,7 @@ impl Nodes {
     }
 
     /// Cuts the lifelines and waits until all are gone.
-    pub async fn end(self, done: Result<(), Failure>) -> Result<(), Failure> {
+    pub async fn end<T>(self, done: Result<T, Failure>) -> Result<T, Failure> {
         for node in self.0 {
             let Node {
                 mut child,

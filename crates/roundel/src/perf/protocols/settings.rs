@@ -8,10 +8,8 @@ use roundel_verbs::sim::Parameters;
 use crate::cli::ProtocolsArgs;
 use crate::failure::Failure;
 
-/// Of a simulated run: the clock is exact, and nothing disturbs it.
-const SIMULATED_SECONDS: f64 = 0.001;
-/// Calls of a node in a second, at least, where the first calls of a simulation are to drain before it counts.
-const SLOWEST: f64 = 1e6;
+/// Seconds of a run on real devices, and before it counts.
+const SECONDS: f64 = 1.0;
 const WARM_UP: f64 = 0.2;
 
 /// Of real devices.
@@ -21,8 +19,22 @@ pub fn real(args: &ProtocolsArgs, device: &Capabilities) -> Result<Vec<Setting>,
         true => Protocol::ALL.into_iter().filter(can).collect(),
         false => args.protocol.clone(),
     };
-    let settings = all(args, &protocols, |_| (WARM_UP, 1.0));
+    let settings = all(args, &protocols, |setting| Setting {
+        warm_up: WARM_UP,
+        seconds: SECONDS,
+        ..setting.clone()
+    });
     checked(settings, device)
+}
+
+/// What simulated hardware can carry.
+pub fn simulated_protocols(parameters: &Parameters) -> Vec<Protocol> {
+    let can = |protocol: &Protocol| {
+        let transports = protocol.transports();
+        let known = |transport| parameters.nic.transports.contains(transport);
+        *protocol != Protocol::Tcp && transports.iter().all(known)
+    };
+    Protocol::ALL.into_iter().filter(can).collect()
 }
 
 /// Of simulated hardware.
@@ -39,15 +51,7 @@ pub fn simulated(args: &ProtocolsArgs, parameters: &Parameters) -> Result<Vec<Se
     if let Some(cannot) = protocols.iter().find(|protocol| !can(protocol)) {
         return Err(Failure::Usage(format!("{} has no {cannot}", args.fabric)));
     }
-    let settings = all(args, &protocols, |setting| {
-        let links = setting.links().len() * setting.pending;
-        let busy = match setting.paradigm {
-            Paradigm::ManyToMany => setting.nodes,
-            _ => 1,
-        };
-        let drained = links as f64 / busy as f64 / SLOWEST;
-        (drained.max(SIMULATED_SECONDS), SIMULATED_SECONDS)
-    });
+    let settings = all(args, &protocols, Setting::for_simulation);
     for setting in &settings {
         setting.check()?;
     }
@@ -62,11 +66,11 @@ fn checked(settings: Vec<Setting>, device: &Capabilities) -> Result<Vec<Setting>
     Ok(settings)
 }
 
-/// All combinations; how long each takes unless the flags say so.
+/// All combinations; `timed` says how long each takes, unless the flags do.
 fn all(
     args: &ProtocolsArgs,
     protocols: &[Protocol],
-    times: impl Fn(&Setting) -> (f64, f64),
+    timed: impl Fn(&Setting) -> Setting,
 ) -> Vec<Setting> {
     let mut settings = Vec::new();
     for paradigm in &args.paradigm {
@@ -81,7 +85,7 @@ fn all(
         };
         for (nodes, threads, pending, value) in combinations(args, nodes) {
             for protocol in protocols {
-                let mut setting = Setting {
+                let setting = Setting {
                     threads,
                     responder_threads: args.responder_threads,
                     pending,
@@ -90,10 +94,12 @@ fn all(
                     load: args.rate.map_or(Load::Closed, Load::Open),
                     ..Setting::new(*paradigm, *protocol, nodes)
                 };
-                let (warm_up, seconds) = times(&setting);
-                setting.warm_up = args.warm_up.unwrap_or(warm_up);
-                setting.seconds = args.seconds.unwrap_or(seconds);
-                settings.push(setting);
+                let timed = timed(&setting);
+                settings.push(Setting {
+                    warm_up: args.warm_up.unwrap_or(timed.warm_up),
+                    seconds: args.seconds.unwrap_or(timed.seconds),
+                    ..setting
+                });
             }
         }
     }
