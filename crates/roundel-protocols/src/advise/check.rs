@@ -50,7 +50,7 @@ impl Range {
             all_nodes: vec![2],
             threads: vec![1],
             pending: vec![1, 2, 4, 8, 16, 64],
-            response_bytes: vec![32, 64, 128, 365, 1024, 4096],
+            response_bytes: vec![32, 64, 128, 365, 1024, 3072],
             request_bytes: vec![36],
         }
     }

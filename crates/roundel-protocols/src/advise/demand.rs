@@ -58,7 +58,7 @@ pub(super) struct Pairs {
     pub pending: usize,
     /// Whether it is the end that answers.
     pub answers: bool,
-    /// READs that the NIC has outstanding.
+    /// READs that the NIC has to remember.
     pub reads: usize,
 }
 
@@ -186,7 +186,7 @@ impl<'a> Costs<'a> {
         };
         let miss = nanos(nic.requester_miss);
         let mut demand = Demand {
-            send: nanos(nic.send) + (message.packets - 1.0) * nanos(nic.packet) + message.split,
+            send: nanos(nic.send) + (message.packets - 1.0) * nanos(nic.packet),
             // Long messages of others come between their packets.
             send_misses: miss * first * message.packets / row,
             out: self.on_wire(&message.wire),
@@ -256,10 +256,9 @@ impl<'a> Costs<'a> {
         let nic = &self.parameters.nic;
         let request = self.message(0, REMOTE_ADDRESS_BYTES, 0);
         let response = self.message(bytes, 0, ACKNOWLEDGE_BYTES);
-        let row = self.in_a_row(pairs, response.wire[0]);
-        let answered = Some(pairs.reads as f64 / row);
+        // READs take turns one by one.
+        let answered = Some(pairs.reads.min(pairs.sending * nic.reads_max) as f64);
         let (first, again) = Self::missing(nic.requesters, pairs.sending, answered);
-        let (first, again) = (first / row, again / row);
         let context = nanos(nic.requester_miss);
         let forgotten = first + (1.0 - first) * self.forgotten(pairs.reads);
         Demand {
@@ -282,7 +281,7 @@ impl<'a> Costs<'a> {
         let (missing, _) = Self::missing(nic.responders, pairs.receiving, None);
         let context = nanos(nic.responder_miss) * missing / row;
         Demand {
-            send: nanos(nic.read) + (response.packets - 1.0) * nanos(nic.packet) + response.split,
+            send: nanos(nic.read) + (response.packets - 1.0) * nanos(nic.packet),
             send_misses: context,
             receive: nanos(nic.packet),
             receive_misses: context,

@@ -12,9 +12,9 @@ use std::collections::HashMap;
 
 /// Calls pending where a thread is kept busy.
 const BUSY: usize = 32;
-/// Bytes of short and of long responses.
+/// Bytes of short and of long responses; datagrams carry both.
 const SHORT: usize = 64;
-const LONG: usize = 4096;
+const LONG: usize = 3072;
 
 /// The settings whose measurement makes a model: one call at a time, and many, of short and of long responses.
 pub fn probes(protocols: &[Protocol], request_bytes: usize, seconds: f64) -> Vec<Setting> {

@@ -86,7 +86,6 @@ impl State {
             return;
         };
         let bytes = packet.wire_bytes;
-        let cost = cost + self.parameters.split(packet.payload_bytes);
         let cost = self.as_slow_as(node, cost);
         let on_link = self.parameters.link.rate.time(bytes);
         let from_host = self.parameters.nic.host.time(bytes);
@@ -148,16 +147,17 @@ impl State {
             let found = self.packet_of(node, number);
             let nic = &mut self.nodes[node].nic;
             match found {
-                Some(found) => {
+                Some((packet, cost, alone)) => {
                     let (packets, bytes) = nic.turn;
-                    nic.turn = (packets + 1, bytes + found.0.wire_bytes);
-                    if nic.turn.0 >= self.parameters.nic.turn
+                    nic.turn = (packets + 1, bytes + packet.wire_bytes);
+                    if alone
+                        || nic.turn.0 >= self.parameters.nic.turn
                         || nic.turn.1 >= self.parameters.link.packet_bytes
                     {
                         nic.turn = (0, 0);
                         nic.active.rotate_left(1);
                     }
-                    return Some(found);
+                    return Some((packet, cost));
                 }
                 None => {
                     nic.turn = (0, 0);
@@ -256,10 +256,15 @@ mod tests {
     }
 
     #[test]
-    fn reads_are_outstanding_from_when_they_are_sent_until_they_are_over() {
+    fn reads_are_remembered_from_when_they_are_posted_until_they_are_over() {
         let simulation = Simulation::new(Parameters::fdr(), 1);
         let ([one, _other], from) = connected(&simulation);
-        let outstanding = || simulation.world.lock().nodes[0].nic.reads;
+        let remembered = || simulation.world.lock().nodes[0].nic.reads;
+        let sent = || {
+            let state = simulation.world.lock();
+            let pairs = state.nodes[0].pairs.iter().flatten();
+            pairs.map(|pair| pair.sending.returning).sum::<u64>()
+        };
         for _ in 0..40 {
             let buffer = one.arena.allocate(8).unwrap();
             post(
@@ -268,15 +273,16 @@ mod tests {
                 Payload::Owned { buffer, length: 8 },
             );
         }
-        assert_eq!(outstanding(), 0);
+        assert_eq!((remembered(), sent()), (40, 0));
         let (mut most, mut ended) = (0, Vec::new());
         while ended.len() < 20 {
             assert!(simulation.step());
-            most = most.max(outstanding());
+            most = most.max(sent());
             one.queue.poll(&mut ended, 1);
         }
         assert_eq!(most, Parameters::fdr().nic.reads_max as u64);
+        assert_eq!(remembered(), 20);
         one.pair.modify_to_error();
-        assert_eq!(outstanding(), 0);
+        assert_eq!((remembered(), sent()), (0, 0));
     }
 }

@@ -62,7 +62,8 @@ pub struct Nic {
     pub receive: Span,
     /// What its engines take for any other packet, in each direction.
     pub packet: Span,
-    /// What both engines take more for a packet whose payload is longer than 256 bytes.
+    /// What the engine that receives takes more for a packet whose payload is longer than 256 bytes: the host takes it in
+    /// two pieces.
     pub split: Span,
     /// Between it and the host's memory, in each direction.
     pub host: Rate,
@@ -78,11 +79,12 @@ pub struct Nic {
     pub responders: usize,
     /// See [`responders`](Self::responders).
     pub responder_miss: Span,
-    /// READs that have been sent and not been answered, of all queue pairs, whose requests it can hold.
+    /// READs that have been posted and not been answered, of all queue pairs, whose requests it can hold.
     pub reads: usize,
     /// What a READ takes more when its request, or the context of its queue pair, is not held.
     pub read_miss: Span,
-    /// Most requests of a queue pair that it sends in turn, as far as they are not longer than one packet.
+    /// Most requests of a queue pair that it sends in turn, as far as they are not longer than one packet. READs take
+    /// turns one by one.
     pub turn: usize,
     /// Most READs that a queue pair can have outstanding.
     pub reads_max: usize,

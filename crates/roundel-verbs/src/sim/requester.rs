@@ -30,7 +30,11 @@ impl State {
     }
 
     /// The next packet of a queue pair: of what it was asked for, then of what it asks.
-    pub(super) fn packet_of(&mut self, node: usize, number: u32) -> Option<(Box<Packet>, Span)> {
+    pub(super) fn packet_of(
+        &mut self,
+        node: usize,
+        number: u32,
+    ) -> Option<(Box<Packet>, Span, bool)> {
         let most = self.parameters.link.packet_bytes;
         let pair = self.nodes[node].pairs[number as usize].as_deref_mut()?;
         if pair.state != QueuePairState::ReadyToSend {
@@ -57,7 +61,7 @@ impl State {
                 false => self.parameters.nic.packet,
             };
             let cost = engine + self.context(id, Side::Responder);
-            return Some((Box::new(packet), cost));
+            return Some((Box::new(packet), cost, false));
         }
         let sending = &pair.sending;
         if sending.waits || sending.next >= sending.rung {
@@ -89,8 +93,7 @@ impl State {
             _ => nic.packet,
         };
         let cost = engine + self.at_hand(id, read);
-        self.nodes[node].nic.reads += u64::from(read);
-        Some((Box::new(packet), cost))
+        Some((Box::new(packet), cost, read))
     }
 
     /// A part of a request on a connection.
@@ -342,10 +345,7 @@ impl State {
         if let Some(request) = pair.sending.request(message) {
             request.done = true;
             // One that is to be sent again is not counted.
-            if pair.sending.returning > 0 {
-                pair.sending.returning -= 1;
-                self.nodes[id.node].nic.reads -= 1;
-            }
+            pair.sending.returning = pair.sending.returning.saturating_sub(1);
         }
         self.acknowledged(id, message);
         self.activate(id);

@@ -8,6 +8,7 @@ mod fabrics;
 mod faults;
 mod perf;
 mod pinned;
+mod protocols;
 mod ring;
 mod simulate;
 mod sql;
