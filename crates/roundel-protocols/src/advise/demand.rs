@@ -58,7 +58,7 @@ pub(super) struct Pairs {
     pub pending: usize,
     /// Whether it is the end that answers.
     pub answers: bool,
-    /// READs that the NIC has to remember.
+    /// READs that the NIC has outstanding.
     pub reads: usize,
 }
 
@@ -257,7 +257,7 @@ impl<'a> Costs<'a> {
         let request = self.message(0, REMOTE_ADDRESS_BYTES, 0);
         let response = self.message(bytes, 0, ACKNOWLEDGE_BYTES);
         // READs take turns one by one.
-        let answered = Some(pairs.reads.min(pairs.sending * nic.reads_max) as f64);
+        let answered = Some(pairs.reads as f64);
         let (first, again) = Self::missing(nic.requesters, pairs.sending, answered);
         let context = nanos(nic.requester_miss);
         let forgotten = first + (1.0 - first) * self.forgotten(pairs.reads);

@@ -122,7 +122,7 @@ impl Predict for Model {
                 (each, each, nodes, nodes)
             }
         };
-        let outstanding = asking * setting.pending;
+        let outstanding = asking * setting.pending.min(self.parameters.nic.reads_max);
         let pairs = |own: usize, both: usize, answers: bool| Pairs {
             sending: own,
             receiving: both,

@@ -19,13 +19,13 @@ impl State {
     pub(super) fn at_hand(&mut self, id: PairId, read: bool) -> Span {
         let context = self.context(id, Side::Requester);
         let nic = &self.parameters.nic;
-        let (held, posted) = (nic.reads as u64, self.nodes[id.node].nic.reads);
+        let (held, sent) = (nic.reads as u64, self.nodes[id.node].nic.reads);
         context
-            + match (read, posted.saturating_sub(held)) {
+            + match (read, sent.saturating_sub(held)) {
                 (false, _) => Span::ZERO,
                 (true, _) if context > Span::ZERO => nic.read_miss,
                 (true, 0) => Span::ZERO,
-                (true, missing) => Span::picos(nic.read_miss.as_picos() * missing / posted),
+                (true, missing) => Span::picos(nic.read_miss.as_picos() * missing / sent),
             }
     }
 

@@ -174,12 +174,6 @@ impl Sending {
     }
 }
 
-/// How many of them are READs or atomics.
-pub(super) fn reads_of<'a>(requests: impl IntoIterator<Item = &'a Request>) -> u64 {
-    let reads = requests.into_iter().filter(|request| request.returns());
-    reads.count() as u64
-}
-
 impl Pair {
     fn send_completion(&self, request: &Request, status: CompletionStatus) -> RawCompletion {
         RawCompletion {
@@ -212,9 +206,12 @@ impl Pair {
 impl State {
     /// A queue pair sends from a request on again.
     pub(super) fn go_back(&mut self, id: PairId, message: u64) {
-        if let Some(pair) = self.pair(id) {
-            pair.sending.go_back(message);
-        }
+        let Some(pair) = self.pair(id) else { return };
+        let before = pair.sending.returning;
+        pair.sending.go_back(message);
+        let left = pair.sending.returning;
+        let reads = &mut self.nodes[id.node].nic.reads;
+        *reads = *reads + left - before;
     }
 
     /// Completes what was carried out, in order.
@@ -239,7 +236,6 @@ impl State {
                 .add(request.operation.opcode(), request.bytes());
             let queue = pair.send_queue;
             let node = &mut self.nodes[id.node];
-            node.nic.reads -= u64::from(request.returns());
             node.queues.at(queue).push(completion);
         }
     }
@@ -254,7 +250,7 @@ impl State {
         pair.state = QueuePairState::Error;
         let first = pair.sending.first;
         let requests = std::mem::take(&mut pair.sending.requests);
-        pair.sending.returning = 0;
+        let returning = std::mem::take(&mut pair.sending.returning);
         pair.sending.first += requests.len() as u64;
         let sends: Vec<_> = (first..)
             .zip(&requests)
@@ -274,7 +270,7 @@ impl State {
         pair.receiving.responses.clear();
         let (send_queue, receive_queue) = (pair.send_queue, pair.receive_queue);
         let node = &mut self.nodes[id.node];
-        node.nic.reads -= reads_of(&requests);
+        node.nic.reads -= returning;
         let queues = &mut node.queues;
         for completion in sends {
             queues.at(send_queue).push(completion);

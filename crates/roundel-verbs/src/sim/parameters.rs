@@ -79,7 +79,7 @@ pub struct Nic {
     pub responders: usize,
     /// See [`responders`](Self::responders).
     pub responder_miss: Span,
-    /// READs that have been posted and not been answered, of all queue pairs, whose requests it can hold.
+    /// READs that have been sent and not been answered, of all queue pairs, whose requests it can hold.
     pub reads: usize,
     /// What a READ takes more when its request, or the context of its queue pair, is not held.
     pub read_miss: Span,

@@ -171,7 +171,7 @@ impl Parameters {
                 responders: 256,
                 // As for EDR.
                 responder_miss: Span::nanos(39),
-                // 16 READs posted by each of 16 threads are best (ATC).
+                // 16 READs of each of 16 threads are best (ATC).
                 reads: 256,
                 work_requests_max: 16_351,
                 queue_pairs_max: 131_000,

@@ -29,7 +29,8 @@ impl State {
         self.activate(id);
     }
 
-    /// The next packet of a queue pair: of what it was asked for, then of what it asks.
+    /// The next packet of a queue pair, of what it was asked for, then of what it asks; what its engine takes for it, and
+    /// whether another queue pair's turn is next in any case.
     pub(super) fn packet_of(
         &mut self,
         node: usize,
@@ -93,6 +94,7 @@ impl State {
             _ => nic.packet,
         };
         let cost = engine + self.at_hand(id, read);
+        self.nodes[node].nic.reads += u64::from(read);
         Some((Box::new(packet), cost, read))
     }
 
@@ -345,7 +347,10 @@ impl State {
         if let Some(request) = pair.sending.request(message) {
             request.done = true;
             // One that is to be sent again is not counted.
-            pair.sending.returning = pair.sending.returning.saturating_sub(1);
+            if pair.sending.returning > 0 {
+                pair.sending.returning -= 1;
+                self.nodes[id.node].nic.reads -= 1;
+            }
         }
         self.acknowledged(id, message);
         self.activate(id);

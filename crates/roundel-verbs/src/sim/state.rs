@@ -78,7 +78,7 @@ pub(super) struct Nic {
     pub input_free: Time,
     /// When the engine that sends is free.
     pub engine_free: Time,
-    /// READs and atomics that were posted and have no answer.
+    /// READs and atomics that were sent and have no answer.
     pub reads: u64,
     /// Requests and bytes that the first of the active queue pairs has sent in its turn.
     pub turn: (usize, usize),
