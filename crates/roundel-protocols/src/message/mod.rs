@@ -14,6 +14,8 @@ mod incoming;
 mod offer;
 mod outgoing;
 mod port;
+mod sweeps;
 
 pub(crate) use incoming::{Arrival, Arrivals};
 pub(crate) use port::{Port, PortOptions};
+pub(crate) use sweeps::Sweeps;
