@@ -64,6 +64,11 @@ impl Server {
         self.responder.connect(connection, offer, peer)
     }
 
+    /// What can be read, where the protocol reads, so that it is there before anybody asks.
+    pub fn values(&self) -> Option<&Values> {
+        self.responder.values()
+    }
+
     /// Connections that it has.
     pub fn connections(&self) -> usize {
         self.connections
