@@ -16,8 +16,10 @@ const REQUESTS: [(Protocol, u64); 6] = [
     (Protocol::UnreliableWrite, 1_800_000),
 ];
 const CONNECTIONS: usize = 2;
-const PENDING: usize = 64;
-const BYTES_MAX: usize = 400;
+/// Calls pending, and the share of the requests, in tenths: with few the one thread waits for each message that the
+/// other writes, with many they are at work at the same time.
+const PENDING: [(usize, u64); 2] = [(4, 3), (64, 7)];
+const BYTES_MAX: usize = 700;
 /// Number and checksum. Messages that are shorter have a pattern of their length.
 const HEAD_BYTES: usize = 12;
 /// A thread that has found nothing so often lets the other run.
@@ -164,9 +166,13 @@ fn ask(requester: &mut Requester, context: &dyn Context, paper: &Paper, requests
 async fn no_torn_message_is_read_among_ten_millions() {
     assert_eq!(REQUESTS.iter().map(|one| one.1).sum::<u64>(), 10_000_000);
     let paper = Arc::new(Paper::new());
-    for (protocol, requests) in REQUESTS {
+    let runs = REQUESTS
+        .into_iter()
+        .flat_map(|one| PENDING.map(|share| (one, share)));
+    for ((protocol, requests), (pending, tenths)) in runs {
+        let requests = requests / 10 * tenths;
         let options = EndOptions {
-            pending: PENDING,
+            pending,
             request_bytes: BYTES_MAX,
             response_bytes: BYTES_MAX,
             ..EndOptions::new(protocol)
@@ -212,7 +218,7 @@ async fn no_torn_message_is_read_among_ten_millions() {
         assert_eq!(responder.counts().0, requests, "{protocol}: each once");
         let seconds = (context.now() - begun).as_secs_f64();
         println!(
-            "{protocol}: {:.2} million requests per second, {} sent again",
+            "{protocol}, {pending} pending: {:.2} million requests per second, {} sent again",
             requests as f64 / seconds / 1e6,
             requester.resent()
         );
