@@ -21,6 +21,8 @@ pub mod advise;
 pub mod drive;
 pub mod end;
 pub mod error;
+#[cfg(test)]
+mod hostile_tests;
 mod message;
 pub mod paradigm;
 pub mod perf;

@@ -11,7 +11,7 @@
 
 pub(crate) mod frame;
 mod incoming;
-mod offer;
+pub(crate) mod offer;
 mod outgoing;
 mod port;
 mod sweeps;
