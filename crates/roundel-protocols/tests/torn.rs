@@ -56,10 +56,8 @@ impl Paper {
     fn number(&self, message: &[u8], way: u64) -> Result<Option<u64>, String> {
         let wrong = || format!("a torn message: {message:?}");
         if message.len() < HEAD_BYTES {
-            let all = message.iter().enumerate();
-            let right = all
-                .map(|(at, byte)| *byte == (message.len() * 16 + at) as u8)
-                .all(|right| right);
+            let mut all = message.iter().enumerate();
+            let right = all.all(|(at, byte)| *byte == (message.len() * 16 + at) as u8);
             return right.then_some(None).ok_or_else(wrong);
         }
         let (number, rest) = message.split_first_chunk::<8>().ok_or_else(wrong)?;

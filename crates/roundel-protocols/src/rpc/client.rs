@@ -83,6 +83,7 @@ impl Client {
             requester: self.requester,
             lines: lines.clone(),
             pending: Pending::default(),
+            ended: Vec::new(),
         };
         self.context.spawn(Box::pin(async move {
             let bell = task.lines.bell.clone();
@@ -251,6 +252,8 @@ struct Task {
     requester: Requester,
     lines: Arc<Lines>,
     pending: Pending,
+    /// Calls that ended in this step.
+    ended: Vec<(oneshot::Sender<Outcome>, Outcome)>,
 }
 
 impl Task {
@@ -267,6 +270,11 @@ impl Task {
             }
         }
         taken
+    }
+
+    fn tell_room(&self) {
+        self.lines
+            .set_room(|connection| self.requester.room(connection));
     }
 
     fn begin_one(&mut self, connection: usize, call: Submitted, now: Duration) {
@@ -310,7 +318,10 @@ impl Steps for Task {
             return Ok(Step::Done);
         }
         let Self {
-            requester, pending, ..
+            requester,
+            pending,
+            ended: all,
+            ..
         } = self;
         let mut happened = requester.poll(now, |ended| {
             let Some(begun) = pending.take(ended.token) else {
@@ -325,8 +336,16 @@ impl Steps for Task {
                 }),
                 Err(error) => Err(error),
             };
-            let _ = begun.answer.send(outcome);
+            all.push((begun.answer, outcome));
         })?;
+        if happened > 0 {
+            // First: who hears that a call has ended may count on its room.
+            self.tell_room();
+        }
+        for (answer, outcome) in self.ended.drain(..) {
+            // Nobody waits for it who has dropped it.
+            let _ = answer.send(outcome);
+        }
         let (over, due) = self.lines.expire(now);
         happened += over;
         if self.lines.waiting() > 0 {
@@ -337,8 +356,7 @@ impl Steps for Task {
             happened += begun;
         }
         if happened > 0 {
-            self.lines
-                .set_room(|connection| self.requester.room(connection));
+            self.tell_room();
             return Ok(Step::Progress);
         }
         let comes = !self.requester.is_idle();

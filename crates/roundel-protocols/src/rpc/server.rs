@@ -8,7 +8,7 @@ use crate::responder::{Handler, Responder, Values};
 use parking_lot::Mutex;
 use roundel_verbs::{CompletionChannel, CompletionQueue, Context};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How often it is looked whether connections broke that have nothing to complete.
@@ -109,13 +109,15 @@ impl Server {
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
+    /// Counted before they are answered, so that who is answered knows that it was counted.
+    answered: AtomicU64,
     bell: Arc<Bell>,
     seen: Mutex<Seen>,
 }
 
 #[derive(Default)]
 struct Seen {
-    counts: (u64, u64),
+    repeated: u64,
     gone: Vec<(usize, String)>,
     failure: Option<String>,
 }
@@ -135,7 +137,8 @@ impl Serving {
 
     /// Requests answered so far, each counted once, and answers sent again.
     pub fn counts(&self) -> (u64, u64) {
-        self.shared.seen.lock().counts
+        let answered = self.shared.answered.load(Ordering::Acquire);
+        (answered, self.shared.seen.lock().repeated)
     }
 
     /// Connections that broke since this was asked last, and why.
@@ -171,7 +174,12 @@ impl<H: Handler> Steps for Task<H> {
         if self.shared.stop.load(Ordering::Acquire) {
             return Ok(Step::Done);
         }
-        let happened = self.responder.poll(now, &mut self.handler)?;
+        let (handler, answered) = (&mut self.handler, &self.shared.answered);
+        let mut counting = |connection: usize, request: &[u8], response: &mut Vec<u8>| {
+            answered.fetch_add(1, Ordering::AcqRel);
+            handler.handle(connection, request, response)
+        };
+        let happened = self.responder.poll(now, &mut counting)?;
         if now >= self.states + STATE_INTERVAL {
             self.states = now;
             self.responder.look_at_states();
@@ -179,7 +187,7 @@ impl<H: Handler> Steps for Task<H> {
         let gone: Vec<_> = std::iter::from_fn(|| self.responder.next_gone()).collect();
         if happened > 0 || !gone.is_empty() {
             let mut seen = self.shared.seen.lock();
-            seen.counts = self.responder.counts();
+            seen.repeated = self.responder.counts().1;
             seen.gone.extend(gone);
         }
         Ok(match happened {

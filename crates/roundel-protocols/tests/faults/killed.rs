@@ -2,7 +2,7 @@
 //! the node that dies.
 
 use crate::book::Book;
-use crate::nodes::{Asking, Case, Fault, Node, Tally, protocols, servers_of};
+use crate::nodes::{Asking, Case, Fault, Node, protocols, servers_of};
 use crate::real::{Provider, fabric};
 use roundel_protocols::Protocol;
 use roundel_protocols::paradigm::Paradigm;
