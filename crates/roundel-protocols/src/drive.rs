@@ -85,11 +85,16 @@ pub fn drive_here(steps: &mut impl Steps, context: &dyn Context, stop: &AtomicBo
 
 /// A moment at which a task is woken.
 #[derive(Default)]
-struct Alarm(Option<(Duration, BoxFuture<'static, ()>)>);
+pub(crate) struct Alarm(Option<(Duration, BoxFuture<'static, ()>)>);
 
 impl Alarm {
     /// Has the task woken at this moment, or before; whether that is now.
-    fn set(&mut self, until: Duration, context: &dyn Context, cx: &mut TaskContext<'_>) -> bool {
+    pub(crate) fn set(
+        &mut self,
+        until: Duration,
+        context: &dyn Context,
+        cx: &mut TaskContext<'_>,
+    ) -> bool {
         if let Some((at, sleep)) = &mut self.0 {
             match sleep.as_mut().poll(cx) {
                 Poll::Ready(()) => self.0 = None,

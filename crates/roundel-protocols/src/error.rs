@@ -79,6 +79,20 @@ pub enum CallError {
         /// Bytes that it may have.
         most: usize,
     },
+    /// As many calls are pending on the connection as there can be.
+    #[error("{pending} calls are pending with peer {peer}, more cannot be")]
+    NoRoom {
+        /// Which peer.
+        peer: String,
+        /// How many there can be.
+        pending: usize,
+    },
+    /// This end was closed before there was an answer. The responder may have carried it out.
+    #[error("the call has ended with its client: {reason}")]
+    Closed {
+        /// What ended the client.
+        reason: String,
+    },
     /// This protocol has no such call.
     #[error("{0}")]
     Unsupported(String),

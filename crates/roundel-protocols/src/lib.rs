@@ -13,6 +13,7 @@
 //! * [`protocol`] names the protocols.
 //! * [`requester`] and [`responder`] are the two ends, in steps that never block.
 //! * [`advise`] says which protocol to use.
+//! * [`rpc`] makes a client and a server of them: calls with a deadline, and a handler.
 //! * [`paradigm`] measures conversations of many nodes.
 //! * [`perf`] measures single verbs between two ends: bandwidth, message rate and latency.
 
@@ -20,16 +21,19 @@ pub mod advise;
 pub mod drive;
 pub mod end;
 pub mod error;
+#[cfg(test)]
+mod hostile_tests;
 mod message;
 pub mod paradigm;
 pub mod perf;
 pub mod protocol;
 pub mod requester;
 pub mod responder;
+pub mod rpc;
 mod tcp;
 
 pub use end::{EndOptions, Fabric};
 pub use error::{CallError, ProtocolError};
 pub use protocol::Protocol;
 pub use requester::{Ended, Requester};
-pub use responder::{Handler, Responder};
+pub use responder::{Handler, Responder, Values};

@@ -7,7 +7,7 @@
 use crate::end::{EndOptions, Fabric};
 use crate::error::{CallError, Gone, ProtocolError, Result};
 use crate::message::frame::{Kind, sequence_near};
-use crate::message::{Arrival, Arrivals, Port};
+use crate::message::{Arrival, Arrivals, Port, Sweeps};
 use crate::protocol::Protocol;
 use roundel_verbs::{Buffer, CompletionQueue, Work};
 use std::time::Duration;
@@ -16,8 +16,6 @@ use std::time::Duration;
 const STATE_INTERVAL: Duration = Duration::from_millis(50);
 /// Requests are sent again after at most so many times the first wait.
 const BACKOFF_MAX: u32 = 5;
-/// Between two looks at slots behind one that is empty, where messages may be lost.
-const SWEEP_INTERVAL: Duration = Duration::from_micros(50);
 
 /// A call that has ended.
 #[derive(Debug)]
@@ -42,7 +40,7 @@ pub struct Requester {
     buffers: Vec<Buffer>,
     /// When calls are looked at next whose time may be over.
     due: Duration,
-    swept: Duration,
+    sweeps: Sweeps,
     resent: u64,
 }
 
@@ -139,7 +137,7 @@ impl Requester {
             arrivals: Arrivals::default(),
             buffers,
             due: Duration::ZERO,
-            swept: Duration::ZERO,
+            sweeps: Sweeps::default(),
             resent: 0,
         })
     }
@@ -285,6 +283,10 @@ impl Requester {
         if let Some(gone) = self.port.gone(connection) {
             return Err(self.peer_gone(connection, gone));
         }
+        if !self.port.is_connected(connection) {
+            let told = format!("a call on connection {connection}, which is not connected");
+            return Err(CallError::Unsupported(told));
+        }
         let calls = &mut self.calls[connection];
         if calls.room() == 0 {
             return Ok(None);
@@ -333,9 +335,9 @@ impl Requester {
     }
 
     /// When [`poll`](Self::poll) has something to do although nothing comes: calls whose time is over, requests to be sent
-    /// again.
+    /// again, answers behind one that was lost.
     pub fn due(&self) -> Duration {
-        self.due
+        self.sweeps.due().map_or(self.due, |due| due.min(self.due))
     }
 
     /// Takes what has come, tells of each call that ended, and sends again what has to be. Returns how much
@@ -378,8 +380,7 @@ impl Requester {
             }
         }
         // Answers can overtake one that was lost.
-        if found == 0 && self.options.protocol.is_lossy() && now >= self.swept + SWEEP_INTERVAL {
-            self.swept = now;
+        if self.options.protocol.is_lossy() && self.sweeps.is_time(now, found) {
             for connection in 0..self.calls.len() {
                 let (oldest, next) = (self.calls[connection].oldest, self.calls[connection].next);
                 for sequence in oldest..next {

@@ -4,14 +4,13 @@
 use crate::end::{EndOptions, Fabric};
 use crate::error::{Gone, Result};
 use crate::message::frame::{Kind, sequence_near};
-use crate::message::{Arrival, Arrivals, Port};
+use crate::message::{Arrival, Arrivals, Port, Sweeps};
 use crate::protocol::Protocol;
 use roundel_verbs::{CompletionQueue, ExposedBuffer};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Between two looks at all slots, where messages may be lost: for requests that come again, or behind a lost one.
-const SWEEP_INTERVAL: Duration = Duration::from_micros(50);
 const WORD_BYTES: usize = 8;
 
 /// What answers requests: of a connection, a request; it appends the response, or refuses and says why.
@@ -39,16 +38,40 @@ impl<F: FnMut(usize, &[u8], &mut Vec<u8>) -> Result<(), String>> Handler for F {
     }
 }
 
+/// Memory that requesters READ. Clones share it, also with a responder that answers meanwhile.
+#[derive(Clone)]
+pub struct Values(Arc<ExposedBuffer>);
+
+impl Values {
+    /// Puts bytes where they can be read. A READ that comes meanwhile sees each aligned word of 8 bytes as it was or as
+    /// it is.
+    ///
+    /// # Panics
+    /// When the range is not inside that memory, or not of whole words.
+    pub fn publish(&self, offset: usize, bytes: &[u8]) {
+        assert!(
+            bytes.len().is_multiple_of(WORD_BYTES),
+            "{} bytes are not whole words",
+            bytes.len()
+        );
+        for (index, word) in bytes.chunks_exact(WORD_BYTES).enumerate() {
+            let word = word.try_into().map_or(0, u64::from_ne_bytes);
+            let at = self.0.word(offset + WORD_BYTES * index);
+            at.store(word, Ordering::Release);
+        }
+    }
+}
+
 /// The end that answers.
 pub struct Responder {
     port: Port,
     options: EndOptions,
     served: Vec<Served>,
     /// What can be read, where the protocol reads.
-    values: Option<ExposedBuffer>,
+    values: Option<Values>,
     arrivals: Arrivals,
     response: Vec<u8>,
-    swept: Duration,
+    sweeps: Sweeps,
     answered: u64,
     repeated: u64,
 }
@@ -86,7 +109,7 @@ impl Responder {
             options.port(false, connections),
         )?;
         let values = match options.protocol == Protocol::Read && readable > 0 {
-            true => Some(fabric.arena.allocate_exposed(readable)?),
+            true => Some(Values(Arc::new(fabric.arena.allocate_exposed(readable)?))),
             false => None,
         };
         let slots = if options.protocol.is_lossy() {
@@ -105,7 +128,7 @@ impl Responder {
             values,
             arrivals: Arrivals::default(),
             response: Vec::with_capacity(options.response_bytes),
-            swept: Duration::ZERO,
+            sweeps: Sweeps::default(),
             answered: 0,
             repeated: 0,
         })
@@ -115,7 +138,7 @@ impl Responder {
     pub fn offer(&self, connection: usize) -> Vec<u8> {
         let offer = self.port.offer(connection);
         let offer = match &self.values {
-            Some(values) => offer.with_readable(values.remote_address(), values.len()),
+            Some(values) => offer.with_readable(values.0.remote_address(), values.0.len()),
             None => offer,
         };
         offer.to_bytes()
@@ -149,30 +172,14 @@ impl Responder {
         self.port.looks_at_slots()
     }
 
-    /// Puts bytes where they can be read. A READ that comes meanwhile sees each aligned word of 8 bytes as it was or as
-    /// it is.
-    ///
-    /// # Panics
-    /// When the range is not inside that memory, or not of whole words.
-    pub fn publish(&self, offset: usize, bytes: &[u8]) {
-        let Some(values) = &self.values else { return };
-        assert!(
-            bytes.len().is_multiple_of(WORD_BYTES),
-            "{} bytes are not whole words",
-            bytes.len()
-        );
-        for (index, word) in bytes.chunks_exact(WORD_BYTES).enumerate() {
-            let word = word.try_into().map_or(0, u64::from_ne_bytes);
-            values
-                .word(offset + WORD_BYTES * index)
-                .store(word, Ordering::Release);
-        }
+    /// What can be read, where the protocol reads.
+    pub fn values(&self) -> Option<&Values> {
+        self.values.as_ref()
     }
 
     /// When [`poll`](Self::poll) has something to do although nothing comes; `None` when it has not.
     pub fn due(&self) -> Option<Duration> {
-        let sweeps = self.options.protocol.is_lossy() && self.port.looks_at_slots();
-        sweeps.then(|| self.swept + SWEEP_INTERVAL)
+        self.sweeps.due()
     }
 
     /// Takes the requests that have come, has each answered, and posts the answers together. Returns how much
@@ -211,14 +218,14 @@ impl Responder {
     fn look(&mut self, now: Duration, arrivals: &mut Arrivals) -> usize {
         let mut found = 0;
         for connection in 0..self.served.len() {
-            let mut next = self.served[connection].next;
-            while self.port.look(connection, next, arrivals) {
-                next += 1;
-                found += 1;
-            }
+            // No requester has more under way; one that does is not let keep this end from the others.
+            let next = self.served[connection].next;
+            let most = next + self.options.pending as u64;
+            let come = (next..most).take_while(|one| self.port.look(connection, *one, arrivals));
+            found += come.count();
         }
-        if found == 0 && self.due().is_some_and(|due| now >= due) {
-            self.swept = now;
+        // For requests that come again, and those behind one that was lost.
+        if self.options.protocol.is_lossy() && self.sweeps.is_time(now, found) {
             for connection in 0..self.served.len() {
                 for slot in 0..self.options.pending {
                     let there = self.port.look_at_slot(connection, slot, arrivals);

@@ -160,6 +160,13 @@ impl CompletionQueue {
         }
     }
 
+    /// Has the task woken once when there may be something new, a completion or what was written through a queue
+    /// pair of this queue, where that is known: on virtual time. False elsewhere: who waits for what is written has to
+    /// look again and again.
+    pub fn wake_when_new(&self, cx: &TaskContext<'_>) -> bool {
+        self.0.provider.wake_when_new(cx.waker())
+    }
+
     /// Whether a task that finds nothing stays awake.
     fn spins(&self) -> bool {
         let policy = match &self.0.channel {

@@ -167,7 +167,8 @@ impl Port {
     pub(super) fn received(&mut self, completion: Completion, arrivals: &mut Arrivals) {
         let place = completion.id as usize;
         if completion.status != CompletionStatus::Success {
-            self.failed(place, Gone::status("receive", completion.status));
+            let gone = Gone::status("receive", completion.status);
+            self.failed(place, self.incoming.way, gone);
             return;
         }
         let Some(way) = self.incoming.way else { return };
@@ -201,7 +202,7 @@ impl Port {
     }
 
     fn malformed(&mut self, connection: usize) {
-        self.failed(connection, Gone("it sent what is no message".into()));
+        self.give_up(connection, Gone("it sent what is no message".into()));
     }
 
     /// The connection of a message, and its trailer, if it is one. What may come from anybody is checked to be for
@@ -301,7 +302,8 @@ impl Port {
                 return false;
             }
         }
-        at.store(0, Ordering::Release);
+        // One that came meanwhile, where an answered one was sent again, stays.
+        let _ = at.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed);
         arrivals.add(connection, trailer, from);
         true
     }

@@ -11,9 +11,11 @@
 
 pub(crate) mod frame;
 mod incoming;
-mod offer;
+pub(crate) mod offer;
 mod outgoing;
 mod port;
+mod sweeps;
 
 pub(crate) use incoming::{Arrival, Arrivals};
 pub(crate) use port::{Port, PortOptions};
+pub(crate) use sweeps::Sweeps;

@@ -245,6 +245,11 @@ impl Port {
         self.connected.len() + usize::from(self.datagram.is_some())
     }
 
+    /// Whether the peer of a connection is known.
+    pub(crate) fn is_connected(&self, connection: usize) -> bool {
+        self.peers[connection].is_some()
+    }
+
     /// How errors call a peer.
     pub(crate) fn name(&self, connection: usize) -> &str {
         let peer = self.peers[connection].as_ref();
@@ -330,10 +335,8 @@ impl Port {
     fn sent(&mut self, completion: Completion) {
         let connection = (completion.id >> 32) as usize;
         if completion.status != CompletionStatus::Success {
-            self.failed(
-                connection,
-                Gone::status(completion.opcode.name(), completion.status),
-            );
+            let gone = Gone::status(completion.opcode.name(), completion.status);
+            self.failed(connection, self.outgoing.way(), gone);
         }
         match completion.opcode {
             Opcode::Read => {
@@ -348,11 +351,11 @@ impl Port {
         }
     }
 
-    /// A request ended badly. One queue pair for all takes all with it.
-    pub(super) fn failed(&mut self, connection: usize, gone: Gone) {
-        match self.connected.is_empty() {
-            false if connection < self.gone.len() => self.give_up(connection, gone),
-            _ => (0..self.gone.len()).for_each(|each| self.give_up(each, gone.clone())),
+    /// A request ended badly that went this way. One queue pair for all takes all with it.
+    pub(super) fn failed(&mut self, connection: usize, way: Option<Way>, gone: Gone) {
+        match way.is_none_or(|way| way.transport.is_connected()) {
+            true => self.give_up(connection, gone),
+            false => (0..self.gone.len()).for_each(|each| self.give_up(each, gone.clone())),
         }
     }
 }
