@@ -5,6 +5,7 @@ use roundel_protocols::{EndOptions, Fabric, Handler, Protocol, Requester, Respon
 use roundel_verbs::{ArenaOptions, Context, TokioContext, shm};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use twox_hash::XxHash64;
 
 /// Ten million in all; requests come to memory with all but the first, responses with all but WRITE/SEND and HERD.
 const REQUESTS: [(Protocol, u64); 6] = [
@@ -48,7 +49,7 @@ impl Paper {
         }
         let rest = &cut[HEAD_BYTES..];
         into.extend(number.to_le_bytes());
-        into.extend((crc32fast::hash(rest) ^ number as u32).to_le_bytes());
+        into.extend((XxHash64::oneshot(0, rest) as u32 ^ number as u32).to_le_bytes());
         into.extend(rest);
     }
 
@@ -65,7 +66,7 @@ impl Paper {
         let number = u64::from_le_bytes(*number);
         let length = mixed(number ^ way << 63) as usize % (BYTES_MAX + 1);
         let checksum = u32::from_le_bytes(*checksum) ^ number as u32;
-        let right = length == message.len() && checksum == crc32fast::hash(rest);
+        let right = length == message.len() && checksum == XxHash64::oneshot(0, rest) as u32;
         right.then_some(Some(number)).ok_or_else(wrong)
     }
 }
