@@ -13,17 +13,20 @@ pub(super) enum Side {
 }
 
 impl State {
-    /// What it takes a NIC on average to have the request of a READ at hand: it drops any of those that it holds for
-    /// another.
-    pub(super) fn request_of_read(&self, node: usize) -> Span {
-        let (held, posted) = (self.parameters.nic.reads as u64, self.nodes[node].nic.reads);
-        match posted.checked_sub(held) {
-            Some(missing) if missing > 0 => {
-                let picos = self.parameters.nic.read_miss.as_picos();
-                Span::picos(picos * missing / posted)
+    /// What it takes a NIC to have at hand what it sends a request with. A READ takes more than others, since the
+    /// NIC comes back to it with the answer: where it held no context, or, on average, no longer holds the request
+    /// then: it drops any of those that it holds for another.
+    pub(super) fn at_hand(&mut self, id: PairId, read: bool) -> Span {
+        let context = self.context(id, Side::Requester);
+        let nic = &self.parameters.nic;
+        let (held, sent) = (nic.reads as u64, self.nodes[id.node].nic.reads);
+        context
+            + match (read, sent.saturating_sub(held)) {
+                (false, _) => Span::ZERO,
+                (true, _) if context > Span::ZERO => nic.read_miss,
+                (true, 0) => Span::ZERO,
+                (true, missing) => Span::picos(nic.read_miss.as_picos() * missing / sent),
             }
-            _ => Span::ZERO,
-        }
     }
 
     /// What it takes a NIC to have a queue pair's context at hand.

@@ -6,7 +6,7 @@ use super::events::Event;
 use super::locks::Lock;
 use super::memory::Segment;
 use super::packet::PairId;
-use super::pair::{Pair, Receive, Receiving, Request, Sending, reads_of};
+use super::pair::{Pair, Receive, Receiving, Request, Sending};
 use super::parameters::Parameters;
 use super::state::State;
 use super::time::Span;
@@ -424,9 +424,6 @@ impl ProviderQueuePair for SimQueuePair {
             .requests
             .extend(requests.iter().take(taken).map(Request::from));
         let up_to = pair.sending.first + pair.sending.requests.len() as u64;
-        let reads = pair.sending.requests.iter().rev().take(taken);
-        let reads = reads_of(reads);
-        state.nodes[self.id.node].nic.reads += reads;
         let fetched = requests
             .iter()
             .take(taken)
@@ -490,7 +487,7 @@ impl ProviderQueuePair for SimQueuePair {
         let node = &mut state.nodes[self.id.node];
         if let Some(pair) = node.pairs[self.id.number as usize].take() {
             node.counters.merge(&pair.counters.snapshot());
-            node.nic.reads -= reads_of(&pair.sending.requests);
+            node.nic.reads -= pair.sending.returning;
             node.queues.at(pair.send_queue).detach(self.id.number);
             node.queues.at(pair.receive_queue).detach(self.id.number);
             node.free_numbers.push_back(self.id.number);

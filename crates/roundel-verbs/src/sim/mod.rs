@@ -13,9 +13,12 @@
 //! Payload of reliable connections stays where it was posted from until it has come, and is copied once: what is
 //! written, packet by packet, all else with the last packet of its message. What the hardware can do is in [`parameters`](Parameters).
 
+#[cfg(test)]
+mod calibration;
 mod completions;
 mod contexts;
 mod device;
+mod emission;
 mod events;
 mod executor;
 mod faults;

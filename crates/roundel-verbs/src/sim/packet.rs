@@ -18,6 +18,7 @@ pub(super) struct Packet {
     pub to: PairId,
     /// Of the link, headers included.
     pub wire_bytes: usize,
+    pub payload_bytes: usize,
     /// Its checksum is wrong.
     pub spoilt: bool,
     pub content: Content,
@@ -72,4 +73,10 @@ pub(super) struct Loose {
     /// Where it is written to; else it is for a receive.
     pub write: Option<RemoteAddress>,
     pub queue_key: u32,
+}
+
+impl Loose {
+    pub(super) fn consumes_receive(&self) -> bool {
+        self.write.is_none() || self.immediate.is_some()
+    }
 }

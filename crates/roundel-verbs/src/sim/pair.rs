@@ -48,8 +48,8 @@ pub(super) struct Sending {
     /// The request that is sent next, and how much of it was.
     pub next: u64,
     pub offset: usize,
-    /// READs and atomics without an answer.
-    pub returning: usize,
+    /// READs and atomics that were sent and have no answer.
+    pub returning: u64,
     /// When the last request was acknowledged, or there was none before.
     pub progress: Time,
     /// Whether somebody looks whether requests are acknowledged.
@@ -72,6 +72,8 @@ pub(super) struct Receiving {
     pub offset: usize,
     /// Whether the requester was told that something is missing.
     pub complained: bool,
+    /// Whether an acknowledgement waits to be sent. It says how far requests have come by then.
+    pub acknowledges: bool,
     /// READs to answer.
     pub responses: VecDeque<Response>,
     /// What atomics found, by the number of their request, for those that ask again.
@@ -159,7 +161,7 @@ impl Sending {
     }
 
     /// Sends from this request on again.
-    pub(super) fn go_back(&mut self, message: u64) {
+    fn go_back(&mut self, message: u64) {
         self.next = self.next.min(message.max(self.first));
         self.offset = 0;
         let sent = (self.next - self.first) as usize;
@@ -167,16 +169,9 @@ impl Sending {
             request.returned = 0;
         }
         let sent = self.requests.iter().take(sent);
-        self.returning = sent
-            .filter(|request| request.returns() && !request.done)
-            .count();
+        let left = sent.filter(|request| request.returns() && !request.done);
+        self.returning = left.count() as u64;
     }
-}
-
-/// How many of them are READs or atomics.
-pub(super) fn reads_of<'a>(requests: impl IntoIterator<Item = &'a Request>) -> u64 {
-    let reads = requests.into_iter().filter(|request| request.returns());
-    reads.count() as u64
 }
 
 impl Pair {
@@ -209,6 +204,16 @@ impl Pair {
 }
 
 impl State {
+    /// A queue pair sends from a request on again.
+    pub(super) fn go_back(&mut self, id: PairId, message: u64) {
+        let Some(pair) = self.pair(id) else { return };
+        let before = pair.sending.returning;
+        pair.sending.go_back(message);
+        let left = pair.sending.returning;
+        let reads = &mut self.nodes[id.node].nic.reads;
+        *reads = *reads + left - before;
+    }
+
     /// Completes what was carried out, in order.
     pub(super) fn complete_sends(&mut self, id: PairId) {
         let clock = self.clock;
@@ -231,7 +236,6 @@ impl State {
                 .add(request.operation.opcode(), request.bytes());
             let queue = pair.send_queue;
             let node = &mut self.nodes[id.node];
-            node.nic.reads -= u64::from(request.returns());
             node.queues.at(queue).push(completion);
         }
     }
@@ -246,6 +250,7 @@ impl State {
         pair.state = QueuePairState::Error;
         let first = pair.sending.first;
         let requests = std::mem::take(&mut pair.sending.requests);
+        let returning = std::mem::take(&mut pair.sending.returning);
         pair.sending.first += requests.len() as u64;
         let sends: Vec<_> = (first..)
             .zip(&requests)
@@ -265,7 +270,7 @@ impl State {
         pair.receiving.responses.clear();
         let (send_queue, receive_queue) = (pair.send_queue, pair.receive_queue);
         let node = &mut self.nodes[id.node];
-        node.nic.reads -= reads_of(&requests);
+        node.nic.reads -= returning;
         let queues = &mut node.queues;
         for completion in sends {
             queues.at(send_queue).push(completion);

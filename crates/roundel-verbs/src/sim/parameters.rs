@@ -54,12 +54,14 @@ pub struct Nic {
     pub doorbell: Span,
     /// To fetch a request and its payload from memory; saved where both came with the doorbell.
     pub fetch: Span,
-    /// What its engine takes for a request to send.
+    /// What its engine takes to send a request, other than a READ or an atomic.
     pub send: Span,
-    /// What its engine takes for each packet after the first, and for acknowledgements.
-    pub packet: Span,
-    /// What its engine takes for a message that comes in.
+    /// What its engine takes to send a READ or an atomic, and the first packet of the answer to a READ.
+    pub read: Span,
+    /// What its engine takes for a message that comes in for a receive.
     pub receive: Span,
+    /// What its engines take for any other packet, in each direction.
+    pub packet: Span,
     /// What both engines take more for a packet whose payload is longer than 256 bytes.
     pub split: Span,
     /// Between it and the host's memory, in each direction.
@@ -76,11 +78,12 @@ pub struct Nic {
     pub responders: usize,
     /// See [`responders`](Self::responders).
     pub responder_miss: Span,
-    /// READs that have been asked for and not been answered, of all queue pairs, whose requests it can hold, and
-    /// what it takes to fetch another.
+    /// READs that have been sent and not been answered, of all queue pairs, whose requests it can hold.
     pub reads: usize,
-    /// See [`reads`](Self::reads).
+    /// What a READ takes more when its request, or the context of its queue pair, is not held.
     pub read_miss: Span,
+    /// Most requests of a queue pair that it sends in turn, as far as they are not longer than one packet.
+    pub turn: usize,
     /// Most READs that a queue pair can have outstanding.
     pub reads_max: usize,
     /// How long a requester waits when its peer has no receive.
@@ -187,9 +190,9 @@ impl Parameters {
         way.into_iter().map(|span| Duration::from(span * 2)).sum()
     }
 
-    /// What an engine takes more for a packet of this size.
-    pub(super) fn split(&self, wire_bytes: usize) -> Span {
-        match wire_bytes > SPLIT_BYTES + self.link.header_bytes {
+    /// What an engine takes more for a packet with so much payload.
+    pub(super) fn split(&self, payload_bytes: usize) -> Span {
+        match payload_bytes > SPLIT_BYTES {
             true => self.nic.split,
             false => Span::ZERO,
         }

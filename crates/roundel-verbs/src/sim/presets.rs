@@ -3,7 +3,8 @@
 //!
 //! Sources: *perftest* are public logs of that program; *ATC* is Kalia, Kaminsky and Andersen, "Design
 //! Guidelines for High Performance RDMA Systems", USENIX ATC 2016; *DCT* are their authors' notes on dynamically
-//! connected transport; *rdma_bench* is the data published with their code; *UCX* are the priors in its
+//! connected transport; *rdma_bench* is the data published with their code; *HERD* is Kalia, Kaminsky and Andersen,
+//! "Using RDMA Efficiently for Key-Value Services", SIGCOMM 2014; *UCX* are the priors in its
 //! `ib_iface.c`; *IB* is the InfiniBand specification; *ib_model* is Mellanox' OMNeT++ model of a switch; *NeoHost*
 //! are dumps of counters; *core-to-core-latency* is the program of that name and the results published with it. What is *assumed* has no source, and no claim of the scorecard was looked at for it.
 
@@ -51,6 +52,8 @@ impl Parameters {
                 // 101.6 M datagrams per second with batched doorbells (ATC).
                 send: Span::picos(9_840),
                 packet: Span::picos(9_840),
+                // 50.3 M small READs asked for and answered per second (rdma_bench).
+                read: Span::picos(9_940),
                 // 82 M receives with payload per second (ATC).
                 receive: Span::picos(12_200),
                 // None seen.
@@ -59,15 +62,19 @@ impl Parameters {
                 host: Rate::bytes_per_second(13_440_000_000),
                 deliver: Span::nanos(200),
                 input_bytes: 64_000,
-                // Fit of the rate of READs against active queue pairs (rdma_bench, 154 to 1386 of them).
+                // Fit of the rate of READs against active queue pairs (rdma_bench, 154 to 1386 of them): 14 ns, of which
+                // as much is the READ's own as of FDR's (assumed).
                 requesters: 345,
-                requester_miss: Span::nanos(14),
+                requester_miss: Span::nanos(9),
+                read_miss: Span::nanos(5),
                 // 2240 contexts instead of 140 cost 39 ns for each READ (DCT).
                 responders: 345,
                 responder_miss: Span::nanos(39),
                 // 512 READs of each of 28 threads are best (ATC).
                 reads: 14_336,
-                read_miss: Span::nanos(14),
+                // Work requests are fetched in pieces of more than one (mlx4, which leaves room for 2 KiB of them); four
+                // of 64 bytes at once (assumed).
+                turn: 4,
                 // "Outstand reads: 16" (perftest).
                 reads_max: 16,
                 not_ready_wait: Span::micros(640),
@@ -132,24 +139,32 @@ impl Parameters {
                 deliver: Span::nanos(300),
                 // 0.5 µs more for a payload that is not inline (perftest).
                 fetch: Span::nanos(500),
-                // 11 M small READs asked for and answered per second, 48 queue pairs (rdma_bench), of which answering
-                // takes what 22 M receives per second take (ATC).
-                send: Span::nanos(54),
+                // 34 M small WRITEs per second go out (HERD, figure 6).
+                send: Span::nanos(29),
+                // 35 M of them come in (HERD).
+                packet: Span::picos(28_500),
+                // 11 M small READs per second asked for and as many answered, 48 queue pairs (rdma_bench): 22 M packets. As
+                // many are asked for alone (HERD).
+                read: Span::nanos(45),
+                // 22 M receives per second (ATC).
                 receive: Span::nanos(45),
-                packet: Span::nanos(20),
                 // 9.7 M READs per second of 232 bytes, 6.95 M of 264 (rdma_bench), asked for and answered.
-                split: Span::nanos(20),
+                split: Span::nanos(41),
                 // 56 Gb/s of READs of 256 bytes were reached (ATC): PCIe 3.0 x8, less its headers.
                 host: Rate::bytes_per_second(6_550_000_000),
-                // Fit as for EDR (rdma_bench, 48 to 792 queue pairs).
-                requesters: 106,
-                requester_miss: Span::nanos(850),
-                // 14.7 M READs per second of 448 queue pairs (Huang, Ghandeharizadeh, figure 10a) instead of 22 M.
-                responders: 106,
-                responder_miss: Span::nanos(30),
+                // Fit as for EDR, to those queue pairs of 48 to 792 that are not a node's own with itself (rdma_bench).
+                requesters: 77,
+                // A read of the host's memory, as `fetch`. Of 256 queue pairs with several WRITEs each, a fifth of the
+                // rate is left (HERD, figure 6).
+                requester_miss: Span::nanos(500),
+                // The rest of the fit.
+                read_miss: Span::nanos(350),
+                // WRITEs of 256 queue pairs come in as fast as of few (HERD, figure 6).
+                responders: 256,
+                // As for EDR.
+                responder_miss: Span::nanos(39),
                 // 16 READs of each of 16 threads are best (ATC).
                 reads: 256,
-                read_miss: Span::nanos(850),
                 work_requests_max: 16_351,
                 queue_pairs_max: 131_000,
                 ..edr.nic
@@ -236,6 +251,7 @@ impl Parameters {
                 deliver: Span::nanos(3000),
                 // 1 to 2 M messages per second (assumed).
                 send: Span::nanos(700),
+                read: Span::nanos(700),
                 receive: Span::nanos(700),
                 packet: Span::nanos(200),
                 split: Span::ZERO,

@@ -4,12 +4,11 @@
 use super::contexts::Side;
 use super::device::SimAddressHandle;
 use super::events::Event;
-use super::faults::Fate;
 use super::packet::{Content, Loose, Packet, PairId, Part};
 use super::pair::{Request, Response};
 use super::parameters::{ACKNOWLEDGE_BYTES, DATAGRAM_BYTES, REMOTE_ADDRESS_BYTES};
 use super::state::State;
-use super::time::{Span, Time};
+use super::time::Span;
 use crate::memory::{RemoteAddress, copy_words_whole};
 use crate::queue_pair::{QueuePairState, Transport};
 use crate::work::CompletionStatus::{
@@ -20,7 +19,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 /// Bytes of immediate data (IB).
-const IMMEDIATE_BYTES: usize = 4;
+pub(super) const IMMEDIATE_BYTES: usize = 4;
 
 impl State {
     /// A NIC learns of requests.
@@ -30,138 +29,8 @@ impl State {
         self.activate(id);
     }
 
-    /// A queue pair may have something to send.
-    pub(super) fn activate(&mut self, id: PairId) {
-        let Some(pair) = self.pair(id) else { return };
-        if !std::mem::replace(&mut pair.active, true) {
-            self.nodes[id.node].nic.active.push_back(id.number);
-        }
-        self.wake_nic(id.node);
-    }
-
-    fn wake_nic(&mut self, node: usize) {
-        let nic = &mut self.nodes[node].nic;
-        if !nic.waits_for_room && !std::mem::replace(&mut nic.emitting, true) {
-            let at = self.clock.max(nic.engine_free);
-            self.events.add(at, Event::Emit(node));
-        }
-    }
-
-    /// The switch has room for packets of a node again.
-    pub(super) fn room_for(&mut self, node: usize) {
-        if std::mem::take(&mut self.nodes[node].nic.waits_for_room) {
-            self.wake_nic(node);
-        }
-    }
-
-    /// Says something to the other end, ahead of requests.
-    pub(super) fn answer(&mut self, from: PairId, to: PairId, content: Content) {
-        let packet = Packet {
-            from,
-            to,
-            wire_bytes: self.parameters.link.header_bytes + ACKNOWLEDGE_BYTES,
-            spoilt: false,
-            content,
-        };
-        let node = from.node;
-        self.nodes[node].nic.control.push_back(Box::new(packet));
-        self.wake_nic(node);
-    }
-
-    /// A NIC sends its next packet.
-    pub(super) fn emit(&mut self, node: usize) {
-        self.nodes[node].nic.emitting = false;
-        // It may come twice.
-        let most = 2
-            * (self.parameters.link.packet_bytes
-                + self.parameters.link.header_bytes
-                + REMOTE_ADDRESS_BYTES
-                + DATAGRAM_BYTES
-                + IMMEDIATE_BYTES);
-        if !self.switch.has_room(node, most) {
-            self.nodes[node].nic.waits_for_room = true;
-            return;
-        }
-        let Some((packet, cost)) = self.next_packet(node) else {
-            return;
-        };
-        let bytes = packet.wire_bytes;
-        let cost = self.as_slow_as(node, cost + self.parameters.split(bytes));
-        let on_link = self.parameters.link.rate.time(bytes);
-        let from_host = self.parameters.nic.host.time(bytes);
-        let nic = &mut self.nodes[node].nic;
-        let start = (self.clock + cost).max(nic.link_free);
-        nic.link_free = start + on_link.max(from_host);
-        // The engine works on one packet while the one before it is on the link.
-        nic.engine_free = start;
-        let left = nic.link_free;
-        self.forget_when_left(&packet, left);
-        if packet.to.node == node {
-            self.take_in(left, packet);
-        } else {
-            // Its head is there while its tail has not left.
-            self.send_off(node, start + self.parameters.link.latency, packet);
-        }
-        self.wake_nic(node);
-    }
-
-    /// A packet goes to the switch, unless something happens to it.
-    fn send_off(&mut self, node: usize, at: Time, mut packet: Box<Packet>) {
-        let fate = self.fate(&packet);
-        let (at, copies) = match fate {
-            Fate::Lost => return,
-            Fate::Late(span) => (at + span, 1),
-            Fate::Twice => (at, 2),
-            Fate::Spoilt | Fate::Arrives => (at, 1),
-        };
-        packet.spoilt = matches!(fate, Fate::Spoilt);
-        for _ in 1..copies {
-            self.switch.reserve(node, packet.wire_bytes);
-            self.events.add(at, Event::Arrive(node, packet.clone()));
-        }
-        self.switch.reserve(node, packet.wire_bytes);
-        self.events.add(at, Event::Arrive(node, packet));
-    }
-
-    /// What nobody acknowledges completes when it has left.
-    fn forget_when_left(&mut self, packet: &Packet, left: Time) {
-        let message = match &packet.content {
-            Content::Unreliable(part, _) if part.last => part.message,
-            Content::Datagram(message, _) => *message,
-            _ => return,
-        };
-        self.events.add(left, Event::Left(packet.from, message));
-    }
-
-    /// What a NIC sends next, and what its engine takes for it. Queue pairs take turns packet by packet, as in the
-    /// simulators that the authors of DCQCN and of HPCC published.
-    fn next_packet(&mut self, node: usize) -> Option<(Box<Packet>, Span)> {
-        let cost = self.parameters.nic.packet;
-        if let Some(packet) = self.nodes[node].nic.control.pop_front() {
-            return Some((packet, cost));
-        }
-        loop {
-            let nic = &self.nodes[node].nic;
-            let number = *nic.active.front()?;
-            let found = self.packet_of(node, number);
-            let nic = &mut self.nodes[node].nic;
-            match found {
-                Some(found) => {
-                    nic.active.rotate_left(1);
-                    return Some(found);
-                }
-                None => {
-                    nic.active.pop_front();
-                    if let Some(pair) = &mut self.nodes[node].pairs[number as usize] {
-                        pair.active = false;
-                    }
-                }
-            }
-        }
-    }
-
     /// The next packet of a queue pair: of what it was asked for, then of what it asks.
-    fn packet_of(&mut self, node: usize, number: u32) -> Option<(Box<Packet>, Span)> {
+    pub(super) fn packet_of(&mut self, node: usize, number: u32) -> Option<(Box<Packet>, Span)> {
         let most = self.parameters.link.packet_bytes;
         let pair = self.nodes[node].pairs[number as usize].as_deref_mut()?;
         if pair.state != QueuePairState::ReadyToSend {
@@ -179,10 +48,15 @@ impl State {
                 from: id,
                 to,
                 wire_bytes: self.parameters.link.header_bytes + ACKNOWLEDGE_BYTES + part.length,
+                payload_bytes: part.length,
                 spoilt: false,
                 content: Content::Response(part),
             };
-            let cost = self.parameters.nic.packet + self.context(id, Side::Responder);
+            let engine = match part.is_first() {
+                true => self.parameters.nic.read,
+                false => self.parameters.nic.packet,
+            };
+            let cost = engine + self.context(id, Side::Responder);
             return Some((Box::new(packet), cost));
         }
         let sending = &pair.sending;
@@ -191,7 +65,7 @@ impl State {
         }
         let (message, offset) = (sending.next, sending.offset);
         let request = pair.sending.request(message)?.clone();
-        if request.returns() && pair.sending.returning >= self.parameters.nic.reads_max {
+        if request.returns() && pair.sending.returning >= self.parameters.nic.reads_max as u64 {
             return None;
         }
         let transport = pair.transport;
@@ -208,14 +82,14 @@ impl State {
                 &request,
             ),
         }?;
+        let (read, nic) = (request.returns(), &self.parameters.nic);
         let engine = match offset {
-            0 => self.parameters.nic.send,
-            _ => self.parameters.nic.packet,
+            0 if read => nic.read,
+            0 => nic.send,
+            _ => nic.packet,
         };
-        let mut cost = engine + self.context(id, Side::Requester);
-        if request.returns() {
-            cost += self.request_of_read(node);
-        }
+        let cost = engine + self.at_hand(id, read);
+        self.nodes[node].nic.reads += u64::from(read);
         Some((Box::new(packet), cost))
     }
 
@@ -246,7 +120,7 @@ impl State {
             }
             sending.next += 1;
             sending.offset = 0;
-            sending.returning += usize::from(request.returns());
+            sending.returning += u64::from(request.returns());
         } else {
             sending.offset += part.length;
         }
@@ -274,6 +148,7 @@ impl State {
                 + payload
                 + usize::from(addressed) * REMOTE_ADDRESS_BYTES
                 + usize::from(immediate) * IMMEDIATE_BYTES,
+            payload_bytes: payload,
             spoilt: false,
             content,
         })
@@ -287,12 +162,12 @@ impl State {
         let loose = self.loose(id, request, handle.queue_key);
         let pair = self.pair(id)?;
         pair.sending.next += 1;
+        let payload_bytes = self.length_of(loose.bytes.len());
         Some(Packet {
             from: id,
             to: handle.pair,
-            wire_bytes: self.parameters.link.header_bytes
-                + DATAGRAM_BYTES
-                + self.length_of(loose.bytes.len()),
+            wire_bytes: self.parameters.link.header_bytes + DATAGRAM_BYTES + payload_bytes,
+            payload_bytes,
             spoilt: false,
             content: Content::Datagram(message, loose),
         })
@@ -361,7 +236,7 @@ impl State {
         pair.sending.progress = clock;
         pair.sending.tries = 0;
         pair.sending.waits = true;
-        pair.sending.go_back(message);
+        self.go_back(id, message);
         let at = clock + self.parameters.nic.not_ready_wait;
         self.events.add(at, Event::Resume(id));
     }
@@ -375,8 +250,7 @@ impl State {
     /// The peer wants this request, and what comes after it, once more.
     pub(super) fn missing(&mut self, id: PairId, message: u64) {
         self.acknowledged(id, message);
-        let Some(pair) = self.pair(id) else { return };
-        pair.sending.go_back(message);
+        self.go_back(id, message);
         self.activate(id);
     }
 
@@ -404,7 +278,7 @@ impl State {
                 return;
             }
             sending.progress = clock;
-            sending.go_back(first);
+            self.go_back(id, first);
             due = clock + wait;
             self.activate(id);
         }
@@ -467,7 +341,11 @@ impl State {
         let Some(pair) = self.pair(id) else { return };
         if let Some(request) = pair.sending.request(message) {
             request.done = true;
-            pair.sending.returning = pair.sending.returning.saturating_sub(1);
+            // One that is to be sent again is not counted.
+            if pair.sending.returning > 0 {
+                pair.sending.returning -= 1;
+                self.nodes[id.node].nic.reads -= 1;
+            }
         }
         self.acknowledged(id, message);
         self.activate(id);

@@ -22,24 +22,40 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 impl State {
     /// A packet has come to a NIC, whose engine looks at it as soon as it can.
     pub(super) fn take_in(&mut self, at: Time, packet: Box<Packet>) {
-        let (engine, side) = match &packet.content {
-            Content::Request(part) | Content::Unreliable(part, _) if part.is_first() => {
-                (self.parameters.nic.receive, Side::Responder)
+        let side = match &packet.content {
+            Content::Request(_) | Content::Unreliable(..) | Content::Datagram(..) => {
+                Side::Responder
             }
-            Content::Datagram(..) => (self.parameters.nic.receive, Side::Responder),
-            Content::Request(_) | Content::Unreliable(..) => {
-                (self.parameters.nic.packet, Side::Responder)
-            }
-            _ => (self.parameters.nic.packet, Side::Requester),
+            _ => Side::Requester,
+        };
+        let engine = match self.is_for_receive(&packet) {
+            true => self.parameters.nic.receive,
+            false => self.parameters.nic.packet,
         };
         let bytes = packet.wire_bytes;
-        let engine = engine + self.context(packet.to, side) + self.parameters.split(bytes);
+        let split = self.parameters.split(packet.payload_bytes);
+        let engine = engine + self.context(packet.to, side) + split;
         let to_host = self.parameters.nic.host.time(bytes);
         let cost = self.as_slow_as(packet.to.node, engine.max(to_host));
         let nic = &mut self.nodes[packet.to.node].nic;
         nic.input_free = at.max(nic.input_free) + cost;
         let at = nic.input_free + self.parameters.nic.deliver;
         self.events.add(at, Event::Received(packet));
+    }
+
+    /// Whether a packet begins a message that a receive is for.
+    fn is_for_receive(&mut self, packet: &Packet) -> bool {
+        match &packet.content {
+            Content::Request(part) if part.is_first() => {
+                let requester = self.pair(packet.from);
+                requester
+                    .and_then(|pair| pair.sending.request(part.message))
+                    .is_some_and(|request| request.consumes_receive())
+            }
+            Content::Unreliable(part, loose) => part.is_first() && loose.consumes_receive(),
+            Content::Datagram(..) => true,
+            _ => false,
+        }
     }
 
     pub(super) fn received(&mut self, packet: Packet) {
@@ -49,6 +65,7 @@ impl State {
             wire_bytes,
             spoilt,
             content,
+            ..
         } = packet;
         if from.node != to.node {
             self.taken_in(to.node, wire_bytes);
@@ -254,7 +271,7 @@ impl State {
                 self.complete_receive(to, receive, bytes, written, request.immediate(), 0);
             }
         }
-        self.answer(to, from, Content::Acknowledge(message + 1));
+        self.acknowledge(to, from);
     }
 
     /// Copies into the memory of a receive.
@@ -300,7 +317,6 @@ impl State {
             .and_then(|peer| peer.sending.request(message));
         let request = asked.cloned();
         let Some(pair) = self.pair(to) else { return };
-        let expected = pair.receiving.expected;
         let known = pair.receiving.found.iter().find(|(of, _)| *of == message);
         let word = known.map(|(_, word)| *word);
         match request {
@@ -312,7 +328,7 @@ impl State {
                     self.answer(to, from, Content::Found { message, word });
                 }
             }
-            _ => self.answer(to, from, Content::Acknowledge(expected)),
+            _ => self.acknowledge(to, from),
         }
     }
 
@@ -358,7 +374,7 @@ impl State {
             return;
         }
         let bytes = loose.bytes.len();
-        let consumes = loose.write.is_none() || loose.immediate.is_some();
+        let consumes = loose.consumes_receive();
         let receive = receiving.posted.front().copied();
         if consumes && receive.is_none() {
             return;

@@ -78,8 +78,10 @@ pub(super) struct Nic {
     pub input_free: Time,
     /// When the engine that sends is free.
     pub engine_free: Time,
-    /// READs that were posted and have not completed.
+    /// READs and atomics that were sent and have no answer.
     pub reads: u64,
+    /// Requests and bytes that the first of the active queue pairs has sent in its turn.
+    pub turn: (usize, usize),
     /// Queue pairs whose contexts it holds, as requester and as responder.
     pub requesters: Vec<u32>,
     pub responders: Vec<u32>,

@@ -1,0 +1,172 @@
+//! When a NIC sends: whose turn it is, what its engine and its link take, and what goes ahead of requests.
+
+use super::events::Event;
+use super::faults::Fate;
+use super::packet::{Content, Packet, PairId};
+use super::parameters::{ACKNOWLEDGE_BYTES, DATAGRAM_BYTES, REMOTE_ADDRESS_BYTES};
+use super::requester::IMMEDIATE_BYTES;
+use super::state::State;
+use super::time::{Span, Time};
+
+impl State {
+    /// A queue pair may have something to send.
+    pub(super) fn activate(&mut self, id: PairId) {
+        let Some(pair) = self.pair(id) else { return };
+        if !std::mem::replace(&mut pair.active, true) {
+            self.nodes[id.node].nic.active.push_back(id.number);
+        }
+        self.wake_nic(id.node);
+    }
+
+    fn wake_nic(&mut self, node: usize) {
+        let nic = &mut self.nodes[node].nic;
+        if !nic.waits_for_room && !std::mem::replace(&mut nic.emitting, true) {
+            let at = self.clock.max(nic.engine_free);
+            self.events.add(at, Event::Emit(node));
+        }
+    }
+
+    /// The switch has room for packets of a node again.
+    pub(super) fn room_for(&mut self, node: usize) {
+        if std::mem::take(&mut self.nodes[node].nic.waits_for_room) {
+            self.wake_nic(node);
+        }
+    }
+
+    /// Says something to the other end, ahead of requests.
+    pub(super) fn answer(&mut self, from: PairId, to: PairId, content: Content) {
+        let packet = Packet {
+            from,
+            to,
+            wire_bytes: self.parameters.link.header_bytes + ACKNOWLEDGE_BYTES,
+            payload_bytes: 0,
+            spoilt: false,
+            content,
+        };
+        let node = from.node;
+        self.nodes[node].nic.control.push_back(Box::new(packet));
+        self.wake_nic(node);
+    }
+
+    /// Acknowledges what has come to a queue pair. Requests that come until the NIC sends it are acknowledged with it,
+    /// as all before its number are (IB).
+    pub(super) fn acknowledge(&mut self, from: PairId, to: PairId) {
+        let Some(pair) = self.pair(from) else { return };
+        let expected = pair.receiving.expected;
+        if !std::mem::replace(&mut pair.receiving.acknowledges, true) {
+            self.answer(from, to, Content::Acknowledge(expected));
+        }
+    }
+
+    /// An acknowledgement that is being sent says how far requests have come by now.
+    fn bring_up_to_date(&mut self, packet: &mut Packet) {
+        if let Content::Acknowledge(before) = &mut packet.content
+            && let Some(pair) = self.pair(packet.from)
+        {
+            pair.receiving.acknowledges = false;
+            *before = pair.receiving.expected;
+        }
+    }
+
+    /// A NIC sends its next packet.
+    pub(super) fn emit(&mut self, node: usize) {
+        self.nodes[node].nic.emitting = false;
+        // It may come twice.
+        let most = 2
+            * (self.parameters.link.packet_bytes
+                + self.parameters.link.header_bytes
+                + REMOTE_ADDRESS_BYTES
+                + DATAGRAM_BYTES
+                + IMMEDIATE_BYTES);
+        if !self.switch.has_room(node, most) {
+            self.nodes[node].nic.waits_for_room = true;
+            return;
+        }
+        let Some((packet, cost)) = self.next_packet(node) else {
+            return;
+        };
+        let bytes = packet.wire_bytes;
+        let cost = cost + self.parameters.split(packet.payload_bytes);
+        let cost = self.as_slow_as(node, cost);
+        let on_link = self.parameters.link.rate.time(bytes);
+        let from_host = self.parameters.nic.host.time(bytes);
+        let nic = &mut self.nodes[node].nic;
+        let start = (self.clock + cost).max(nic.link_free);
+        nic.link_free = start + on_link.max(from_host);
+        // The engine works on one packet while the one before it is on the link.
+        nic.engine_free = start;
+        let left = nic.link_free;
+        self.forget_when_left(&packet, left);
+        if packet.to.node == node {
+            self.take_in(left, packet);
+        } else {
+            // Its head is there while its tail has not left.
+            self.send_off(node, start + self.parameters.link.latency, packet);
+        }
+        self.wake_nic(node);
+    }
+
+    /// A packet goes to the switch, unless something happens to it.
+    fn send_off(&mut self, node: usize, at: Time, mut packet: Box<Packet>) {
+        let fate = self.fate(&packet);
+        let (at, copies) = match fate {
+            Fate::Lost => return,
+            Fate::Late(span) => (at + span, 1),
+            Fate::Twice => (at, 2),
+            Fate::Spoilt | Fate::Arrives => (at, 1),
+        };
+        packet.spoilt = matches!(fate, Fate::Spoilt);
+        for _ in 1..copies {
+            self.switch.reserve(node, packet.wire_bytes);
+            self.events.add(at, Event::Arrive(node, packet.clone()));
+        }
+        self.switch.reserve(node, packet.wire_bytes);
+        self.events.add(at, Event::Arrive(node, packet));
+    }
+
+    /// What nobody acknowledges completes when it has left.
+    fn forget_when_left(&mut self, packet: &Packet, left: Time) {
+        let message = match &packet.content {
+            Content::Unreliable(part, _) if part.last => part.message,
+            Content::Datagram(message, _) => *message,
+            _ => return,
+        };
+        self.events.add(left, Event::Left(packet.from, message));
+    }
+
+    /// What a NIC sends next, and what its engine takes for it. Queue pairs take turns: long messages packet by packet,
+    /// as in the simulators that the authors of DCQCN and of HPCC published, and short ones a few at a time, since
+    /// a NIC fetches several requests of a queue pair at once.
+    fn next_packet(&mut self, node: usize) -> Option<(Box<Packet>, Span)> {
+        if let Some(mut packet) = self.nodes[node].nic.control.pop_front() {
+            self.bring_up_to_date(&mut packet);
+            return Some((packet, self.parameters.nic.packet));
+        }
+        loop {
+            let nic = &self.nodes[node].nic;
+            let number = *nic.active.front()?;
+            let found = self.packet_of(node, number);
+            let nic = &mut self.nodes[node].nic;
+            match found {
+                Some(found) => {
+                    let (packets, bytes) = nic.turn;
+                    nic.turn = (packets + 1, bytes + found.0.wire_bytes);
+                    if nic.turn.0 >= self.parameters.nic.turn
+                        || nic.turn.1 >= self.parameters.link.packet_bytes
+                    {
+                        nic.turn = (0, 0);
+                        nic.active.rotate_left(1);
+                    }
+                    return Some(found);
+                }
+                None => {
+                    nic.turn = (0, 0);
+                    nic.active.pop_front();
+                    if let Some(pair) = &mut self.nodes[node].pairs[number as usize] {
+                        pair.active = false;
+                    }
+                }
+            }
+        }
+    }
+}
