@@ -3,6 +3,7 @@
 use crate::error::Result;
 use roundel_verbs::completion_queue::BoxFuture;
 use roundel_verbs::{CompletionQueue, Context};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
@@ -60,13 +61,13 @@ pub async fn drive(steps: &mut impl Steps, context: &dyn Context) -> Result<()> 
     .await
 }
 
-/// Takes steps until they are done, on this thread, which never sleeps.
+/// Takes steps until they are done, or nobody wants them any more, on this thread, which never sleeps.
 ///
 /// # Errors
 /// That of a step.
-pub fn drive_here(steps: &mut impl Steps, context: &dyn Context) -> Result<()> {
+pub fn drive_here(steps: &mut impl Steps, context: &dyn Context, stop: &AtomicBool) -> Result<()> {
     let mut idle = 0;
-    loop {
+    while !stop.load(Ordering::Relaxed) {
         match steps.step(context.now())? {
             Step::Done => return Ok(()),
             Step::Progress => idle = 0,
@@ -79,6 +80,7 @@ pub fn drive_here(steps: &mut impl Steps, context: &dyn Context) -> Result<()> {
             }
         }
     }
+    Ok(())
 }
 
 /// A moment at which a task is woken.

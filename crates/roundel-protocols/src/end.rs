@@ -3,6 +3,7 @@
 use crate::message::PortOptions;
 use crate::protocol::Protocol;
 use roundel_verbs::{Arena, CompletionChannel, Context, Device};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ pub struct Fabric {
     pub context: Arc<dyn Context>,
     /// With one its owner can sleep until something completes.
     pub channel: Option<CompletionChannel>,
+    /// Where it listens, where the protocol is TCP.
+    pub address: IpAddr,
 }
 
 /// What an end is made with; its peers' have the same.

@@ -13,13 +13,21 @@ pub enum ProtocolError {
     /// What was asked for cannot be, or not on this device.
     #[error("{0}")]
     Unsupported(String),
-    /// A socket failed.
+    /// The operating system failed.
     #[error("{what}: {source}")]
-    Socket {
+    System {
         /// What was done.
         what: String,
         /// Why it failed.
         source: std::io::Error,
+    },
+    /// A node failed, or is gone.
+    #[error("node {node}: {reason}")]
+    Node {
+        /// Which.
+        node: usize,
+        /// In its words, or what was seen.
+        reason: String,
     },
     /// The peer offered something that does not fit.
     #[error("peer {peer} does not fit: {reason}")]

@@ -24,6 +24,7 @@ pub mod perf;
 pub mod protocol;
 pub mod requester;
 pub mod responder;
+mod tcp;
 
 pub use end::{EndOptions, Fabric};
 pub use error::{CallError, ProtocolError};

@@ -1,12 +1,12 @@
 //! The thread that asks: it keeps calls pending, or begins them at moments drawn, checks what comes back, and counts.
 
+use super::ends::Asker;
 use super::hand::Begin;
 use super::report::NodeReport;
 use super::setting::{Load, Setting};
 use crate::drive::{Step, Steps};
 use crate::error::Result;
 use crate::protocol::Protocol;
-use crate::requester::Requester;
 use hdrhistogram::Histogram;
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -21,7 +21,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(5);
 
 /// Asks on all connections of a thread.
 pub struct Asking {
-    requester: Requester,
+    requester: Asker,
     setting: Setting,
     /// When it counts.
     counts: (Duration, Duration),
@@ -67,7 +67,7 @@ impl Moments {
 
 impl Asking {
     /// Begins at `start`, and counts when the warm-up is over.
-    pub(super) fn new(requester: Requester, setting: &Setting, begin: Begin) -> Self {
+    pub(super) fn new(requester: Asker, setting: &Setting, begin: Begin) -> Self {
         let Begin { start, seed, drain } = begin;
         let counts_from = start + Duration::from_secs_f64(setting.warm_up);
         let arrivals = match setting.load {
@@ -108,14 +108,12 @@ impl Asking {
                 // Values lie side by side; their keys come round and round.
                 let values = (readable / length as u64).max(1);
                 let at = number % values * length as u64;
-                self.requester
-                    .read(connection, number, (at, length), None, due)
+                self.requester.read(connection, number, (at, length), due)
             }
             _ => {
                 let stamped = self.request.len().min(NUMBER_BYTES);
                 self.request[..stamped].copy_from_slice(&number.to_le_bytes()[..stamped]);
-                self.requester
-                    .call(connection, number, &self.request, None, due)
+                self.requester.call(connection, number, &self.request, due)
             }
         };
         match begun {
@@ -253,13 +251,13 @@ impl Steps for Asking {
             return Ok(Step::Progress);
         }
         let next = self.arrivals.as_ref().map(|moments| moments.next);
-        let until = [next, Some(self.requester.due()), Some(self.counts.1)];
+        let until = [next, self.requester.due(), Some(self.counts.1)];
         Ok(Step::Idle(
             until.into_iter().flatten().filter(|at| *at > now).min(),
         ))
     }
 
     fn queue(&self) -> Option<&CompletionQueue> {
-        Some(self.requester.queue())
+        self.requester.queue()
     }
 }

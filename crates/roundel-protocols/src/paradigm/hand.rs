@@ -1,14 +1,13 @@
 //! A node of a setting: its ends, what they offer to other nodes' ends, and the workers that they become.
 
 use super::asking::{Asking, stamp};
+use super::ends::{Answerer, Asker};
 use super::links::{Link, Place};
 use super::report::NodeReport;
 use super::setting::Setting;
 use crate::drive::{Step, Steps};
 use crate::end::Fabric;
 use crate::error::{ProtocolError, Result};
-use crate::requester::Requester;
-use crate::responder::Responder;
 use hdrhistogram::Histogram;
 use roundel_verbs::CompletionQueue;
 use roundel_verbs::rendezvous::{pack_list, unpack_list};
@@ -24,8 +23,8 @@ pub struct Hand {
     setting: Setting,
     node: usize,
     links: Vec<Link>,
-    requesters: Vec<Requester>,
-    responders: Vec<Responder>,
+    requesters: Vec<Asker>,
+    responders: Vec<Answerer>,
 }
 
 impl Hand {
@@ -52,7 +51,7 @@ impl Hand {
                 0 => {}
                 count => {
                     let fabric = fabric(thread)?;
-                    requesters.push(Requester::open(&fabric, count, &options)?);
+                    requesters.push(Asker::open(&fabric, count, &options)?);
                 }
             }
         }
@@ -65,7 +64,7 @@ impl Hand {
                 0 => {}
                 count => {
                     let fabric = fabric(asking + thread)?;
-                    responders.push(Responder::open(&fabric, count, values, &options)?);
+                    responders.push(Answerer::open(&fabric, count, values, &options)?);
                 }
             }
         }
@@ -129,8 +128,8 @@ impl Hand {
 
     /// Queue pairs of all its threads.
     pub fn queue_pairs(&self) -> usize {
-        let asking = self.requesters.iter().map(Requester::queue_pairs);
-        let answering = self.responders.iter().map(Responder::queue_pairs);
+        let asking = self.requesters.iter().map(Asker::queue_pairs);
+        let answering = self.responders.iter().map(Answerer::queue_pairs);
         asking.chain(answering).sum()
     }
 
@@ -188,7 +187,7 @@ impl Worker {
                 // Both have the same range.
                 let _ = latencies.add(times);
             }
-            Self::Answers(answering) => node.answered += answering.responder.counts().0,
+            Self::Answers(answering) => node.answered += answering.responder.answered(),
         }
     }
 }
@@ -211,7 +210,7 @@ impl Steps for Worker {
 
 /// Answers all requests of a thread with a value.
 pub struct Answering {
-    responder: Responder,
+    responder: Answerer,
     value: Vec<u8>,
     stop: Arc<AtomicBool>,
 }
@@ -239,6 +238,6 @@ impl Steps for Answering {
     }
 
     fn queue(&self) -> Option<&CompletionQueue> {
-        Some(self.responder.queue())
+        self.responder.queue()
     }
 }

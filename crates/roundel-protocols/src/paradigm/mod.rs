@@ -6,10 +6,12 @@
 //!      node: Hand (its ends) ── offers ──► other nodes' ── connect ──► workers ──► Report
 //! ```
 //!
-//! A requester thread owns its queue pairs, and so does a responder thread. It must not know how nodes meet, nor print
-//! anything.
+//! A requester thread owns its queue pairs, and so does a responder thread. It must not
+//! print anything.
 
 mod asking;
+mod ends;
+mod group;
 mod hand;
 mod links;
 mod report;
@@ -17,6 +19,7 @@ mod setting;
 mod simulation;
 
 pub use asking::Asking;
+pub use group::Group;
 pub use hand::{Answering, Begin, Hand, Worker};
 pub use links::{Link, Place};
 pub use report::{Latency, Measured, NodeReport};

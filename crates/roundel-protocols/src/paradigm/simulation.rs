@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use roundel_verbs::completion_queue::{BoxFuture, WaitPolicy};
 use roundel_verbs::sim::{Parameters, SimNode, Simulation};
 use roundel_verbs::{Arena, ArenaOptions, Context, VirtualLock, Work};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -138,6 +139,7 @@ fn fabric(node: &SimNode, thread: usize, arena: &Arena, parameters: &Parameters)
             parameters: parameters.clone(),
         }),
         channel: Some(channel),
+        address: Ipv4Addr::LOCALHOST.into(),
     })
 }
 

@@ -25,6 +25,8 @@ mod test;
 mod verify;
 
 pub use error::{PerfError, Result};
+pub(crate) use report::cpu_time;
+
 pub use message::{DeviceFacts, EndFacts};
 pub use report::{CpuSeconds, LatencyMicroseconds, Measurement, Run};
 pub use session::{Measuring, Session, meet};

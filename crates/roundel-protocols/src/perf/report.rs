@@ -132,7 +132,7 @@ impl LatencyMicroseconds {
 }
 
 /// CPU time that this process has used.
-pub(super) fn cpu_time() -> Duration {
+pub(crate) fn cpu_time() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
