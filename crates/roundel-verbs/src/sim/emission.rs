@@ -170,3 +170,113 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Parameters, Simulation};
+    use crate::completion_queue::CompletionQueue;
+    use crate::memory::{Arena, RemoteAddress};
+    use crate::queue_pair::{QueuePair, QueuePairOptions, Transport};
+    use crate::work::{InlineBytes, Payload, SendOperation, SendRequest};
+    use std::time::Duration;
+
+    const BYTES: usize = 1 << 20;
+
+    struct End {
+        arena: Arena,
+        queue: CompletionQueue,
+        pair: QueuePair,
+    }
+
+    /// Two nodes with a connection, and memory of the second that the first may reach.
+    fn connected(simulation: &Simulation) -> ([End; 2], RemoteAddress) {
+        let options = QueuePairOptions {
+            transport: Transport::ReliableConnection,
+            send_depth: 64,
+            receive_depth: 1,
+            rnr_retry: 7,
+            queue_key: 0,
+        };
+        let ends = [0, 1].map(|_| {
+            let device = simulation.add_node(1).device();
+            let queue = device.create_completion_queue(64, None).unwrap();
+            End {
+                arena: device.arena(Default::default()),
+                pair: device.create_queue_pair(&options, &queue, &queue).unwrap(),
+                queue,
+            }
+        });
+        for (one, other) in [(0, 1), (1, 0)] {
+            ends[one].pair.connect(ends[other].pair.address()).unwrap();
+        }
+        // It is registered for as long as its arena is.
+        let exposed = ends[1].arena.allocate_exposed(BYTES).unwrap();
+        (ends, exposed.remote_address())
+    }
+
+    fn post(end: &End, operation: SendOperation, payload: Payload) {
+        let request = SendRequest {
+            id: 0,
+            operation,
+            payload,
+            destination: None,
+        };
+        assert_eq!(end.pair.post_send(&mut vec![request]).unwrap(), 1);
+    }
+
+    #[test]
+    fn acknowledgements_that_wait_become_one() {
+        const WRITES: usize = 8;
+        let simulation = Simulation::new(Parameters::fdr(), 1);
+        let ([one, other], target) = connected(&simulation);
+        // Its engine waits for the link, packet by packet.
+        let mut buffer = other.arena.allocate_exposable(BYTES).unwrap();
+        buffer.write(0, &vec![1; BYTES]);
+        let theirs = one.arena.allocate_exposed(BYTES).unwrap();
+        post(
+            &other,
+            SendOperation::Write(theirs.remote_address()),
+            Payload::Owned {
+                buffer,
+                length: BYTES,
+            },
+        );
+        simulation.advance(Duration::from_micros(10));
+        for _ in 0..WRITES {
+            let word = InlineBytes::new(&[1; 8]).unwrap();
+            post(&one, SendOperation::Write(target), Payload::Inline(word));
+        }
+        let (mut waiting_max, mut ended) = (0, Vec::new());
+        while ended.len() < WRITES {
+            assert!(simulation.step());
+            waiting_max = waiting_max.max(simulation.world.lock().nodes[1].nic.control.len());
+            one.queue.poll(&mut ended, WRITES);
+        }
+        assert_eq!(waiting_max, 1);
+    }
+
+    #[test]
+    fn reads_are_outstanding_from_when_they_are_sent_until_they_are_over() {
+        let simulation = Simulation::new(Parameters::fdr(), 1);
+        let ([one, _other], from) = connected(&simulation);
+        let outstanding = || simulation.world.lock().nodes[0].nic.reads;
+        for _ in 0..40 {
+            let buffer = one.arena.allocate(8).unwrap();
+            post(
+                &one,
+                SendOperation::Read(from),
+                Payload::Owned { buffer, length: 8 },
+            );
+        }
+        assert_eq!(outstanding(), 0);
+        let (mut most, mut ended) = (0, Vec::new());
+        while ended.len() < 20 {
+            assert!(simulation.step());
+            most = most.max(outstanding());
+            one.queue.poll(&mut ended, 1);
+        }
+        assert_eq!(most, Parameters::fdr().nic.reads_max as u64);
+        one.pair.modify_to_error();
+        assert_eq!(outstanding(), 0);
+    }
+}

@@ -2,11 +2,15 @@
 //! names a source, and runs every scorecard again.
 //!
 //! Sources: *perftest* are public logs of that program; *ATC* is Kalia, Kaminsky and Andersen, "Design
-//! Guidelines for High Performance RDMA Systems", USENIX ATC 2016; *DCT* are their authors' notes on dynamically
-//! connected transport; *rdma_bench* is the data published with their code; *HERD* is Kalia, Kaminsky and Andersen,
-//! "Using RDMA Efficiently for Key-Value Services", SIGCOMM 2014; *UCX* are the priors in its
+//! Guidelines for High Performance RDMA Systems", USENIX ATC 2016; *HERD* is theirs of SIGCOMM 2014, "Using RDMA
+//! Efficiently for Key-Value Services", and *ScaleRPC* is Chen, Lu and Shu, "Scalable RDMA RPC on Reliable Connection
+//! with Efficient Resource Sharing", EuroSys 2019: the rates of both are remembered from their figures; *DCT* are the
+//! notes of the authors of ATC on dynamically connected transport; *rdma_bench* is the data published with their code; *UCX* are the priors in its
 //! `ib_iface.c`; *IB* is the InfiniBand specification; *ib_model* is Mellanox' OMNeT++ model of a switch; *NeoHost*
-//! are dumps of counters; *core-to-core-latency* is the program of that name and the results published with it. What is *assumed* has no source, and no claim of the scorecard was looked at for it.
+//! are dumps of counters; *mlx4* is the driver of ConnectX-3; *core-to-core-latency* is the program of that name and
+//! the results published with it. What is *assumed* has no source, and no claim of the scorecard was looked at for it.
+//! What comes of `fdr` is compared with these sources in `calibration`. None of its numbers is from Huang and
+//! Ghandeharizadeh, whose claims it judges.
 
 use super::parameters::{Handover, Link, Nic, Parameters, Processor, Switch};
 use super::time::{Rate, Span};
@@ -154,8 +158,8 @@ impl Parameters {
                 host: Rate::bytes_per_second(6_550_000_000),
                 // Fit as for EDR, to those queue pairs of 48 to 792 that are not a node's own with itself (rdma_bench).
                 requesters: 77,
-                // A read of the host's memory, as `fetch`. Of 256 queue pairs with several WRITEs each, a fifth of the
-                // rate is left (HERD, figure 6).
+                // A read of the host's memory, as `fetch`. A fifth of the rate of WRITEs is left of 256 queue pairs with
+                // many each (HERD, figure 6), and 2 M per second of 800 (ScaleRPC).
                 requester_miss: Span::nanos(500),
                 // The rest of the fit.
                 read_miss: Span::nanos(350),
