@@ -12,6 +12,7 @@
 //! * [`workload`]: the relation, and the operators over a transport.
 //! * [`node`] and [`run`]: the processes.
 //! * [`ring`]: joins on rings of hosts, simulated ones and processes.
+//! * [`conversation`]: message passing protocols between many simulated nodes.
 //! * [`experiments`]: the catalogue.
 //! * [`scorecard`]: what simulated hardware says of the claims of a paper.
 //! * [`simulate`]: exchanges on virtual time, drawn from seeds, with faults.
@@ -20,6 +21,7 @@
 //! This crate knows nothing of queries: what it measures of them it has the program `roundel` measure.
 
 pub mod clock;
+pub mod conversation;
 pub mod error;
 pub mod experiments;
 pub mod fabric;

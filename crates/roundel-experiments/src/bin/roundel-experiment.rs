@@ -3,11 +3,15 @@
 //! ```text
 //! roundel-experiment run '{"transport": "MESQ/SR", …}' [RUNS]   one setting, as JSON, any part of it
 //! roundel-experiment node                                       a node, as this program starts it
+//! roundel-experiment scorecard protocols [ROW…]                 claims about conversations, as JSON
 //! ```
 
+use roundel_experiments::scorecard::{self, Paper};
 use roundel_experiments::{NodeCommand, Setting, node_main, run, setting::Transport};
 use roundel_verbs::DeviceChoice;
+use std::num::NonZero;
 use std::process::ExitCode;
+use std::time::Instant;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -21,7 +25,8 @@ fn main() -> ExitCode {
             .parse()
             .map_err(Failure::from)
             .and_then(|runs| run_setting(setting, runs)),
-        _ => Err("use: roundel-experiment run JSON [RUNS]".into()),
+        ["scorecard", "protocols", ref rows @ ..] => judge(rows),
+        _ => Err("use: roundel-experiment run JSON [RUNS] | scorecard protocols [ROW…]".into()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -30,6 +35,19 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Judges claims, all when none are named.
+fn judge(rows: &[&str]) -> Result<(), Failure> {
+    let rows: Vec<String> = rows.iter().map(ToString::to_string).collect();
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let began = Instant::now();
+    let card = scorecard::judge(Paper::Protocols, &rows, threads, &|done, all, next| {
+        let seconds = began.elapsed().as_secs();
+        eprintln!("{seconds:4} s: {done} of {all}, next {next}");
+    });
+    println!("{}", serde_json::to_string_pretty(&card)?);
+    Ok(())
 }
 
 fn command() -> Result<NodeCommand, Failure> {

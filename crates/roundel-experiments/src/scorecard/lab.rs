@@ -1,5 +1,6 @@
 //! Runs what claims ask for, each setting once.
 
+use crate::conversation::{self, Conversation};
 use crate::error::Result;
 use crate::fabric::FabricChoice;
 use crate::measured::Measured;
@@ -9,6 +10,7 @@ use crate::setting::{Pattern, Setting, Transport};
 use parking_lot::Mutex;
 use roundel_exchange::{Buffers, Design, Notification};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Threads of a node of the paper's clusters.
@@ -32,6 +34,10 @@ type Run<T> = Arc<OnceLock<Arc<T>>>;
 pub(super) struct Lab {
     settings: Runs<Measured>,
     rings: Runs<RingMeasured>,
+    /// Gigabits per second.
+    conversations: Runs<f64>,
+    /// Of this host, for conversations.
+    threads: usize,
 }
 
 impl<T> Default for Runs<T> {
@@ -53,6 +59,41 @@ impl<T> Runs<T> {
 }
 
 impl Lab {
+    /// One that runs conversations on so many threads of this host.
+    pub(super) fn new(threads: usize) -> Self {
+        Self {
+            threads,
+            ..Self::default()
+        }
+    }
+
+    /// Gigabits per second of each of these conversations.
+    pub(super) fn conversations(&self, all: &[Conversation]) -> Result<Vec<f64>> {
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            let work = || {
+                while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    self.conversation(one)?;
+                }
+                Ok(())
+            };
+            let workers: Vec<_> = (0..self.threads.max(1))
+                .map(|_| scope.spawn(work))
+                .collect();
+            let done = workers.into_iter().map(|worker| worker.join());
+            done.map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect::<Result<()>>()
+        })?;
+        let known = all.iter().map(|one| self.conversation(one));
+        known.collect()
+    }
+
+    fn conversation(&self, one: &Conversation) -> Result<f64> {
+        let key = serde_json::to_string(one).expect("plain data is JSON");
+        let run = || Ok(conversation::simulate(one)?.gigabits());
+        Ok(*self.conversations.get(key, run)?)
+    }
+
     /// What a setting measures.
     pub(super) fn run(&self, setting: &Setting) -> Result<Arc<Measured>> {
         let key = serde_json::to_string(setting).expect("plain data is JSON");

@@ -17,6 +17,7 @@ mod links;
 mod report;
 mod setting;
 mod simulation;
+mod steady;
 
 pub use asking::Asking;
 pub use group::Group;
@@ -25,3 +26,4 @@ pub use links::{Link, Place};
 pub use report::{Latency, Measured, NodeReport};
 pub use setting::{Load, Paradigm, Setting};
 pub use simulation::simulate;
+pub use steady::simulate_steady;

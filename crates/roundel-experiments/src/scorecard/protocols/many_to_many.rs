@@ -1,0 +1,269 @@
+//! M:M: all ask each other (section 4.3, figures 14 and 15).
+
+use super::super::{Claim, Lab, Seen};
+use super::{
+    ALIKE, ALL, Curves, OTHERS, Read, SendSend, SendWrite, WriteSend, WriteWrite, falls, is_ahead,
+    is_same, mean, spread,
+};
+use crate::conversation::{FIG_14A, FIG_14B, FIG_14C, FIG_15, VALUE};
+use crate::error::Result;
+
+/// Others than READ and SEND/SEND, which figure 14a tells of together.
+const REST: [roundel_protocols::Protocol; 3] = [SendWrite, WriteSend, WriteWrite];
+
+pub(super) fn claims() -> Vec<Claim> {
+    vec![
+        Claim::fully(
+            "MP11a",
+            "READ has most with 8 calls pending, 13.5 Gb/s, twice as much as others",
+            read_peak,
+        ),
+        Claim::fully(
+            "MP11b",
+            "READ falls after that, and stays at 10 Gb/s from 32 on",
+            read_after,
+        ),
+        Claim::fully(
+            "MP11c",
+            "SEND/SEND is first of the others, and has its most with 64: 9 Gb/s",
+            send_send,
+        ),
+        Claim::fully("MP11d", "The others stay at 7 Gb/s from 8 on", rest),
+        Claim::fully(
+            "MP12a",
+            "READ falls from 10 Gb/s with one thread to 1 with 8",
+            read_threads,
+        ),
+        Claim::fully(
+            "MP12b",
+            "READ is first with one thread, and last with 2 and more",
+            read_crosses,
+        ),
+        Claim::fully(
+            "MP12c",
+            "With 2 threads WRITE/WRITE has the most of all: 11 Gb/s",
+            write_write,
+        ),
+        Claim::fully(
+            "MP13a",
+            "Each node has less with more nodes, by all protocols",
+            all_fall,
+        ),
+        Claim::fully(
+            "MP13b",
+            "READ is first with any number of nodes, and the others are comparable",
+            read_first,
+        ),
+        Claim::fully(
+            "MP14a",
+            "With 4 calls pending READ has its most with 4 KB: 25 Gb/s",
+            few_read,
+        ),
+        Claim::fully(
+            "MP14b",
+            "With 4 calls pending WRITE/WRITE has 17 Gb/s with 1 KB and 26 with 4 KB",
+            few_write,
+        ),
+        Claim::fully(
+            "MP14c",
+            "With 4 calls pending SEND/SEND is last with values of any size",
+            few_send,
+        ),
+        Claim::fully(
+            "MP14d",
+            "With 128 calls pending READ is first with 365 bytes, and last from 1 KB on",
+            many_read,
+        ),
+        Claim::fully(
+            "MP14e",
+            "With 128 calls pending all are alike from 8 KB on",
+            many_large,
+        ),
+        Claim::fully(
+            "MP14f",
+            "With 128 calls pending the others are alike with values of any size",
+            many_others,
+        ),
+    ]
+}
+
+fn read_peak(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_14A)?;
+    let at = curves.at(Read, 8);
+    let factor = at / curves.best(&OTHERS, 8);
+    let seen = Seen::new(
+        format!("{factor:.2} times: {}", curves.all_told(&ALL)),
+        is_same(at, curves.most(Read)) && factor >= 0.75 * 2.0,
+        "",
+        "",
+    )?;
+    Ok(seen.beside(&[(at, 13.5), (factor, 2.0)]))
+}
+
+fn read_after(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_14A)?;
+    let rest = curves.from(Read, 32);
+    let seen = Seen::new(
+        curves.all_told(&[Read]),
+        is_ahead(curves.at(Read, 8), curves.at(Read, 32)) && spread(&rest) <= ALIKE,
+        "",
+        "",
+    )?;
+    Ok(seen.beside(&[(mean(&rest), 10.0)]))
+}
+
+fn send_send(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_14A)?;
+    let at = curves.at(SendSend, 64);
+    let seen = Seen::new(
+        curves.all_told(&OTHERS),
+        is_same(at, curves.most(SendSend)) && curves.ahead(&[SendSend], &REST, 64),
+        "",
+        "",
+    )?;
+    Ok(seen.beside(&[(at, 9.0)]))
+}
+
+fn rest(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_14A)?;
+    let each = REST.map(|protocol| curves.from(protocol, 8));
+    let seen = Seen::new(
+        curves.all_told(&REST),
+        each.iter().all(|line| spread(line) <= ALIKE),
+        "",
+        "",
+    )?;
+    Ok(seen.beside(&each.map(|line| (mean(&line), 7.0))))
+}
+
+fn read_threads(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_14B)?;
+    let seen = Seen::new(
+        curves.all_told(&[Read]),
+        falls(&curves.from(Read, 1)),
+        "",
+        "",
+    )?;
+    Ok(seen.beside(&[(curves.at(Read, 1), 10.0), (curves.at(Read, 8), 1.0)]))
+}
+
+fn read_crosses(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_14B)?;
+    let last = |x: &usize| curves.ahead(&OTHERS, &[Read], *x);
+    let mut many = FIG_14B.xs.iter().filter(|x| **x >= 2);
+    Seen::new(
+        curves.all_told(&ALL),
+        curves.ahead(&[Read], &OTHERS, 1) && many.all(last),
+        "",
+        "",
+    )
+}
+
+fn write_write(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_14B)?;
+    let at = curves.at(WriteWrite, 2);
+    let most = ALL
+        .map(|protocol| curves.most(protocol))
+        .into_iter()
+        .fold(0.0, f64::max);
+    let seen = Seen::new(
+        curves.all_told(&ALL),
+        at >= most && curves.ahead(&[WriteWrite], &[Read, SendSend, SendWrite, WriteSend], 2),
+        "",
+        "",
+    )?;
+    Ok(seen.beside(&[(at, 11.0)]))
+}
+
+fn all_fall(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_14C)?;
+    Seen::new(
+        curves.all_told(&ALL),
+        ALL.into_iter()
+            .all(|protocol| falls(&curves.from(protocol, 4))),
+        "",
+        "",
+    )
+}
+
+fn read_first(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_14C)?;
+    let holds = |x: &usize| {
+        curves.ahead(&[Read], &OTHERS, *x) && spread(&curves.each(&OTHERS, *x)) <= ALIKE
+    };
+    let mut places = FIG_14C.xs.iter().filter(|x| **x >= 4);
+    Seen::new(curves.all_told(&ALL), places.all(holds), "", "")
+}
+
+fn few_read(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_15[0])?;
+    let at = curves.at(Read, 4096);
+    let seen = Seen::new(
+        curves.all_told(&[Read]),
+        is_same(at, curves.most(Read)),
+        "",
+        "",
+    )?;
+    Ok(seen.beside(&[(at, 25.0)]))
+}
+
+fn few_write(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_15[0])?;
+    let [small, large] = [1024, 4096].map(|value| curves.at(WriteWrite, value));
+    let seen = Seen::new(
+        curves.all_told(&[WriteWrite, Read]),
+        is_ahead(small, curves.at(WriteWrite, VALUE)) && is_ahead(large, small),
+        "",
+        "",
+    )?;
+    Ok(seen.beside(&[(small, 17.0), (large, 26.0)]))
+}
+
+fn few_send(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_15[0])?;
+    let others = [Read, SendWrite, WriteSend, WriteWrite];
+    Seen::new(
+        curves.all_told(&ALL),
+        FIG_15[0].xs.iter().all(|x| {
+            // Where the network is what there is, all are.
+            curves.at(SendSend, *x) <= curves.worst(&others, *x)
+        }),
+        "",
+        "",
+    )
+}
+
+fn many_read(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_15[1])?;
+    let mut middle = FIG_15[1].xs.iter().filter(|x| (1024..8192).contains(*x));
+    Seen::new(
+        curves.all_told(&ALL),
+        curves.ahead(&[Read], &OTHERS, VALUE) && middle.all(|x| curves.ahead(&OTHERS, &[Read], *x)),
+        "",
+        "",
+    )
+}
+
+fn many_large(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_15[1])?;
+    let mut large = FIG_15[1].xs.iter().filter(|x| **x >= 8192);
+    Seen::new(
+        curves.all_told(&ALL),
+        large.all(|x| spread(&curves.each(&ALL, *x)) <= ALIKE),
+        "",
+        "",
+    )
+}
+
+fn many_others(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_15[1])?;
+    Seen::new(
+        curves.all_told(&OTHERS),
+        FIG_15[1]
+            .xs
+            .iter()
+            .all(|x| spread(&curves.each(&OTHERS, *x)) <= ALIKE),
+        "",
+        "",
+    )
+}
