@@ -127,15 +127,15 @@ const fn values(of: &Sweep) -> [Sweep; 2] {
 }
 
 impl Sweep {
-    /// The setting at a place.
-    pub fn setting(&self, protocol: Protocol, x: usize) -> Setting {
+    /// The setting at a place, on so many nodes where they do not vary.
+    pub fn setting(&self, protocol: Protocol, x: usize, nodes: usize) -> Setting {
         let mut setting = Setting {
             threads: self.threads,
             pending: self.pending,
             response_bytes: VALUE,
             warm_up: SECONDS_MIN,
             seconds: SECONDS_MIN,
-            ..Setting::new(self.paradigm, protocol, NODES)
+            ..Setting::new(self.paradigm, protocol, nodes)
         };
         match self.varied {
             Varied::Pending => setting.pending = x,
@@ -159,21 +159,22 @@ mod tests {
 
     #[test]
     fn settings_are_those_of_the_text() {
-        let one = FIG_10B.setting(Protocol::Read, 1);
+        let one = FIG_10B.setting(Protocol::Read, 1, NODES);
         assert_eq!((one.threads, one.responder_threads), (1, Some(14)));
-        let many = FIG_10A.setting(Protocol::Read, 256);
+        let many = FIG_10A.setting(Protocol::Read, 256, NODES);
         assert_eq!((many.threads, many.responder_threads), (16, Some(16)));
         // 4096 calls pending for each responding node.
-        let asked = FIG_12A.setting(Protocol::Read, 256);
+        let asked = FIG_12A.setting(Protocol::Read, 256, NODES);
         assert_eq!(asked.pending * asked.threads, 4096);
         assert_eq!(asked.answering_threads(), 16);
         // 3584 calls of each requesting thread.
-        let nodes = FIG_12C.setting(Protocol::Read, 28);
+        let nodes = FIG_12C.setting(Protocol::Read, 28, NODES);
         assert_eq!(nodes.pending * nodes.nodes, 3584);
         let [few, many] = &FIG_15;
         assert_eq!((few.threads, few.pending, many.pending), (1, 4, 128));
         assert_eq!(
-            many.setting(Protocol::WriteWrite, 65536).response_bytes,
+            many.setting(Protocol::WriteWrite, 65536, NODES)
+                .response_bytes,
             65536
         );
     }
@@ -186,7 +187,10 @@ mod tests {
         ];
         for sweep in all.iter().chain(values.iter().flatten()) {
             for x in sweep.xs {
-                sweep.setting(Protocol::SendSend, *x).check().unwrap();
+                sweep
+                    .setting(Protocol::SendSend, *x, NODES)
+                    .check()
+                    .unwrap();
             }
         }
     }

@@ -15,6 +15,7 @@ mod setup;
 mod size;
 mod tcp;
 
+use crate::conversation::Conversation;
 use crate::error::Result;
 use lab::Lab;
 use serde::{Deserialize, Serialize};
@@ -165,6 +166,20 @@ pub fn judge(
     Scorecard {
         claims: verdicts.into_iter().map(|(_, verdict)| verdict).collect(),
     }
+}
+
+/// Judges the claims about conversations whose names begin with one of `rows` by what is known of conversations, in gigabits
+/// per second. Those of which not all is known are left open.
+pub fn judge_known(rows: &[&str], known: &[(Conversation, f64)]) -> Vec<(Verdict, bool)> {
+    let lab = Lab::knowing(known);
+    let claims = Paper::Protocols.claims().into_iter();
+    let wanted = claims.filter(|claim| rows.iter().any(|row| claim.id.starts_with(row)));
+    wanted
+        .map(|claim| {
+            let is_known = (claim.judge)(&lab).is_ok();
+            (claim.verdict(&lab), is_known)
+        })
+        .collect()
 }
 
 impl Claim {

@@ -6,9 +6,9 @@ mod many_to_one;
 mod one_to_many;
 mod paradigms;
 
-use super::lab::Lab;
 use super::Claim;
-use crate::conversation::{Conversation, Sweep};
+use super::lab::Lab;
+use crate::conversation::{Conversation, NODES, Sweep};
 use crate::error::Result;
 use crate::fabric::FabricChoice;
 use roundel_protocols::Protocol;
@@ -57,7 +57,7 @@ impl Curves {
             .flat_map(of)
             .map(|(protocol, x)| Conversation {
                 fabric: fabric.clone(),
-                setting: sweep.setting(protocol, x),
+                setting: sweep.setting(protocol, x, NODES),
             })
             .collect();
         let seen = lab.conversations(&conversations)?;
