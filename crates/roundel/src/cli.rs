@@ -4,6 +4,7 @@
 mod doctor;
 mod experiment;
 mod perf;
+mod protocols;
 mod simulate;
 mod values;
 
@@ -16,7 +17,8 @@ use roundel_engine::{BuffersChoice, DesignChoice, Fabric, FabricChoice, OnLoss};
 
 pub use doctor::DoctorArgs;
 pub use experiment::{ExperimentAction, ExperimentArgs, RunArgs, ScorecardArgs};
-pub use perf::{MeasureArg, PerfArgs, PollArg, TransportArg, VerbArg};
+pub use perf::{MeasureArg, PerfArgs, PerfCommand, PollArg, TransportArg, VerbArg};
+pub use protocols::ProtocolsArgs;
 pub use simulate::SimulateArgs;
 pub use values::{QueryList, TableArg, Tables};
 
@@ -54,7 +56,8 @@ pub enum Command {
     Sql(SqlArgs),
     /// Serve as one worker of a cluster that is started by hand.
     Worker(WorkerArgs),
-    /// Measure bandwidth, message rate and latency of single verbs between two processes.
+    /// Measure bandwidth, message rate and latency: of single verbs between two processes, or of message protocols
+    /// among many.
     Perf(PerfArgs),
     /// Say what works on this host, which RDMA devices it has, and what to do about each problem.
     Doctor(DoctorArgs),

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use roundel_engine::EngineError;
 use roundel_experiments::simulate::Broken;
+use roundel_protocols::ProtocolError;
 use roundel_protocols::perf::PerfError;
 use roundel_verbs::VerbsError;
 
@@ -86,6 +87,16 @@ impl From<PerfError> for Failure {
             Self::Usage(message)
         } else {
             Self::Run(message)
+        }
+    }
+}
+
+impl From<ProtocolError> for Failure {
+    fn from(error: ProtocolError) -> Self {
+        let message = one_line(&error.to_string());
+        match error {
+            ProtocolError::Unsupported(_) => Self::Usage(message),
+            _ => Self::Run(message),
         }
     }
 }

@@ -12,6 +12,8 @@
 //! and zeroed.
 
 use crate::protocol::Way;
+use std::hash::Hasher as _;
+use twox_hash::XxHash64;
 
 /// Bytes of the trailer.
 pub(crate) const TRAILER_BYTES: usize = 8;
@@ -132,12 +134,11 @@ pub(crate) struct Guard {
 
 impl Guard {
     fn checksum(self, payload: &[u8], trailer: u64) -> u32 {
-        let mut hasher = crc32fast::Hasher::new();
-        hasher.update(&self.nonce.to_le_bytes());
-        hasher.update(payload);
-        hasher.update(&self.connection.to_le_bytes());
-        hasher.update(&trailer.to_le_bytes());
-        hasher.finalize()
+        let mut hasher = XxHash64::with_seed(self.nonce);
+        hasher.write(payload);
+        hasher.write(&self.connection.to_le_bytes());
+        hasher.write(&trailer.to_le_bytes());
+        hasher.finish() as u32
     }
 }
 

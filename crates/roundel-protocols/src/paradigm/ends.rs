@@ -11,13 +11,13 @@ use std::time::Duration;
 
 /// The end that asks.
 pub(super) enum Asker {
-    Verbs(Requester),
+    Verbs(Box<Requester>),
     Tcp(TcpRequester),
 }
 
 /// The end that answers.
 pub(super) enum Answerer {
-    Verbs(Responder),
+    Verbs(Box<Responder>),
     Tcp(TcpResponder),
 }
 
@@ -25,7 +25,7 @@ impl Asker {
     pub(super) fn open(fabric: &Fabric, connections: usize, options: &EndOptions) -> Result<Self> {
         Ok(match options.protocol {
             Protocol::Tcp => Self::Tcp(TcpRequester::open(fabric, connections, options)?),
-            _ => Self::Verbs(Requester::open(fabric, connections, options)?),
+            _ => Self::Verbs(Box::new(Requester::open(fabric, connections, options)?)),
         })
     }
 
@@ -153,7 +153,12 @@ impl Answerer {
     ) -> Result<Self> {
         Ok(match options.protocol {
             Protocol::Tcp => Self::Tcp(TcpResponder::open(fabric, connections, options)?),
-            _ => Self::Verbs(Responder::open(fabric, connections, readable, options)?),
+            _ => Self::Verbs(Box::new(Responder::open(
+                fabric,
+                connections,
+                readable,
+                options,
+            )?)),
         })
     }
 

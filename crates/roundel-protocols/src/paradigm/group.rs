@@ -4,6 +4,7 @@
 //! not: when one fails, all others know which and why.
 
 use super::hand::{Begin, Hand, Worker};
+use super::processors::{self, Processors};
 use super::report::{Measured, NodeReport};
 use super::setting::Setting;
 use crate::drive::drive_here;
@@ -45,8 +46,16 @@ pub struct Group {
     device: Device,
     rendezvous: Box<dyn Rendezvous>,
     context: Arc<dyn Context>,
+    place: GroupPlace,
+}
+
+/// Where a node is.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupPlace {
     /// Where it listens, where the protocol is TCP.
-    address: IpAddr,
+    pub address: IpAddr,
+    /// Whether all nodes are on this host, and share its processors.
+    pub together: bool,
 }
 
 impl Group {
@@ -55,13 +64,13 @@ impl Group {
         device: Device,
         rendezvous: impl Rendezvous + 'static,
         context: Arc<dyn Context>,
-        address: IpAddr,
+        place: GroupPlace,
     ) -> Self {
         Self {
             device,
             rendezvous: Box::new(rendezvous),
             context,
-            address,
+            place,
         }
     }
 
@@ -197,7 +206,7 @@ impl Group {
             arena: arena.clone(),
             context: self.context.clone(),
             channel: None,
-            address: self.address,
+            address: self.place.address,
         };
         Hand::open(setting, node, |_| Ok(fabric.clone()))
     }
@@ -217,9 +226,14 @@ impl Group {
                 Worker::Answers(_) => answering.push(worker),
             }
         }
+        let before = match self.place.together {
+            true => setting.threads_before(self.rendezvous.rank()),
+            false => 0,
+        };
         let mut threads = Threads {
             running: Vec::new(),
             stop,
+            processors: Processors::from(before),
         };
         let answering = threads.start(answering, &self.context)?;
         let asking = threads.start(asking, &self.context)?;
@@ -258,6 +272,7 @@ async fn cpu_seconds(context: Arc<dyn Context>, begin: Begin, setting: Setting) 
 struct Threads {
     running: Vec<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
+    processors: Processors,
 }
 
 /// A worker that gives itself back when it has ended.
@@ -269,7 +284,9 @@ impl Threads {
         for mut worker in workers {
             let (done, end) = oneshot::channel();
             let (context, stop) = (context.clone(), self.stop.clone());
+            let processor = self.processors.next();
             let body = move || {
+                processors::stay_on(processor);
                 let result = drive_here(&mut worker, &*context, &stop);
                 // Nobody waits for it any more when the others have failed.
                 let _ = done.send(result.map(|()| worker));

@@ -23,6 +23,20 @@ pub struct Link {
 }
 
 impl Setting {
+    /// Threads of nodes before this one: of those that ask and of those that answer.
+    pub(super) fn threads_before(&self, node: usize) -> usize {
+        let (asks, answers) = (self.threads, self.answering_threads());
+        let (first, others) = match self.paradigm {
+            Paradigm::ManyToOne => (answers, asks),
+            Paradigm::OneToMany => (asks, answers),
+            Paradigm::ManyToMany => (asks + answers, asks + answers),
+        };
+        match node {
+            0 => 0,
+            _ => first + (node - 1) * others,
+        }
+    }
+
     /// All connections, in an order that all nodes share. In M:1 and 1:M the one is node 0.
     pub fn links(&self) -> Vec<Link> {
         let (asking, answering): (Vec<_>, Vec<_>) = match self.paradigm {

@@ -14,13 +14,14 @@ mod ends;
 mod group;
 mod hand;
 mod links;
+mod processors;
 mod report;
 mod setting;
 mod simulation;
 mod steady;
 
 pub use asking::Asking;
-pub use group::Group;
+pub use group::{Group, GroupPlace};
 pub use hand::{Answering, Begin, Hand, Worker};
 pub use links::{Link, Place};
 pub use report::{Latency, Measured, NodeReport};

@@ -5,10 +5,12 @@
 //! Guidelines for High Performance RDMA Systems", USENIX ATC 2016; *HERD* is theirs of SIGCOMM 2014, "Using RDMA
 //! Efficiently for Key-Value Services", and *ScaleRPC* is Chen, Lu and Shu, "Scalable RDMA RPC on Reliable Connection
 //! with Efficient Resource Sharing", EuroSys 2019: the rates of both are remembered from their figures; *DCT* are the
-//! notes of the authors of ATC on dynamically connected transport; *rdma_bench* is the data published with their code; *UCX* are the priors in its
-//! `ib_iface.c`; *IB* is the InfiniBand specification; *ib_model* is Mellanox' OMNeT++ model of a switch; *NeoHost*
-//! are dumps of counters; *mlx4* is the driver of ConnectX-3; *core-to-core-latency* is the program of that name and
-//! the results published with it. What is *assumed* has no source, and no claim of the scorecard was looked at for it.
+//! notes of the authors of ATC on dynamically connected transport; *rdma_bench* is the data published with their
+//! code; *UCX* are the priors in its `ib_iface.c`; *IB* is the InfiniBand specification; *ib_model* is Mellanox' OMNeT++
+//! model of a switch; *NeoHost* are dumps of counters; *mlx4* is the driver of ConnectX-3; *core-to-core-latency* is the
+//! program of that name and the results published with it. What is *assumed* has no source, and no claim of the
+//! scorecard was looked at for it.
+//!
 //! What comes of `fdr` is compared with these sources in `calibration`. None of its numbers is from Huang and
 //! Ghandeharizadeh, whose claims it judges.
 
@@ -268,6 +270,8 @@ impl Parameters {
                 responder_miss: Span::ZERO,
                 reads: 32_768,
                 read_miss: Span::ZERO,
+                // Nothing is known of more (assumed).
+                turn: 1,
                 // Of the driver (iw_cxgb3).
                 reads_max: 8,
                 inline_bytes_max: 64,

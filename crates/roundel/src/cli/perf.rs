@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 
+use super::protocols::ProtocolsArgs;
 use super::values;
 use roundel_verbs::DeviceChoice;
 
@@ -14,6 +15,7 @@ Examples:
   roundel perf --transport ud --size 4096
   roundel perf --verb fetch-and-add             how many a second, and how long one takes
   roundel perf --verb send,write --measure bandwidth --size 8,4KiB,64KiB --seconds 10 --runs 5
+  roundel perf protocols                        message protocols of many nodes: see its --help
   roundel perf --listen 7070                    one end by hand, and
   roundel perf --connect 7070                   the other; over shm both on one host
 
@@ -21,8 +23,11 @@ Whoever reaches the address of --listen can take part: use a trusted network.";
 
 /// Flags of `roundel perf`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct PerfArgs {
+    /// What else is measured.
+    #[command(subcommand)]
+    pub command: Option<PerfCommand>,
     /// What carries the messages.
     #[arg(long, value_name = "shm|rdma[:DEVICE]|tcp[:ADDRESS]", default_value_t)]
     pub fabric: DeviceChoice,
@@ -93,6 +98,13 @@ pub struct PerfArgs {
     /// this process ends when standard input does.
     #[arg(long, hide = true, requires = "listen")]
     pub lifeline: bool,
+}
+
+/// What is measured instead of single verbs.
+#[derive(Debug, Subcommand)]
+pub enum PerfCommand {
+    /// Message protocols: threads of nodes that ask and answer each other, M:1, 1:M and M:M.
+    Protocols(Box<ProtocolsArgs>),
 }
 
 /// A `--verb`.

@@ -1,6 +1,8 @@
-//! `roundel perf`: bandwidth, message rate and latency of single verbs between two processes.
+//! `roundel perf`: bandwidth, message rate and latency of single verbs between two processes, or of message
+//! protocols among many.
 
 mod other_end;
+mod protocols;
 mod report;
 
 use std::io::Write as _;
@@ -15,7 +17,7 @@ use roundel_verbs::{
     work::ATOMIC_BYTES,
 };
 
-use crate::cli::{MeasureArg, PerfArgs, PollArg, TransportArg, VerbArg};
+use crate::cli::{MeasureArg, PerfArgs, PerfCommand, PollArg, TransportArg, VerbArg};
 use crate::failure::Failure;
 use crate::progress::run_bar;
 use crate::report::write_json;
@@ -38,6 +40,9 @@ const LARGE_BYTES: usize = 64 << 10;
 
 /// Runs the command.
 pub async fn run(args: &PerfArgs) -> Result<(), Failure> {
+    if let Some(PerfCommand::Protocols(args)) = &args.command {
+        return protocols::run(args).await;
+    }
     let mut signals = Signals::watch()?;
     let work = async {
         match (args.listen, args.connect) {

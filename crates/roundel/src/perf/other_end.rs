@@ -127,7 +127,8 @@ async fn listen_to(stderr: tokio::process::ChildStderr, said: Arc<Mutex<Option<S
     }
 }
 
-fn token() -> Result<String, getrandom::Error> {
+/// A new token.
+pub fn token() -> Result<String, getrandom::Error> {
     let mut bytes = [0; TOKEN_BYTES];
     getrandom::fill(&mut bytes)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
