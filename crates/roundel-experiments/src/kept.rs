@@ -107,16 +107,16 @@ impl Place {
 /// The version of this program, and a sum over all of it.
 fn this_program() -> io::Result<String> {
     let mut file = File::open("/proc/self/exe")?;
-    let mut hasher = crc32fast::Hasher::new();
+    let mut hasher = DefaultHasher::new();
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         match file.read(&mut piece)? {
             0 => break,
-            read => hasher.update(&piece[..read]),
+            read => hasher.write(&piece[..read]),
         }
     }
-    let (version, sum) = (env!("CARGO_PKG_VERSION"), hasher.finalize());
-    Ok(format!("{version}-{sum:08x}"))
+    let (version, sum) = (env!("CARGO_PKG_VERSION"), hasher.finish());
+    Ok(format!("{version}-{sum:016x}"))
 }
 
 #[cfg(test)]

@@ -81,16 +81,15 @@ impl Lab {
     pub(super) fn conversations(&self, all: &[Conversation]) -> Result<Vec<f64>> {
         let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {
-            let work = || {
+            let work = || -> Result<()> {
                 while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
                     self.conversation(one)?;
                 }
                 Ok(())
             };
             let workers: Vec<_> = (0..self.threads).map(|_| scope.spawn(work)).collect();
-            let done = workers.into_iter().map(|worker| worker.join());
-            done.map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect::<Result<()>>()
+            let mut done = workers.into_iter().map(|worker| worker.join());
+            done.try_for_each(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         })?;
         let known = all.iter().map(|one| self.conversation(one));
         known.collect()
