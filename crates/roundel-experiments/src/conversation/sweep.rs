@@ -36,6 +36,8 @@ pub struct Sweep {
     pub varied: Varied,
     /// Over what.
     pub xs: &'static [usize],
+    /// Those of them that the text says something about, and few others.
+    pub told: &'static [usize],
     /// Threads, where they do not vary.
     pub threads: usize,
     /// Calls pending on each connection, where that does not vary.
@@ -45,6 +47,7 @@ pub struct Sweep {
 const PENDING: &[usize] = &[1, 2, 4, 8, 16, 32, 64, 128, 256];
 const THREADS: &[usize] = &[1, 2, 4, 8, 16];
 const VALUES: &[usize] = &[VALUE, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
+const SIZES: &[usize] = &[VALUE, 1024, 4096, 8192, 16384, 65536];
 /// Calls pending where values vary.
 const FEW: usize = 4;
 const MANY: usize = 128;
@@ -54,6 +57,7 @@ pub const FIG_10A: Sweep = Sweep {
     paradigm: Paradigm::ManyToOne,
     varied: Varied::Pending,
     xs: PENDING,
+    told: &[1, 8, 16, 64, 128, 256],
     threads: 16,
     pending: 0,
 };
@@ -61,6 +65,7 @@ pub const FIG_10A: Sweep = Sweep {
 pub const FIG_10B: Sweep = Sweep {
     varied: Varied::Threads,
     xs: THREADS,
+    told: &[1, 2, 4, 16],
     pending: MANY,
     ..FIG_10A
 };
@@ -68,13 +73,15 @@ pub const FIG_10B: Sweep = Sweep {
 pub const FIG_10C: Sweep = Sweep {
     varied: Varied::Nodes,
     xs: &[1, 2, 4, 8, 16, 28],
+    told: &[1, 4, 8, 16, 28],
     ..FIG_10B
 };
 /// M:1, values, with few and with many calls pending.
-pub const FIG_11: [Sweep; 2] = values(&FIG_10B);
+pub const FIG_11: [Sweep; 2] = values(&FIG_10B, SIZES);
 /// 1:M, pending calls.
 pub const FIG_12A: Sweep = Sweep {
     paradigm: Paradigm::OneToMany,
+    told: &[1, 4, 16, 64, 256],
     ..FIG_10A
 };
 /// 1:M, threads. The text does not say how many calls are pending: as many as in figure 12c, assumed.
@@ -88,10 +95,11 @@ pub const FIG_12C: Sweep = Sweep {
     ..FIG_10C
 };
 /// 1:M, values, with few and with many calls pending.
-pub const FIG_13: [Sweep; 2] = values(&FIG_12C);
+pub const FIG_13: [Sweep; 2] = values(&FIG_12C, SIZES);
 /// M:M, pending calls. The text does not say how many threads there are: one, assumed, as in figures 14c and 15.
 pub const FIG_14A: Sweep = Sweep {
     paradigm: Paradigm::ManyToMany,
+    told: &[1, 4, 8, 16, 32, 64, 256],
     threads: 1,
     ..FIG_10A
 };
@@ -99,23 +107,26 @@ pub const FIG_14A: Sweep = Sweep {
 pub const FIG_14B: Sweep = Sweep {
     varied: Varied::Threads,
     xs: &[1, 2, 4, 8],
+    told: &[1, 2, 8],
     pending: MANY,
     ..FIG_14A
 };
 /// M:M, nodes.
 pub const FIG_14C: Sweep = Sweep {
     varied: Varied::Nodes,
-    xs: &[2, 4, 8, 16, 28],
+    xs: &[2, 4, 8, 12, 20, 28],
+    told: &[4, 12, 28],
     ..FIG_14B
 };
 /// M:M, values, with few and with many calls pending.
-pub const FIG_15: [Sweep; 2] = values(&FIG_14C);
+pub const FIG_15: [Sweep; 2] = values(&FIG_14C, &[VALUE, 1024, 4096, 8192, 16384]);
 
-const fn values(of: &Sweep) -> [Sweep; 2] {
+const fn values(of: &Sweep, told: &'static [usize]) -> [Sweep; 2] {
     let many = Sweep {
         paradigm: of.paradigm,
         varied: Varied::Value,
         xs: VALUES,
+        told,
         threads: of.threads,
         pending: MANY,
     };
@@ -186,6 +197,7 @@ mod tests {
             FIG_10A, FIG_10B, FIG_10C, FIG_12A, FIG_12B, FIG_12C, FIG_14A, FIG_14B, FIG_14C,
         ];
         for sweep in all.iter().chain(values.iter().flatten()) {
+            assert!(sweep.told.iter().all(|x| sweep.xs.contains(x)));
             for x in sweep.xs {
                 sweep
                     .setting(Protocol::SendSend, *x, NODES)

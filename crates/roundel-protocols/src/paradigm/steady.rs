@@ -14,8 +14,12 @@ const CALLS_MIN: f64 = 10_000.0;
 /// First guess of the calls that a NIC answers in a second, and of its bytes.
 const CALLS_PER_SECOND: f64 = 8e6;
 const BYTES_PER_SECOND: f64 = 5e9;
+/// Where so many times as many calls are pending on a connection, these are tried first: the rate is about the same, and soon
+/// known.
+const FEW_PENDING: usize = 8;
+const MANY_TIMES: usize = 4;
 /// More than was found to be needed, so that it is enough the next time.
-const MORE: f64 = 1.1;
+const MORE: f64 = 1.15;
 /// A setting that is not even after so many tries never will be.
 const TRIES: usize = 8;
 
@@ -31,12 +35,17 @@ pub fn simulate_steady(setting: &Setting, parameters: &Parameters) -> Result<Mea
     }
     let links = setting.links().len();
     let pending = (links * setting.pending) as f64;
-    let mut setting = setting.clone();
-    let busy = match setting.paradigm {
-        Paradigm::ManyToMany => setting.nodes as f64,
-        Paradigm::ManyToOne | Paradigm::OneToMany => 1.0,
+    let guess = match setting.pending >= MANY_TIMES * FEW_PENDING {
+        true => {
+            let few = Setting {
+                pending: FEW_PENDING,
+                ..setting.clone()
+            };
+            simulate_steady(&few, parameters)?.calls_per_second
+        }
+        false => guess(setting),
     };
-    let guess = busy * CALLS_PER_SECOND.min(BYTES_PER_SECOND / setting.response_bytes as f64);
+    let mut setting = setting.clone();
     give(&mut setting, pending / guess, guess);
     for _ in 0..TRIES {
         let measured = simulate(&setting, parameters)?;
@@ -58,6 +67,15 @@ pub fn simulate_steady(setting: &Setting, parameters: &Parameters) -> Result<Mea
         "it is still uneven after {} s of virtual time",
         setting.warm_up
     )))
+}
+
+/// A guess of the calls that all nodes answer in a second.
+fn guess(setting: &Setting) -> f64 {
+    let busy = match setting.paradigm {
+        Paradigm::ManyToMany => setting.nodes as f64,
+        Paradigm::ManyToOne | Paradigm::OneToMany => 1.0,
+    };
+    busy * CALLS_PER_SECOND.min(BYTES_PER_SECOND / setting.response_bytes as f64)
 }
 
 /// Enough time for a turn of so many seconds at this rate.

@@ -150,7 +150,7 @@ fn read_threads(lab: &Lab) -> Result<Seen> {
 fn read_crosses(lab: &Lab) -> Result<Seen> {
     let curves = Curves::of(lab, &FIG_14B)?;
     let last = |x: &usize| curves.ahead(&OTHERS, &[Read], *x);
-    let mut many = FIG_14B.xs.iter().filter(|x| **x >= 2);
+    let mut many = FIG_14B.told.iter().filter(|x| **x >= 2);
     Seen::new(
         curves.all_told(&ALL),
         curves.ahead(&[Read], &OTHERS, 1) && many.all(last),
@@ -191,7 +191,7 @@ fn read_first(lab: &Lab) -> Result<Seen> {
     let holds = |x: &usize| {
         curves.ahead(&[Read], &OTHERS, *x) && spread(&curves.each(&OTHERS, *x)) <= ALIKE
     };
-    let mut places = FIG_14C.xs.iter().filter(|x| **x >= 4);
+    let mut places = FIG_14C.told.iter().filter(|x| **x >= 4);
     Seen::new(curves.all_told(&ALL), places.all(holds), "", "")
 }
 
@@ -224,7 +224,7 @@ fn few_send(lab: &Lab) -> Result<Seen> {
     let others = [Read, SendWrite, WriteSend, WriteWrite];
     Seen::new(
         curves.all_told(&ALL),
-        FIG_15[0].xs.iter().all(|x| {
+        FIG_15[0].told.iter().all(|x| {
             // Where the network is what there is, all are.
             curves.at(SendSend, *x) <= curves.worst(&others, *x)
         }),
@@ -235,7 +235,7 @@ fn few_send(lab: &Lab) -> Result<Seen> {
 
 fn many_read(lab: &Lab) -> Result<Seen> {
     let curves = Curves::of(lab, &FIG_15[1])?;
-    let mut middle = FIG_15[1].xs.iter().filter(|x| (1024..8192).contains(*x));
+    let mut middle = FIG_15[1].told.iter().filter(|x| (1024..8192).contains(*x));
     Seen::new(
         curves.all_told(&ALL),
         curves.ahead(&[Read], &OTHERS, VALUE) && middle.all(|x| curves.ahead(&OTHERS, &[Read], *x)),
@@ -246,7 +246,7 @@ fn many_read(lab: &Lab) -> Result<Seen> {
 
 fn many_large(lab: &Lab) -> Result<Seen> {
     let curves = Curves::of(lab, &FIG_15[1])?;
-    let mut large = FIG_15[1].xs.iter().filter(|x| **x >= 8192);
+    let mut large = FIG_15[1].told.iter().filter(|x| **x >= 8192);
     Seen::new(
         curves.all_told(&ALL),
         large.all(|x| spread(&curves.each(&ALL, *x)) <= ALIKE),
@@ -260,7 +260,7 @@ fn many_others(lab: &Lab) -> Result<Seen> {
     Seen::new(
         curves.all_told(&OTHERS),
         FIG_15[1]
-            .xs
+            .told
             .iter()
             .all(|x| spread(&curves.each(&OTHERS, *x)) <= ALIKE),
         "",

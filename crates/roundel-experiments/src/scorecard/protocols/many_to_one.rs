@@ -161,7 +161,7 @@ fn sends_slower(lab: &Lab) -> Result<Seen> {
 fn responses_alike(lab: &Lab) -> Result<Seen> {
     let curves = Curves::of(lab, &FIG_10A)?;
     let apart = |pair: [_; 2]| {
-        let each = FIG_10A.xs.iter().map(|x| spread(&curves.each(&pair, *x)));
+        let each = FIG_10A.told.iter().map(|x| spread(&curves.each(&pair, *x)));
         each.fold(0.0, f64::max)
     };
     let (send, write) = (apart(ASK_BY_SEND), apart(ASK_BY_WRITE));
@@ -182,7 +182,7 @@ fn read_threads(lab: &Lab) -> Result<Seen> {
     let first = |x: &usize| curves.ahead(&[Read], &OTHERS, *x);
     let seen = Seen::new(
         curves.all_told(&ALL),
-        FIG_10B.xs.iter().all(first) && curves.peak(Read) == 1,
+        FIG_10B.told.iter().all(first) && curves.peak(Read) == 1,
         "",
         "",
     )?;
@@ -197,7 +197,7 @@ fn write_threads(lab: &Lab) -> Result<Seen> {
         .all(|protocol| curves.peak(protocol) == 1);
     let seen = Seen::new(
         curves.all_told(&OTHERS),
-        FIG_10B.xs.iter().all(second) && most,
+        FIG_10B.told.iter().all(second) && most,
         "",
         "",
     )?;
@@ -234,7 +234,7 @@ fn read_nodes(lab: &Lab) -> Result<Seen> {
     let curves = Curves::of(lab, &FIG_10C)?;
     let rest = curves.from(Read, 8);
     let first = |x: &usize| curves.ahead(&[Read], &OTHERS, *x);
-    let many = FIG_10C.xs.iter().filter(|x| **x > 1);
+    let many = FIG_10C.told.iter().filter(|x| **x > 1);
     let seen = Seen::new(
         curves.all_told(&ALL),
         many.clone().all(first) && spread(&rest) <= ALIKE,
@@ -303,7 +303,7 @@ fn read_first(lab: &Lab) -> Result<Seen> {
     for sweep in &FIG_11 {
         let curves = Curves::of(lab, sweep)?;
         // As good as the best where the link is full.
-        first &= sweep.xs.iter().all(|x| {
+        first &= sweep.told.iter().all(|x| {
             let read = curves.at(Read, *x);
             read >= (1.0 - AHEAD) * curves.best(&OTHERS, *x)
         });
@@ -344,7 +344,7 @@ fn less_for_1k(lab: &Lab) -> Result<Seen> {
 fn as_much_for_large(lab: &Lab) -> Result<Seen> {
     let mut same = true;
     let mut each = Vec::new();
-    for value in FIG_11[0].xs.iter().filter(|value| **value > 4096) {
+    for value in FIG_11[0].told.iter().filter(|value| **value > 4096) {
         let [few, many] = few_and_many(lab, *value)?;
         same &= is_same(few, many);
         each.push(told([few, many]));

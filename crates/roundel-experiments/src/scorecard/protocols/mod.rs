@@ -49,7 +49,7 @@ impl Curves {
         let fabric: FabricChoice = "sim:fdr".parse().expect("a generation");
         let of = |protocol: Protocol| {
             // What takes longest first.
-            let places = sweep.xs.iter().rev();
+            let places = sweep.told.iter().rev();
             places.map(move |x| (protocol, *x))
         };
         let conversations: Vec<_> = ALL
@@ -61,7 +61,7 @@ impl Curves {
             })
             .collect();
         let seen = lab.conversations(&conversations)?;
-        let lines = ALL.into_iter().zip(seen.chunks(sweep.xs.len()));
+        let lines = ALL.into_iter().zip(seen.chunks(sweep.told.len()));
         let lines = lines.map(|(protocol, line)| (protocol, line.iter().rev().copied().collect()));
         Ok(Self {
             sweep,
@@ -72,7 +72,7 @@ impl Curves {
     fn line(&self, protocol: Protocol) -> impl DoubleEndedIterator<Item = (usize, f64)> + Clone {
         let line = self.lines.iter().find(|(one, _)| *one == protocol);
         let values = line.map_or(&[][..], |(_, values)| values);
-        self.sweep.xs.iter().copied().zip(values.iter().copied())
+        self.sweep.told.iter().copied().zip(values.iter().copied())
     }
 
     fn at(&self, protocol: Protocol, x: usize) -> f64 {
@@ -136,7 +136,7 @@ impl Curves {
 
     /// All lines, with their places.
     fn all_told(&self, protocols: &[Protocol]) -> String {
-        let xs: Vec<_> = self.sweep.xs.iter().map(ToString::to_string).collect();
+        let xs: Vec<_> = self.sweep.told.iter().map(ToString::to_string).collect();
         let lines: Vec<_> = protocols
             .iter()
             .map(|protocol| self.told(*protocol))

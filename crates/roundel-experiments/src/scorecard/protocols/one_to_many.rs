@@ -92,7 +92,7 @@ fn read_last(lab: &Lab) -> Result<Seen> {
 
 fn last_from(lab: &Lab, sweep: &'static Sweep, from: usize) -> Result<Seen> {
     let curves = Curves::of(lab, sweep)?;
-    let mut places = sweep.xs.iter().filter(|x| **x >= from);
+    let mut places = sweep.told.iter().filter(|x| **x >= from);
     Seen::new(
         curves.all_told(&ALL),
         places.all(|x| curves.ahead(&OTHERS, &[Read], *x)),
@@ -120,7 +120,7 @@ fn responses(lab: &Lab, sweep: &'static Sweep, paper: [f64; 2]) -> Result<Seen> 
 fn requests(lab: &Lab, sweep: &'static Sweep) -> Result<Seen> {
     let curves = Curves::of(lab, sweep)?;
     let apart = |pair: [Protocol; 2]| {
-        let each = sweep.xs.iter().map(|x| spread(&curves.each(&pair, *x)));
+        let each = sweep.told.iter().map(|x| spread(&curves.each(&pair, *x)));
         each.fold(0.0, f64::max)
     };
     let (send, write) = (apart(ANSWER_BY_SEND), apart(ANSWER_BY_WRITE));
@@ -151,7 +151,7 @@ fn large_values(lab: &Lab) -> Result<Seen> {
         .iter()
         .all(|one| is_same(at(*one), curves.most(*one)));
     let ahead = |x: &usize| curves.ahead(&ANSWER_BY_WRITE, &ANSWER_BY_SEND, *x);
-    let mut large = FIG_13[1].xs.iter().filter(|x| **x >= 16384);
+    let mut large = FIG_13[1].told.iter().filter(|x| **x >= 16384);
     let seen = Seen::new(curves.all_told(&OTHERS), ended && large.all(ahead), "", "")?;
     Ok(seen.beside(&[
         (at(SendWrite), 49.0),
@@ -165,7 +165,7 @@ fn read_behind(lab: &Lab) -> Result<Seen> {
     let (mut holds, mut told) = (true, Vec::new());
     for sweep in &FIG_13 {
         let curves = Curves::of(lab, sweep)?;
-        for x in sweep.xs {
+        for x in sweep.told {
             let behind = curves.ahead(&OTHERS, &[Read], *x);
             let caught_up = *x == 65536 && sweep.pending == 128;
             holds &= behind != caught_up;
@@ -185,7 +185,7 @@ fn write_first(lab: &Lab) -> Result<Seen> {
     Seen::new(
         curves.all_told(&ALL),
         FIG_13[0]
-            .xs
+            .told
             .iter()
             .all(|x| curves.ahead(&ANSWER_BY_WRITE, &others, *x)),
         "",
