@@ -94,8 +94,9 @@ fn read_peak(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         format!("{factor:.2} times: {}", curves.all_told(&ALL)),
         is_same(at, curves.most(Read)) && factor >= 0.75 * 2.0,
-        "",
-        "",
+        "more READs are pending after that than the NIC holds",
+        "with one thread all queue pairs fit into the NIC, and READs gain until it is busy; with few pending \
+             they wait for each other's round trips",
     )?;
     Ok(seen.beside(&[(at, 13.5), (factor, 2.0)]))
 }
@@ -106,8 +107,8 @@ fn read_after(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&[Read]),
         is_ahead(curves.at(Read, 8), curves.at(Read, 32)) && spread(&rest) <= ALIKE,
-        "",
-        "",
+        "more READs are pending than the NIC holds",
+        "with one thread all queue pairs fit into the NIC, where pending READs cost nothing more",
     )?;
     Ok(seen.beside(&[(mean(&rest), 10.0)]))
 }
@@ -118,8 +119,9 @@ fn send_send(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&OTHERS),
         is_same(at, curves.most(SendSend)) && curves.ahead(&[SendSend], &REST, 64),
-        "",
-        "",
+        "its threads have no memory to look at",
+        "a receive costs the NIC more than a WRITE that comes in, and looking at memory costs threads too \
+             little in the model to make up for it",
     )?;
     Ok(seen.beside(&[(at, 9.0)]))
 }
@@ -130,8 +132,8 @@ fn rest(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&REST),
         each.iter().all(|line| spread(line) <= ALIKE),
-        "",
-        "",
+        "NICs are busy with the messages of each call, however many are pending",
+        "they gain from more pending calls",
     )?;
     Ok(seen.beside(&each.map(|line| (mean(&line), 7.0))))
 }
@@ -141,8 +143,8 @@ fn read_threads(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&[Read]),
         falls(&curves.from(Read, 1)),
-        "",
-        "",
+        "contexts of more threads' queue pairs do not fit into the NIC, and READs need them twice",
+        "queue pairs of more threads fit into the NIC",
     )?;
     Ok(seen.beside(&[(curves.at(Read, 1), 10.0), (curves.at(Read, 8), 1.0)]))
 }
@@ -154,8 +156,9 @@ fn read_crosses(lab: &Lab) -> Result<Seen> {
     Seen::new(
         curves.all_told(&ALL),
         curves.ahead(&[Read], &OTHERS, 1) && many.all(last),
-        "",
-        "",
+        "contexts that do not fit cost READs twice",
+        "READs are first until contexts are fetched for nearly each of them, which takes more queue pairs \
+             than two threads have",
     )
 }
 
@@ -169,8 +172,9 @@ fn write_write(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&ALL),
         at >= most && curves.ahead(&[WriteWrite], &[Read, SendSend, SendWrite, WriteSend], 2),
-        "",
-        "",
+        "one thread is too slow for the NIC, and four have more queue pairs than it holds",
+        "the NIC is busy with one thread already: a call costs a thread less in the model than it must have \
+             cost the paper's, and two threads have more queue pairs than it holds",
     )?;
     Ok(seen.beside(&[(at, 11.0)]))
 }
@@ -181,8 +185,9 @@ fn all_fall(lab: &Lab) -> Result<Seen> {
         curves.all_told(&ALL),
         ALL.into_iter()
             .all(|protocol| falls(&curves.from(protocol, 4))),
-        "",
-        "",
+        "more queue pairs do not fit into the NIC",
+        "with one thread the queue pairs of 28 nodes fit into the NIC, and threads do not take longer to look \
+             at more of them",
     )
 }
 
@@ -192,7 +197,12 @@ fn read_first(lab: &Lab) -> Result<Seen> {
         curves.ahead(&[Read], &OTHERS, *x) && spread(&curves.each(&OTHERS, *x)) <= ALIKE
     };
     let mut places = FIG_14C.told.iter().filter(|x| **x >= 4);
-    Seen::new(curves.all_told(&ALL), places.all(holds), "", "")
+    Seen::new(
+        curves.all_told(&ALL),
+        places.all(holds),
+        "a READ needs one thread, and two messages",
+        "other protocols differ, or have a thread that is fast enough",
+    )
 }
 
 fn few_read(lab: &Lab) -> Result<Seen> {
@@ -201,8 +211,8 @@ fn few_read(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&[Read]),
         is_same(at, curves.most(Read)),
-        "",
-        "",
+        "the link, or what is pending, is all that there is",
+        "READs of larger values go on to fill the link: nothing in the model holds up READs of many packets",
     )?;
     Ok(seen.beside(&[(at, 25.0)]))
 }
@@ -213,8 +223,8 @@ fn few_write(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&[WriteWrite, Read]),
         is_ahead(small, curves.at(WriteWrite, VALUE)) && is_ahead(large, small),
-        "",
-        "",
+        "what a call costs is shared by more bytes",
+        "larger values have less",
     )?;
     Ok(seen.beside(&[(small, 17.0), (large, 26.0)]))
 }
@@ -228,8 +238,9 @@ fn few_send(lab: &Lab) -> Result<Seen> {
             // Where the network is what there is, all are.
             curves.at(SendSend, *x) <= curves.worst(&others, *x)
         }),
-        "",
-        "",
+        "receives cost NICs and threads more",
+        "receives are posted by threads that have time for it; where WRITEs go both ways and few are pending, \
+             nodes take turns in waiting for each other",
     )
 }
 
@@ -239,8 +250,9 @@ fn many_read(lab: &Lab) -> Result<Seen> {
     Seen::new(
         curves.all_told(&ALL),
         curves.ahead(&[Read], &OTHERS, VALUE) && middle.all(|x| curves.ahead(&OTHERS, &[Read], *x)),
-        "",
-        "",
+        "more READs are pending than the NIC holds, which costs large ones too",
+        "the queue pairs of one thread fit into the NIC, where pending READs cost nothing more; they fall \
+             behind where packets of READs and requests wait for each other, if at all",
     )
 }
 
@@ -250,8 +262,8 @@ fn many_large(lab: &Lab) -> Result<Seen> {
     Seen::new(
         curves.all_told(&ALL),
         large.all(|x| spread(&curves.each(&ALL, *x)) <= ALIKE),
-        "",
-        "",
+        "the link is what all share",
+        "a value and its header need a packet more than the value of a READ",
     )
 }
 
@@ -263,7 +275,7 @@ fn many_others(lab: &Lab) -> Result<Seen> {
             .told
             .iter()
             .all(|x| spread(&curves.each(&OTHERS, *x)) <= ALIKE),
-        "",
-        "",
+        "NICs are busy with the same number of messages, and then the link",
+        "receives cost more",
     )
 }

@@ -106,8 +106,9 @@ fn read_peak(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&[Read]),
         grows && at >= (1.0 - SAME) * curves.most(Read),
-        "",
-        "",
+        "a NIC answers READs at a rate that few pending calls reach",
+        "more calls than that are needed before the NIC that answers is busy, or it answers fewer when more \
+             are pending",
     )?;
     Ok(seen.beside(&[(at, 43.0)]))
 }
@@ -125,8 +126,9 @@ fn read_factor(lab: &Lab) -> Result<Seen> {
             curves.told_at(&ALL, 16)
         ),
         least >= 0.75 * 2.0,
-        "",
-        "",
+        "the NIC answers a READ by itself; other protocols post a response, for which contexts of queue pairs \
+             are fetched",
+        "a READ costs the NIC that answers little less than a request and a response",
     )?;
     Ok(seen.beside(&[(least, 2.0), (most, 6.0)]))
 }
@@ -140,8 +142,10 @@ fn writes_plateau(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&ASK_BY_WRITE),
         ASK_BY_WRITE.into_iter().all(ends),
-        "",
-        "",
+        "the NIC is busy with the contexts of the queue pairs that responses go by",
+        "contexts of the queue pairs that responses go by hold up the NIC; with more calls pending a thread \
+             has several responses for a queue pair at once, which share a context, so that there is still \
+             something to gain",
     )?;
     Ok(seen.beside(&ASK_BY_WRITE.map(|protocol| (curves.at(protocol, 128), 28.0))))
 }
@@ -151,8 +155,8 @@ fn sends_slower(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.told_at(&OTHERS, 256),
         curves.ahead(&ASK_BY_WRITE, &ASK_BY_SEND, 256),
-        "",
-        "",
+        "receives cost the NIC that answers more than WRITEs that come in",
+        "contexts of the queue pairs that responses go by hold up both alike, and cost more than receives do",
     )?;
     let at = |protocol| curves.at(protocol, 256);
     Ok(seen.beside(&[(at(SendSend), 24.0), (at(SendWrite), 22.0)]))
@@ -172,8 +176,8 @@ fn responses_alike(lab: &Lab) -> Result<Seen> {
             100.0 * write
         ),
         send.max(write) <= ALIKE,
-        "",
-        "",
+        "a response costs the NIC that sends it the same by either verb",
+        "receives of responses hold up those that ask",
     )
 }
 
@@ -183,8 +187,8 @@ fn read_threads(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&ALL),
         FIG_10B.told.iter().all(first) && curves.peak(Read) == 1,
-        "",
-        "",
+        "few queue pairs are enough for all that the NIC answers, and many do not fit into it",
+        "READs cost the NIC as much as messages, or gain from more queue pairs",
     )?;
     Ok(seen.beside(&[(curves.at(Read, 1), 40.0)]))
 }
@@ -198,8 +202,9 @@ fn write_threads(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&OTHERS),
         FIG_10B.told.iter().all(second) && most,
-        "",
-        "",
+        "receives cost more than WRITEs that come in, and more queue pairs do not fit into the NIC",
+        "with many queue pairs contexts for responses hold up all protocols that have them; receives cost \
+             less than that, so that requests by SEND are not behind",
     )?;
     Ok(seen.beside(&ASK_BY_WRITE.map(|protocol| (curves.at(protocol, 1), 33.0))))
 }
@@ -217,15 +222,22 @@ fn all_fall(lab: &Lab) -> Result<Seen> {
             told.join(", ")
         ),
         ALL.into_iter().all(fall) && others.iter().all(|left| is_ahead(*left, most)),
-        "",
-        "",
+        "receives cost more where their queue pairs do not fit into the NIC",
+        "what is lost with more queue pairs is time for contexts of responses, which requests by WRITE have \
+             as well; receives have no contexts of their own in the model",
     )
 }
 
 fn one_node(lab: &Lab) -> Result<Seen> {
     let curves = Curves::of(lab, &FIG_10C)?;
     let each = curves.each(&ALL, 1);
-    let seen = Seen::new(curves.told_at(&ALL, 1), spread(&each) <= ALIKE, "", "")?;
+    let seen = Seen::new(
+        curves.told_at(&ALL, 1),
+        spread(&each) <= ALIKE,
+        "the NIC that asks is what all have to pass",
+        "with few queue pairs no context is fetched again, and a READ costs both NICs less than a request and \
+             a response do",
+    )?;
     let numbers: Vec<_> = each.into_iter().map(|value| (value, 20.0)).collect();
     Ok(seen.beside(&numbers))
 }
@@ -238,8 +250,8 @@ fn read_nodes(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&ALL),
         many.clone().all(first) && spread(&rest) <= ALIKE,
-        "",
-        "",
+        "the NIC that answers is busy, and needs no thread for it",
+        "contexts of those that ask hold up READs, too",
     )?;
     Ok(seen.beside(&[(mean(&rest), 36.0)]))
 }
@@ -250,8 +262,9 @@ fn write_nodes(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&ASK_BY_WRITE),
         rest.iter().all(|rest| spread(rest) <= ALIKE),
-        "",
-        "",
+        "the NIC that answers is busy with four nodes",
+        "from 8 nodes on there are more queue pairs than the NIC has contexts of, and those of responses are \
+             fetched again and again",
     )?;
     Ok(seen.beside(&rest.map(|rest| (mean(&rest), 30.0))))
 }
@@ -262,8 +275,9 @@ fn send_nodes(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&ASK_BY_SEND),
         ASK_BY_SEND.into_iter().all(fall),
-        "",
-        "",
+        "queue pairs do not fit into the NIC any more",
+        "from 8 nodes on there are more queue pairs than the NIC has contexts of: it falls at once and not \
+             little by little, and not for receives",
     )?;
     let numbers = ASK_BY_SEND.map(|protocol| {
         [
@@ -280,8 +294,8 @@ fn read_values(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&[Read]),
         is_same(at, most) && is_ahead(at, curves.at(Read, 1024)),
-        "",
-        "",
+        "the link is full",
+        "the link is full with other values already, or is not yet",
     )?;
     Ok(seen.beside(&[(at, 52.0)]))
 }
@@ -292,8 +306,9 @@ fn other_values(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&OTHERS),
         at.iter().all(|(at, most)| is_same(*at, *most)) && curves.ahead(&[Read], &OTHERS, 8192),
-        "",
-        "",
+        "the link is full but for headers and acknowledgements",
+        "a value of 4 KB and its header are two packets, for each of which contexts may be fetched: it takes \
+             larger ones to hide that",
     )?;
     Ok(seen.beside(&at.map(|(at, _)| (at, 47.0))))
 }
@@ -313,7 +328,12 @@ fn read_first(lab: &Lab) -> Result<Seen> {
             curves.all_told(&ALL)
         ));
     }
-    Seen::new(told.join("; "), first, "", "")
+    Seen::new(
+        told.join("; "),
+        first,
+        "it has no thread to wait for, and fewer messages",
+        "what contexts cost READs outweighs that they are fewer messages",
+    )
 }
 
 /// What READ has with 4 and with 128 calls pending.
@@ -331,13 +351,24 @@ fn told([few, many]: [f64; 2]) -> String {
 
 fn more_for_small(lab: &Lab) -> Result<Seen> {
     let [few, many] = few_and_many(lab, VALUE)?;
-    let seen = Seen::new(told([few, many]), is_ahead(many, few), "", "")?;
+    let seen = Seen::new(
+        told([few, many]),
+        is_ahead(many, few),
+        "READs of a queue pair that come together share its context",
+        "4 calls pending on each queue pair are all that the NIC can answer: nothing in the model costs less \
+             when more READs of a queue pair come together",
+    )?;
     Ok(seen.beside(&[(many - few, 14.0)]))
 }
 
 fn less_for_1k(lab: &Lab) -> Result<Seen> {
     let [few, many] = few_and_many(lab, 1024)?;
-    let seen = Seen::new(told([few, many]), is_ahead(few, many), "", "")?;
+    let seen = Seen::new(
+        told([few, many]),
+        is_ahead(few, many),
+        "more READs are pending than the NIC holds",
+        "the NIC that answers holds no state of a READ, so that their number costs it nothing, and the link is full",
+    )?;
     Ok(seen.beside(&[(few - many, 5.0)]))
 }
 
@@ -349,5 +380,10 @@ fn as_much_for_large(lab: &Lab) -> Result<Seen> {
         same &= is_same(few, many);
         each.push(told([few, many]));
     }
-    Seen::new(each.join(", "), same, "", "")
+    Seen::new(
+        each.join(", "),
+        same,
+        "the link is full with either",
+        "contexts cost more where more calls are pending",
+    )
 }

@@ -80,8 +80,9 @@ fn read_pending(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&[Read]),
         curves.peak(Read) == 1 && is_ahead(first, stays) && spread(&rest) <= ALIKE,
-        "",
-        "",
+        "there are more READs pending than the NIC that asks can hold, and each costs it contexts twice",
+        "of several READs pending on a queue pair the NIC asks for some at once, with one context: that gains \
+             more than is lost because there are more READs than it holds",
     )?;
     Ok(seen.beside(&[(first, 4.2), (stays, 2.0)]))
 }
@@ -96,8 +97,8 @@ fn last_from(lab: &Lab, sweep: &'static Sweep, from: usize) -> Result<Seen> {
     Seen::new(
         curves.all_told(&ALL),
         places.all(|x| curves.ahead(&OTHERS, &[Read], *x)),
-        "",
-        "",
+        "the NIC comes back to the context of a READ when its answer comes, which by then is gone",
+        "as long as all contexts fit into the NIC, a READ costs it less than a request and a response",
     )
 }
 
@@ -109,7 +110,12 @@ fn responses(lab: &Lab, sweep: &'static Sweep, paper: [f64; 2]) -> Result<Seen> 
     let holds = write
         .iter()
         .all(|write| send.iter().all(|send| is_ahead(*write, *send)));
-    let seen = Seen::new(curves.all_told(&OTHERS), holds, "", "")?;
+    let seen = Seen::new(
+        curves.all_told(&OTHERS),
+        holds,
+        "receives cost the one that asks more than WRITEs that come in",
+        "a receive costs the one that asks less than the contexts of its requests, which hold up both verbs alike",
+    )?;
     let numbers = [
         write.map(|most| (most, paper[0])),
         send.map(|most| (most, paper[1])),
@@ -131,15 +137,21 @@ fn requests(lab: &Lab, sweep: &'static Sweep) -> Result<Seen> {
             100.0 * write
         ),
         send.max(write) <= ALIKE,
-        "",
-        "",
+        "both are one short message that was posted with its bytes",
+        "requests by SEND wait for receives at those that answer",
     )
 }
 
 fn read_falls(lab: &Lab, sweep: &'static Sweep, paper: [f64; 2]) -> Result<Seen> {
     let curves = Curves::of(lab, sweep)?;
     let line = curves.from(Read, 1);
-    let seen = Seen::new(curves.all_told(&[Read]), falls(&line), "", "")?;
+    let seen = Seen::new(
+        curves.all_told(&[Read]),
+        falls(&line),
+        "more queue pairs do not fit into the NIC, and READs need their contexts twice",
+        "one thread, or one node that is asked, does not keep the NIC busy that asks: twice as many do, whose \
+             queue pairs it still holds",
+    )?;
     let last = line[line.len() - 1];
     Ok(seen.beside(&[(line[0], paper[0]), (last, paper[1])]))
 }
@@ -152,7 +164,13 @@ fn large_values(lab: &Lab) -> Result<Seen> {
         .all(|one| is_same(at(*one), curves.most(*one)));
     let ahead = |x: &usize| curves.ahead(&ANSWER_BY_WRITE, &ANSWER_BY_SEND, *x);
     let mut large = FIG_13[1].told.iter().filter(|x| **x >= 16384);
-    let seen = Seen::new(curves.all_told(&OTHERS), ended && large.all(ahead), "", "")?;
+    let seen = Seen::new(
+        curves.all_told(&OTHERS),
+        ended && large.all(ahead),
+        "receives cost the one that asks more than WRITEs that come in",
+        "packets of many nodes come in turns, each for another queue pair than the one before, and have their \
+             contexts fetched; that holds up both verbs until packets of a queue pair come together",
+    )?;
     Ok(seen.beside(&[
         (at(SendWrite), 49.0),
         (at(WriteWrite), 49.0),
@@ -176,7 +194,13 @@ fn read_behind(lab: &Lab) -> Result<Seen> {
             curves.all_told(&ALL)
         ));
     }
-    Seen::new(told.join("; "), holds, "", "")
+    Seen::new(
+        told.join("; "),
+        holds,
+        "a READ costs the NIC contexts twice, whatever its size",
+        "a value of 4 KB comes back in one packet of a READ, but in two with the header of a message, and its \
+             queue pair is both requester and responder: READs need fewer contexts",
+    )
 }
 
 fn write_first(lab: &Lab) -> Result<Seen> {
@@ -188,7 +212,7 @@ fn write_first(lab: &Lab) -> Result<Seen> {
             .told
             .iter()
             .all(|x| curves.ahead(&ANSWER_BY_WRITE, &others, *x)),
-        "",
-        "",
+        "receives cost the one that asks more than WRITEs that come in",
+        "contexts hold up both verbs alike, and READs of large values need fewer of them",
     )
 }
