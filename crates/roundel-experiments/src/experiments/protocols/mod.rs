@@ -19,7 +19,9 @@ use crate::conversation::{self, Conversation, Sweep, Varied};
 use crate::figure::{Axis, Figure, Finding, Point, Scale, Unit, Verdict, X};
 use crate::scorecard::{Paper, judge_known};
 use roundel_protocols::Protocol;
-use roundel_protocols::paradigm::Measured;
+use roundel_protocols::paradigm::{Measured, Setting};
+use roundel_verbs::Capabilities;
+use roundel_verbs::sim::Simulation;
 
 /// A figure of the paper.
 struct Plot {
@@ -32,25 +34,29 @@ struct Plot {
     claims: &'static [&'static str],
 }
 
-/// Those of the paper; and, unless it is to be quick, those that it leaves for later, where the hardware can carry them.
+/// Those of the paper; and, unless it is to be quick, those that it leaves for later. TCP is not simulated.
 fn protocols(options: &Options) -> Vec<Protocol> {
-    let hardware = options.fabric.hardware();
     let all = match options.quick {
         true => &Protocol::OF_THE_PAPER[..],
         false => &Protocol::ALL[..],
     };
-    let carries = |protocol: &Protocol| {
-        let transports = hardware
-            .as_ref()
-            .map_or(&[][..], |hardware| hardware.nic.transports);
-        let wanted = protocol.transports();
-        let all = wanted
-            .iter()
-            .all(|transport| transports.contains(transport));
-        // TCP is not simulated.
-        *protocol != Protocol::Tcp && (hardware.is_none() || all)
-    };
-    all.iter().copied().filter(carries).collect()
+    let all = all.iter().copied();
+    all.filter(|protocol| *protocol != Protocol::Tcp).collect()
+}
+
+/// Whether hardware can carry a setting: not all have datagrams, and those are short.
+fn carries(hardware: Option<&Capabilities>, setting: &Setting) -> bool {
+    hardware.is_none_or(|hardware| {
+        let protocol = setting.protocol;
+        let fits = protocol.bytes_max(hardware).1 >= setting.response_bytes;
+        fits && protocol.check(hardware).is_ok()
+    })
+}
+
+/// What devices of simulated hardware can do.
+fn capabilities(options: &Options) -> Option<Capabilities> {
+    let simulation = Simulation::new(options.fabric.hardware()?, 1);
+    Some(simulation.add_node(1).device().capabilities().clone())
 }
 
 fn nodes(options: &Options) -> usize {
@@ -82,13 +88,18 @@ fn series(sweep: &Sweep, protocol: Protocol) -> String {
 
 /// The points of sweeps.
 fn plan<'a>(options: &Options, sweeps: impl IntoIterator<Item = &'a Sweep>) -> Vec<Case> {
+    let hardware = capabilities(options);
     let mut cases = Vec::new();
     for sweep in sweeps {
         for protocol in protocols(options) {
             for x in places(options, sweep) {
+                let setting = sweep.setting(protocol, x, nodes(options));
+                if !carries(hardware.as_ref(), &setting) {
+                    continue;
+                }
                 let conversation = Conversation {
                     fabric: options.fabric.clone(),
-                    setting: sweep.setting(protocol, x, nodes(options)),
+                    setting,
                 };
                 cases.push(Case {
                     series: series(sweep, protocol),
@@ -186,4 +197,25 @@ fn findings(claims: &[&str], known: &[(Conversation, f64)]) -> Vec<Finding> {
             },
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::{FIG_11, VALUE};
+
+    #[test]
+    fn datagrams_carry_short_values_where_there_are_any() {
+        let carried = |fabric: &str, protocol, value| {
+            let hardware = fabric.parse::<crate::FabricChoice>().unwrap().hardware();
+            let simulation = Simulation::new(hardware.unwrap(), 1);
+            let device = simulation.add_node(1).device();
+            let setting = FIG_11[0].setting(protocol, value, 2);
+            carries(Some(device.capabilities()), &setting)
+        };
+        assert!(carried("sim:fdr", Protocol::Herd, VALUE));
+        assert!(!carried("sim:fdr", Protocol::Herd, 4096));
+        assert!(carried("sim:fdr", Protocol::WriteWrite, 65536));
+        assert!(!carried("sim:iwarp10", Protocol::Herd, VALUE));
+    }
 }
