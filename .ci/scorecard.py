@@ -1,6 +1,6 @@
 """Compares the verdicts of `roundel experiment scorecard` with those that are kept; names what has changed.
 
-Use: scorecard.py KEPT NEW [--update]
+Use: scorecard.py KEPT NEW [--update | --some]    with --some, NEW has some of the claims only
 """
 
 import json
@@ -8,25 +8,36 @@ import shutil
 import sys
 
 kept_path, new_path = sys.argv[1:3]
-if "--update" in sys.argv[3:]:
+flags = sys.argv[3:]
+if "--update" in flags:
     shutil.copyfile(new_path, kept_path)
     sys.exit()
 
 
 def verdicts(path):
+    """By claim: whether it holds, and whether its numbers are near, where that is told."""
     with open(path) as file:
-        return {claim["id"]: claim["holds"] for claim in json.load(file)["claims"]}
+        return {claim["id"]: (claim["holds"], claim.get("within_25_percent")) for claim in json.load(file)["claims"]}
+
+
+def told(verdict):
+    if verdict is None:
+        return "is not there"
+    holds, near = verdict
+    numbers = {None: "", True: ", numbers within 25 %", False: ", numbers more than 25 % off"}[near]
+    return ("holds" if holds else "does not hold") + numbers
 
 
 kept, new = verdicts(kept_path), verdicts(new_path)
+claims = new.keys() if "--some" in flags else kept.keys() | new.keys()
 changed = [
-    f"{claim}: {'holds' if new.get(claim) else 'does not hold'}, before it {'did' if kept.get(claim) else 'did not'}"
-    for claim in sorted(kept.keys() | new.keys())
+    f"{claim}: {told(new.get(claim))}; before, it {told(kept.get(claim))}"
+    for claim in sorted(claims)
     if kept.get(claim) != new.get(claim)
 ]
 for line in changed:
     print(line)
-if changed:
+if changed or not new:
     print(f"error: {len(changed)} verdicts have changed: explain it, and keep them with --update", file=sys.stderr)
     sys.exit(1)
-print(f"{sum(new.values())} of {len(new)} claims hold, as before")
+print(f"{sum(holds for holds, _ in new.values())} of {len(new)} claims hold, as before")

@@ -2,6 +2,7 @@
 //! names the node.
 
 use roundel_exchange::ExchangeError;
+use roundel_protocols::ProtocolError;
 use roundel_ring::RingError;
 use roundel_verbs::VerbsError;
 use roundel_verbs::sim::Stopped;
@@ -13,6 +14,9 @@ pub enum Error {
     /// The exchange failed.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
+    /// A conversation failed.
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
     /// The ring failed.
     #[error(transparent)]
     Ring(#[from] RingError),

@@ -59,6 +59,14 @@ impl FabricChoice {
         Some(Parameters::named(name)?.with_payload_times(times))
     }
 
+    /// The simulated hardware by itself, if it is simulated, for what says which lengths it simulates.
+    pub fn hardware(&self) -> Option<Parameters> {
+        match self {
+            Self::Simulated { name, .. } => Parameters::named(name),
+            Self::Device(_) => None,
+        }
+    }
+
     /// Whether it is simulated.
     pub fn is_simulated(&self) -> bool {
         matches!(self, Self::Simulated { .. })

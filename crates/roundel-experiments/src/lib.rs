@@ -12,18 +12,22 @@
 //! * [`workload`]: the relation, and the operators over a transport.
 //! * [`node`] and [`run`]: the processes.
 //! * [`ring`]: joins on rings of hosts, simulated ones and processes.
+//! * [`conversation`]: message passing protocols between many simulated nodes.
 //! * [`experiments`]: the catalogue.
 //! * [`scorecard`]: what simulated hardware says of the claims of a paper.
 //! * [`simulate`]: exchanges on virtual time, drawn from seeds, with faults.
+//! * [`kept`]: points that were measured, so that what was stopped goes on from there.
 //! * [`figure`]: what an experiment tells, and [`report`] how it is shown.
 //!
 //! This crate knows nothing of queries: what it measures of them it has the program `roundel` measure.
 
 pub mod clock;
+pub mod conversation;
 pub mod error;
 pub mod experiments;
 pub mod fabric;
 pub mod figure;
+pub mod kept;
 pub mod measured;
 mod meeting;
 pub mod node;
@@ -38,7 +42,9 @@ pub mod transport;
 pub mod workload;
 
 pub use error::Error;
-pub use experiments::{Experiment, Failed, Options, Progress, catalogue, run as run_experiments};
+pub use experiments::{
+    Experiment, Failed, Options, Progress, catalogue, default_fabric, run as run_experiments,
+};
 pub use fabric::FabricChoice;
 pub use measured::Measured;
 pub use node::node_main;

@@ -2,6 +2,7 @@
 //! measures the same.
 
 use roundel_experiments::figure::Verdict;
+use roundel_experiments::kept::Kept;
 use roundel_experiments::ring::{
     Carrier, Keys, Method, Program, RelationRows, RingJoin, RingMeasured, Stall, Way, rates,
     simulate,
@@ -268,6 +269,8 @@ fn what_is_chosen_is_among_the_fastest() {
         },
         roundel: "none".into(),
         mpi: false,
+        kept: Kept::default(),
+        jobs: 1,
     };
     let outcomes = run_experiments(&["ring-choice".into()], &options, &mut |_| {}).unwrap();
     let outcome = outcomes.into_iter().next().unwrap();

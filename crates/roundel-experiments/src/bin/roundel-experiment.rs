@@ -3,11 +3,21 @@
 //! ```text
 //! roundel-experiment run '{"transport": "MESQ/SR", …}' [RUNS]   one setting, as JSON, any part of it
 //! roundel-experiment node                                       a node, as this program starts it
+//! roundel-experiment sweep NAME DIR NODES                       a simulated experiment, its points kept in DIR
+//! roundel-experiment scorecard protocols [ROW…]                 claims about conversations, as JSON
 //! ```
 
-use roundel_experiments::{NodeCommand, Setting, node_main, run, setting::Transport};
+use roundel_experiments::kept::Kept;
+use roundel_experiments::scorecard::{self, Paper};
+use roundel_experiments::{
+    NodeCommand, Options, Setting, default_fabric, node_main, run, run_experiments,
+    setting::Transport,
+};
 use roundel_verbs::DeviceChoice;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -21,7 +31,9 @@ fn main() -> ExitCode {
             .parse()
             .map_err(Failure::from)
             .and_then(|runs| run_setting(setting, runs)),
-        _ => Err("use: roundel-experiment run JSON [RUNS]".into()),
+        ["sweep", name, directory, nodes] => sweep(name, Path::new(directory), nodes),
+        ["scorecard", "protocols", ref rows @ ..] => judge(rows),
+        _ => Err("use: roundel-experiment run JSON [RUNS] | sweep NAME DIR NODES | scorecard protocols [ROW…]".into()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -30,6 +42,41 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs the short form of an experiment, and prints its figures as JSON.
+fn sweep(name: &str, directory: &Path, nodes: &str) -> Result<(), Failure> {
+    let names = [name.to_owned()];
+    let options = Options {
+        fabric: default_fabric(&names),
+        nodes: vec![nodes.parse()?],
+        threads: None,
+        quick: true,
+        runs: 1,
+        kept: Kept::in_directory(directory, false)?,
+        jobs: std::thread::available_parallelism().map_or(1, NonZero::get),
+        node: command()?,
+        roundel: PathBuf::new(),
+        mpi: false,
+    };
+    for outcome in run_experiments(&names, &options, &mut |_| ())? {
+        let outcome = outcome.map_err(|failed| failed.error)?;
+        println!("{}", serde_json::to_string(&outcome.figures)?);
+    }
+    Ok(())
+}
+
+/// Judges claims, all when none are named.
+fn judge(rows: &[&str]) -> Result<(), Failure> {
+    let rows: Vec<String> = rows.iter().map(ToString::to_string).collect();
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let began = Instant::now();
+    let card = scorecard::judge(Paper::Protocols, &rows, threads, &|done, all, next| {
+        let seconds = began.elapsed().as_secs();
+        eprintln!("{seconds:4} s: {done} of {all}, next {next}");
+    });
+    println!("{}", serde_json::to_string_pretty(&card)?);
+    Ok(())
 }
 
 fn command() -> Result<NodeCommand, Failure> {

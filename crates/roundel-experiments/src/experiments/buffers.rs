@@ -15,6 +15,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["23", "24"],
     simulated: true,
     on_devices: true,
+    hardware: "edr",
     plan,
     tell,
 };

@@ -13,6 +13,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["22"],
     simulated: true,
     on_devices: true,
+    hardware: "edr",
     plan,
     tell,
 };

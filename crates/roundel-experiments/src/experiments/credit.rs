@@ -13,6 +13,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["13", "14a", "14b", "14c"],
     simulated: true,
     on_devices: true,
+    hardware: "edr",
     plan,
     tell,
 };

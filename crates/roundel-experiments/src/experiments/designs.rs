@@ -12,6 +12,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["19a", "19b", "19c", "19d", "section 7.3.4"],
     simulated: true,
     on_devices: true,
+    hardware: "edr",
     plan,
     tell,
 };

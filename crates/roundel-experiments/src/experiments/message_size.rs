@@ -12,6 +12,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["18a", "18b", "18c"],
     simulated: true,
     on_devices: true,
+    hardware: "edr",
     plan,
     tell,
 };

@@ -9,6 +9,8 @@ mod credit;
 mod designs;
 mod message_size;
 mod notification;
+mod plan;
+mod protocols;
 mod queue_pairs;
 pub(crate) mod ring;
 mod scale_out;
@@ -18,13 +20,15 @@ mod tpch;
 mod waiting;
 mod zero_copy;
 
+use crate::conversation::Conversation;
 use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;
 use crate::figure::{Figure, X};
+use crate::kept::Kept;
 use crate::measured::Measured;
 use crate::outcome::Outcome;
 use crate::ring::{RingJoin, RingMeasured};
-use crate::run::{NodeCommand, run as run_setting, run_ring};
+use crate::run::NodeCommand;
 use crate::setting::{Setting, Transport};
 use roundel_exchange::Design;
 use std::path::PathBuf;
@@ -46,6 +50,8 @@ pub struct Experiment {
     pub simulated: bool,
     /// Whether it can be run on devices of this host.
     pub on_devices: bool,
+    /// The generation of the paper's hardware, as [`Parameters::NAMES`](roundel_verbs::sim::Parameters::NAMES) has it.
+    pub hardware: &'static str,
     plan: fn(&Options) -> Vec<Case>,
     tell: fn(&Results) -> Vec<Figure>,
 }
@@ -72,6 +78,11 @@ pub fn catalogue() -> &'static [Experiment] {
         ring::CARRIERS,
         ring::SCALE_OUT,
         ring::CHOICE,
+        protocols::PENDING,
+        protocols::THREADS,
+        protocols::NODES,
+        protocols::VALUES,
+        protocols::SUMMARY,
     ]
 }
 
@@ -89,6 +100,10 @@ pub struct Options {
     pub quick: bool,
     /// Runs of each case.
     pub runs: usize,
+    /// Where what simulated hardware measured is kept, so that it need not be measured again.
+    pub kept: Kept,
+    /// Threads of this host that simulate conversations.
+    pub jobs: usize,
     /// How a node is started.
     pub node: NodeCommand,
     /// The program `roundel`, which runs queries.
@@ -135,6 +150,7 @@ pub(crate) enum Work {
     Tpch(TpchRun),
     Replay(Box<Replay>),
     Ring(Box<RingJoin>),
+    Conversation(Box<Conversation>),
 }
 
 /// What a run gave.
@@ -142,6 +158,7 @@ pub(crate) enum Got {
     Measured(Measured),
     Queries(Vec<TpchQuery>),
     Ring(RingMeasured),
+    Conversation(Box<roundel_protocols::paradigm::Measured>),
 }
 
 /// What was measured in an experiment.
@@ -173,7 +190,7 @@ pub fn run(
     for (experiment, plan) in chosen.into_iter().zip(plans) {
         let (before, beginning) = (done, Instant::now());
         let count = runs * plan.len();
-        let told = run_plan(plan, options, &mut |case| {
+        let told = plan::run(plan, options, &mut |case| {
             let left = (total - done) as u32;
             progress(Progress {
                 done,
@@ -199,6 +216,25 @@ pub fn run(
         });
     }
     Ok(outcomes)
+}
+
+/// What experiments of these names run on unless it is said: a device of this host, or the hardware of their paper in
+/// simulation where they need that.
+pub fn default_fabric(names: &[String]) -> FabricChoice {
+    let named = names.iter();
+    let named = named.map(|name| catalogue().iter().find(|one| one.name == name));
+    let needed: Option<Vec<_>> = named
+        .map(|one| one.filter(|one| !one.on_devices).map(|one| one.hardware))
+        .collect();
+    match needed.as_deref() {
+        Some([first, rest @ ..]) if rest.iter().all(|other| other == first) => {
+            FabricChoice::Simulated {
+                name: (*first).to_owned(),
+                bytes: false,
+            }
+        }
+        _ => FabricChoice::default(),
+    }
 }
 
 fn choose(names: &[String], options: &Options) -> Result<Vec<&'static Experiment>> {
@@ -233,27 +269,6 @@ fn choose(names: &[String], options: &Options) -> Result<Vec<&'static Experiment
         })
     };
     names.iter().map(found).collect()
-}
-
-/// Runs all cases in turn, again and again, so that what else the machine does meets all alike.
-fn run_plan<'a>(
-    plan: Vec<Case>,
-    options: &'a Options,
-    before: &mut dyn FnMut(&str),
-) -> Result<Results<'a>> {
-    let mut cases: Vec<_> = plan.into_iter().map(|case| (case, Vec::new())).collect();
-    for _ in 0..options.runs() {
-        for (case, runs) in &mut cases {
-            before(&case.name());
-            runs.push(match &case.work {
-                Work::Setting(setting) => Got::Measured(run_setting(setting, &options.node)?),
-                Work::Tpch(tpch) => Got::Queries(tpch.run(&options.roundel)?),
-                Work::Replay(replay) => Got::Queries(vec![replay.run()?]),
-                Work::Ring(join) => Got::Ring(run_ring(join, &options.node)?),
-            });
-        }
-    }
-    Ok(Results { options, cases })
 }
 
 impl Case {
@@ -352,6 +367,8 @@ mod tests {
             },
             roundel: "false".into(),
             mpi: false,
+            kept: Kept::default(),
+            jobs: 1,
         }
     }
 
@@ -384,6 +401,7 @@ mod tests {
                     let checked = match case.work {
                         Work::Setting(setting) => setting.check(),
                         Work::Ring(join) => join.check(),
+                        Work::Conversation(conversation) => conversation.check(),
                         Work::Tpch(_) | Work::Replay(_) => Ok(()),
                     };
                     checked.unwrap_or_else(|error| panic!("{}: {error}", experiment.name));
@@ -413,6 +431,20 @@ mod tests {
         assert!(error.to_string().contains("sim:NAME"), "{error}");
         let all = choose(&[], &options(true)).unwrap();
         assert!(all.iter().all(|one| one.on_devices));
+    }
+
+    #[test]
+    fn what_needs_simulated_hardware_has_that_of_its_paper() {
+        let of = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+            default_fabric(&names).to_string()
+        };
+        assert_eq!(of(&["protocols-nodes", "protocols-values"]), "sim:fdr");
+        assert_eq!(of(&["ring-choice"]), "sim:iwarp10");
+        let device = FabricChoice::default().to_string();
+        for names in [&["designs"][..], &["ring-choice", "protocols-nodes"], &[]] {
+            assert_eq!(of(names), device);
+        }
     }
 
     #[test]

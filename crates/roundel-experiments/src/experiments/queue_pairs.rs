@@ -12,6 +12,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["20", "table 1"],
     simulated: true,
     on_devices: true,
+    hardware: "edr",
     plan,
     tell,
 };

@@ -14,6 +14,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["section 7.1.4, forecast"],
     simulated: true,
     on_devices: true,
+    hardware: "edr",
     plan,
     tell,
 };

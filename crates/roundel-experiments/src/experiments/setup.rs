@@ -12,6 +12,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["21"],
     simulated: true,
     on_devices: true,
+    hardware: "edr",
     plan,
     tell,
 };

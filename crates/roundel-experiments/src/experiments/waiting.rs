@@ -12,6 +12,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["section 7.3.3"],
     simulated: false,
     on_devices: true,
+    hardware: "edr",
     plan,
     tell,
 };

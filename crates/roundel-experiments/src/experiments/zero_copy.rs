@@ -12,6 +12,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["section 4.3.1"],
     simulated: true,
     on_devices: true,
+    hardware: "edr",
     plan,
     tell,
 };

@@ -45,7 +45,8 @@ pub fn write(report: &Report, directory: &Path) -> Result<(), WriteError> {
     replace(directory, "report.html", &to_html(report))
 }
 
-fn replace(directory: &Path, name: &str, content: &str) -> Result<(), WriteError> {
+/// Writes a file, of which nobody ever sees a part.
+pub(crate) fn replace(directory: &Path, name: &str, content: &str) -> Result<(), WriteError> {
     let path = directory.join(name);
     let written = || -> io::Result<()> {
         // Others may read it, as they may any file that is made here; the process' mask is kept.

@@ -14,6 +14,7 @@ mod svg;
 mod text;
 
 pub use check::{CheckError, MAX_FIGURES, MAX_ID_LENGTH, MAX_POINTS, MAX_SERIES};
+pub(crate) use files::replace;
 pub use files::{WriteError, write};
 pub use html::to_html;
 pub use json::{JsonError, MAX_JSON_BYTES, from_json, to_json};

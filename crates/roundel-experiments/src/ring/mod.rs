@@ -128,7 +128,7 @@ pub struct HostPhases {
 }
 
 /// What a join took, by host.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RingMeasured {
     /// In the order of the ring.
     pub hosts: Vec<HostPhases>,

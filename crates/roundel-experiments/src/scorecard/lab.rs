@@ -1,6 +1,7 @@
 //! Runs what claims ask for, each setting once.
 
-use crate::error::Result;
+use crate::conversation::{self, Conversation};
+use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;
 use crate::measured::Measured;
 use crate::ring::{self, RingJoin, RingMeasured};
@@ -9,6 +10,7 @@ use crate::setting::{Pattern, Setting, Transport};
 use parking_lot::Mutex;
 use roundel_exchange::{Buffers, Design, Notification};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Threads of a node of the paper's clusters.
@@ -32,6 +34,10 @@ type Run<T> = Arc<OnceLock<Arc<T>>>;
 pub(super) struct Lab {
     settings: Runs<Measured>,
     rings: Runs<RingMeasured>,
+    /// Gigabits per second.
+    conversations: Runs<f64>,
+    /// Of this host, for conversations; none where only those count that are known.
+    threads: usize,
 }
 
 impl<T> Default for Runs<T> {
@@ -53,6 +59,52 @@ impl<T> Runs<T> {
 }
 
 impl Lab {
+    /// One that runs conversations on so many threads of this host.
+    pub(super) fn new(threads: usize) -> Self {
+        Self {
+            threads,
+            ..Self::default()
+        }
+    }
+
+    /// One that knows conversations by their gigabits per second, and runs none.
+    pub(super) fn knowing(all: &[(Conversation, f64)]) -> Self {
+        let lab = Self::default();
+        for (one, gigabits) in all {
+            let known = Arc::new(OnceLock::from(Arc::new(*gigabits)));
+            lab.conversations.0.lock().insert(key(one), known);
+        }
+        lab
+    }
+
+    /// Gigabits per second of each of these conversations.
+    pub(super) fn conversations(&self, all: &[Conversation]) -> Result<Vec<f64>> {
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            let work = || -> Result<()> {
+                while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    self.conversation(one)?;
+                }
+                Ok(())
+            };
+            let workers: Vec<_> = (0..self.threads).map(|_| scope.spawn(work)).collect();
+            let mut done = workers.into_iter().map(|worker| worker.join());
+            done.try_for_each(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })?;
+        let known = all.iter().map(|one| self.conversation(one));
+        known.collect()
+    }
+
+    fn conversation(&self, one: &Conversation) -> Result<f64> {
+        let run = || match self.threads {
+            0 => Err(Error::Setting(
+                "not all of it was among what was run".into(),
+            )),
+            _ => Ok(conversation::simulate(one)?.gigabits()),
+        };
+        Ok(*self.conversations.get(key(one), run)?)
+    }
+
     /// What a setting measures.
     pub(super) fn run(&self, setting: &Setting) -> Result<Arc<Measured>> {
         let key = serde_json::to_string(setting).expect("plain data is JSON");
@@ -68,6 +120,10 @@ impl Lab {
     pub(super) fn rate(&self, setting: &Setting) -> Result<f64> {
         Ok(self.run(setting)?.bytes_per_second)
     }
+}
+
+fn key(one: &Conversation) -> String {
+    serde_json::to_string(one).expect("plain data is JSON")
 }
 
 /// A setting of the paper: threads of its cluster, two buffers of each thread for each destination.

@@ -7,6 +7,7 @@ mod buffers;
 mod compute;
 mod credit;
 mod lab;
+mod protocols;
 mod queries;
 mod ring;
 mod scale;
@@ -14,6 +15,7 @@ mod setup;
 mod size;
 mod tcp;
 
+use crate::conversation::Conversation;
 use crate::error::Result;
 use lab::Lab;
 use serde::{Deserialize, Serialize};
@@ -44,6 +46,8 @@ struct Claim {
 struct Seen {
     seen: String,
     holds: bool,
+    /// Whether its numbers are the paper's within a quarter, where it is told.
+    near: Option<bool>,
     why: String,
 }
 
@@ -60,6 +64,10 @@ pub struct Verdict {
     pub seen: String,
     /// Whether both agree.
     pub holds: bool,
+    /// Of papers whose claims hold by order and crossover: whether the numbers of this one are the paper's within 25 %. None
+    /// where the claim has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_25_percent: Option<bool>,
     /// Why, or why not.
     pub why: String,
 }
@@ -78,6 +86,8 @@ pub enum Paper {
     Shuffle,
     /// Frey, Goncalves, Kersten, Teubner: A Spinning Join That Does Not Get Dizzy, 2010.
     Ring,
+    /// Huang, Ghandeharizadeh: An Evaluation of RDMA-based Message Passing Protocols, 2019.
+    Protocols,
 }
 
 impl fmt::Display for Paper {
@@ -85,6 +95,7 @@ impl fmt::Display for Paper {
         f.write_str(match self {
             Self::Shuffle => "Liu et al. 2019",
             Self::Ring => "Frey et al. 2010",
+            Self::Protocols => "Huang, Ghandeharizadeh 2019",
         })
     }
 }
@@ -106,19 +117,34 @@ impl Paper {
                 claims
             }
             Self::Ring => ring::claims(),
+            Self::Protocols => protocols::claims(),
+        }
+    }
+
+    /// Of so many threads of this host, those that judge claims side by side, and those that each of them runs settings on:
+    /// claims about conversations are judged by the same curves, which would be run twice.
+    fn share(self, threads: usize) -> (usize, usize) {
+        match self {
+            Self::Shuffle | Self::Ring => (threads, 1),
+            Self::Protocols => (1, threads),
         }
     }
 }
 
-/// Judges the claims of a paper, on so many threads of this host, and says before each how many are done, how many
-/// there are, and which is next.
+/// Judges the claims of a paper whose names begin with one of `rows`, or all if there are none, on so many threads of this
+/// host, and says before each how many are done, how many there are, and which is next.
 pub fn judge(
     paper: Paper,
+    rows: &[String],
     threads: usize,
     said: &(dyn Fn(usize, usize, &str) + Sync),
 ) -> Scorecard {
-    let claims = paper.claims();
-    let (lab, next) = (Lab::default(), AtomicUsize::new(0));
+    let mut claims = paper.claims();
+    if !rows.is_empty() {
+        claims.retain(|claim| rows.iter().any(|row| claim.id.starts_with(row.as_str())));
+    }
+    let (threads, for_each) = paper.share(threads.max(1));
+    let (lab, next) = (Lab::new(for_each), AtomicUsize::new(0));
     let mut verdicts: Vec<(usize, Verdict)> = std::thread::scope(|scope| {
         let work = || {
             let mut own = Vec::new();
@@ -131,7 +157,7 @@ pub fn judge(
                 own.push((number, claim.verdict(&lab)));
             }
         };
-        let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         let done = workers.into_iter().map(|worker| worker.join());
         done.flat_map(|own| own.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect()
@@ -140,6 +166,20 @@ pub fn judge(
     Scorecard {
         claims: verdicts.into_iter().map(|(_, verdict)| verdict).collect(),
     }
+}
+
+/// Judges the claims about conversations whose names begin with one of `rows` by what is known of conversations, in gigabits
+/// per second. Those of which not all is known are left open.
+pub fn judge_known(rows: &[&str], known: &[(Conversation, f64)]) -> Vec<(Verdict, bool)> {
+    let lab = Lab::knowing(known);
+    let claims = Paper::Protocols.claims().into_iter();
+    let wanted = claims.filter(|claim| rows.iter().any(|row| claim.id.starts_with(row)));
+    wanted
+        .map(|claim| {
+            let is_known = (claim.judge)(&lab).is_ok();
+            (claim.verdict(&lab), is_known)
+        })
+        .collect()
 }
 
 impl Claim {
@@ -166,6 +206,7 @@ impl Claim {
         let seen = (self.judge)(lab).unwrap_or_else(|error| Seen {
             seen: "nothing".into(),
             holds: false,
+            near: None,
             why: format!("it could not be run: {error}"),
         });
         Verdict {
@@ -174,6 +215,7 @@ impl Claim {
             paper: self.paper.into(),
             seen: seen.seen,
             holds: seen.holds,
+            within_25_percent: seen.near,
             why: seen.why,
         }
     }
@@ -185,8 +227,20 @@ impl Seen {
         Ok(Self {
             seen: seen.into(),
             holds,
+            near: None,
             why: if holds { yes } else { no }.into(),
         })
+    }
+
+    /// With its numbers, each beside the paper's.
+    fn beside(self, numbers: &[(f64, f64)]) -> Self {
+        let near = numbers
+            .iter()
+            .all(|(seen, paper)| lab::is_near(*seen, *paper));
+        Self {
+            near: Some(near),
+            ..self
+        }
     }
 }
 
@@ -196,6 +250,16 @@ impl Scorecard {
         let of_kind = || self.claims.iter().filter(|claim| claim.test == test);
         let holding = of_kind().filter(|claim| claim.holds).count();
         (holding, of_kind().count())
+    }
+
+    /// How many claims have the numbers of the paper within 25 %, of how many that have numbers.
+    pub fn within_25_percent(&self) -> (usize, usize) {
+        let told = || {
+            self.claims
+                .iter()
+                .filter_map(|claim| claim.within_25_percent)
+        };
+        (told().filter(|near| *near).count(), told().count())
     }
 }
 
@@ -227,12 +291,16 @@ mod tests {
                 ],
             ),
             Paper::Ring => ("CJ", [&[1, 3, 5, 6, 8], &[2, 4, 7, 9, 10, 11]]),
+            Paper::Protocols => (
+                "MP",
+                [&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], &[]],
+            ),
         }
     }
 
     #[test]
     fn every_row_is_there_and_no_other() {
-        for paper in [Paper::Shuffle, Paper::Ring] {
+        for paper in [Paper::Shuffle, Paper::Ring, Paper::Protocols] {
             let claims = paper.claims();
             let ids: HashSet<_> = claims.iter().map(|claim| claim.id).collect();
             assert_eq!(ids.len(), claims.len(), "names are unique");

@@ -18,6 +18,7 @@ mod processors;
 mod report;
 mod setting;
 mod simulation;
+mod steady;
 
 pub use asking::Asking;
 pub use group::{Group, GroupPlace};
@@ -26,3 +27,4 @@ pub use links::{Link, Place};
 pub use report::{Latency, Measured, NodeReport};
 pub use setting::{Load, Paradigm, Setting};
 pub use simulation::simulate;
+pub use steady::simulate_steady;

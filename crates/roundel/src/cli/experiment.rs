@@ -60,13 +60,10 @@ pub struct RunArgs {
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
     /// The device of the designs, or simulated hardware: sim:NAME, where messages have lengths only, or
-    /// sim:NAME:bytes, with NAME one of fdr, edr, qdr, roce100, iwarp10, 10gbe-tcp.
-    #[arg(
-        long,
-        value_name = "shm|tcp[:ADDRESS]|rdma[:DEVICE]|sim:NAME",
-        default_value_t
-    )]
-    pub fabric: FabricChoice,
+    /// sim:NAME:bytes, with NAME one of fdr, edr, qdr, roce100, iwarp10, 10gbe-tcp [default: shm; the paper's, simulated, for
+    /// experiments that need simulated hardware].
+    #[arg(long, value_name = "shm|tcp[:ADDRESS]|rdma[:DEVICE]|sim:NAME")]
+    pub fabric: Option<FabricChoice>,
     /// Nodes of each run, or of one run after the other where nodes are added [default: the experiment's own].
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub nodes: Vec<u16>,
@@ -91,6 +88,13 @@ pub struct RunArgs {
         default_missing_value = "roundel-report"
     )]
     pub plot: Option<PathBuf>,
+    /// Threads that simulate protocols, each a point [default: one for each core].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub jobs: Option<u16>,
+    /// Measure all points again. Without it, those that simulated hardware measured for this program are taken from DIR/points,
+    /// where --plot DIR keeps them, so that what was stopped goes on.
+    #[arg(long)]
+    pub fresh: bool,
 }
 
 /// Flags of `roundel experiment scorecard`.
@@ -99,6 +103,9 @@ pub struct ScorecardArgs {
     /// The paper.
     #[arg(long, value_enum, default_value_t = PaperChoice::Shuffle)]
     pub paper: PaperChoice,
+    /// Only claims whose names begin so [default: all].
+    #[arg(long, value_name = "ROW,…", value_delimiter = ',')]
+    pub claims: Vec<String>,
     /// Write the verdicts as JSON to FILE, or to standard output; the table for people then goes to standard
     /// error.
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
@@ -112,6 +119,8 @@ pub enum PaperChoice {
     Shuffle,
     /// Frey, Goncalves, Kersten, Teubner: a join on a ring, 2010.
     Ring,
+    /// Huang, Ghandeharizadeh: message passing protocols, 2019.
+    Protocols,
 }
 
 impl From<PaperChoice> for Paper {
@@ -119,6 +128,7 @@ impl From<PaperChoice> for Paper {
         match choice {
             PaperChoice::Shuffle => Self::Shuffle,
             PaperChoice::Ring => Self::Ring,
+            PaperChoice::Protocols => Self::Protocols,
         }
     }
 }

@@ -6,9 +6,11 @@ mod merge;
 mod scorecard;
 
 use std::io::{self, Write as _};
+use std::num::NonZero;
 use std::path::Path;
 
 use indicatif::ProgressBar;
+use roundel_experiments::kept::Kept;
 use roundel_experiments::outcome::Report;
 use roundel_experiments::{self as experiments, Failed, NodeCommand, Options, Progress, report};
 use serde_json::json;
@@ -64,8 +66,21 @@ async fn measure(args: &RunArgs) -> Result<(), Failure> {
     let program = std::env::current_exe().map_err(|error| {
         Failure::Run(format!("cannot find this program to start nodes: {error}"))
     })?;
+    let fabric = args.fabric.clone();
+    let fabric = fabric.unwrap_or_else(|| experiments::default_fabric(&names));
+    // Without a place of their own, points are kept for as long as the command runs: experiments share some.
+    let (_own, points) = match &args.plot {
+        Some(directory) => (None, directory.join("points")),
+        None => {
+            let own = tempfile::tempdir()
+                .map_err(|error| Failure::Run(format!("cannot keep points: {error}")))?;
+            let points = own.path().to_owned();
+            (Some(own), points)
+        }
+    };
+    let kept = Kept::in_directory(&points, args.fresh);
     let options = Options {
-        fabric: args.fabric.clone(),
+        fabric: fabric.clone(),
         nodes: args.nodes.iter().copied().map(usize::from).collect(),
         threads: args.threads.map(usize::from),
         quick: args.quick,
@@ -80,8 +95,13 @@ async fn measure(args: &RunArgs) -> Result<(), Failure> {
         },
         roundel: program,
         mpi: cfg!(feature = "mpi"),
+        kept: kept.map_err(|error| Failure::Run(error.to_string()))?,
+        jobs: match args.jobs {
+            Some(jobs) => jobs.into(),
+            None => std::thread::available_parallelism().map_or(1, NonZero::get),
+        },
     };
-    let machine = machine::this(&args.fabric.to_string());
+    let machine = machine::this(&fabric.to_string());
     let bar = experiment_bar();
     let shown = bar.clone();
     // Nodes end when this process does, however it ends.

@@ -16,9 +16,10 @@ pub async fn run(args: &ScorecardArgs) -> Result<(), Failure> {
     let bar = experiment_bar();
     let shown = bar.clone();
     let paper = Paper::from(args.paper);
+    let rows = args.claims.clone();
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     let judging = tokio::task::spawn_blocking(move || {
-        scorecard::judge(paper, threads, &|done, total, next| {
+        scorecard::judge(paper, &rows, threads, &|done, total, next| {
             shown.set_length(total as u64);
             shown.set_position(done as u64);
             shown.set_message(next.to_owned());
@@ -45,8 +46,13 @@ fn tell(scorecard: &Scorecard, text: &mut Text) -> Result<(), Failure> {
         } else {
             "does not hold"
         };
+        let near = match claim.within_25_percent {
+            None => "",
+            Some(true) => ", numbers within 25 %",
+            Some(false) => ", numbers more than 25 % off",
+        };
         text.line(&format!(
-            "{:6} {} {holds}: {}",
+            "{:6} {} {holds}{near}: {}",
             claim.id, claim.test, claim.paper
         ))?;
         text.line(&format!("         seen: {}", claim.seen))?;
@@ -55,9 +61,19 @@ fn tell(scorecard: &Scorecard, text: &mut Text) -> Result<(), Failure> {
     text.line("")?;
     for (test, name) in [(Test::Fully, "in whole"), (Test::Partly, "in part")] {
         let (holding, all) = scorecard.holding(test);
+        if all == 0 {
+            continue;
+        }
         text.line(&format!(
             "{holding} of {all} claims hold that a simulation tests {name} ({:.0} %)",
-            100.0 * holding as f64 / all.max(1) as f64
+            100.0 * holding as f64 / all as f64
+        ))?;
+    }
+    let (near, told) = scorecard.within_25_percent();
+    if told > 0 {
+        text.line(&format!(
+            "{near} of {told} claims with numbers have those of the paper within 25 % ({:.0} %)",
+            100.0 * near as f64 / told as f64
         ))?;
     }
     Ok(())

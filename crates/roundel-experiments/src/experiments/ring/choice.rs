@@ -17,6 +17,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["Frey et al., section VII, outlook"],
     simulated: true,
     on_devices: false,
+    hardware: "iwarp10",
     plan,
     tell,
 };
@@ -190,7 +191,7 @@ fn calibrated(results: &Results) -> Option<Rates> {
 fn ring(runs: &[Got]) -> Option<&RingMeasured> {
     runs.iter().find_map(|run| match run {
         Got::Ring(measured) => Some(measured),
-        Got::Measured(_) | Got::Queries(_) => None,
+        Got::Measured(_) | Got::Queries(_) | Got::Conversation(_) => None,
     })
 }
 

@@ -13,6 +13,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["Frey et al., section V-E, forecast"],
     simulated: true,
     on_devices: false,
+    hardware: "iwarp10",
     plan,
     tell,
 };

@@ -13,6 +13,7 @@ pub const FIXED: Experiment = Experiment {
     figures: &["Frey et al. 7", "Frey et al. 10"],
     simulated: true,
     on_devices: true,
+    hardware: "iwarp10",
     plan: plan_fixed,
     tell: tell_fixed,
 };
@@ -23,6 +24,7 @@ pub const GROWING: Experiment = Experiment {
     figures: &["Frey et al. 8", "Frey et al. 11"],
     simulated: true,
     on_devices: true,
+    hardware: "iwarp10",
     plan: plan_growing,
     tell: tell_growing,
 };

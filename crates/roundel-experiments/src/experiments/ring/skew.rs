@@ -13,6 +13,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["Frey et al. 9"],
     simulated: true,
     on_devices: true,
+    hardware: "iwarp10",
     plan,
     tell,
 };

@@ -15,6 +15,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["Frey et al. 5"],
     simulated: true,
     on_devices: true,
+    hardware: "iwarp10",
     plan,
     tell,
 };

@@ -1,0 +1,95 @@
+//! Runs the cases of an experiment: on devices one after the other, simulated conversations several at once.
+
+use super::{Case, Got, Options, Results, Work};
+use crate::conversation;
+use crate::error::Result;
+use crate::run::{run as run_setting, run_ring};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+/// Runs all cases in turn, again and again, so that what else the machine does meets all alike, and says before each which it
+/// is.
+pub(super) fn run<'a>(
+    plan: Vec<Case>,
+    options: &'a Options,
+    before: &mut dyn FnMut(&str),
+) -> Result<Results<'a>> {
+    let mut runs: Vec<Vec<Got>> = plan.iter().map(|_| Vec::new()).collect();
+    for _ in 0..options.runs() {
+        for (case, got) in runs.iter_mut().zip(once(&plan, options, before)?) {
+            case.push(got);
+        }
+    }
+    let cases = plan.into_iter().zip(runs).collect();
+    Ok(Results { options, cases })
+}
+
+/// Runs each case once.
+fn once(plan: &[Case], options: &Options, before: &mut dyn FnMut(&str)) -> Result<Vec<Got>> {
+    // What is measured on devices of this host must have them for itself, and other simulations can be as large as its memory.
+    let conversations = |case: &Case| matches!(case.work, Work::Conversation(_));
+    let threads = match plan.iter().all(conversations) {
+        true => options.jobs.max(1),
+        false => 1,
+    };
+    let next = AtomicUsize::new(0);
+    let (say, said) = mpsc::channel();
+    let work = |say: mpsc::Sender<usize>| {
+        let mut own = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(case) = plan.get(number) else {
+                return Ok(own);
+            };
+            // Only a thread that is being unwound does not listen.
+            let _ = say.send(number);
+            match case.work.run(options) {
+                Ok(got) => own.push((number, got)),
+                Err(error) => {
+                    next.store(plan.len(), Ordering::Relaxed);
+                    return Err(error);
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let mut workers = Vec::new();
+        for _ in 0..threads {
+            let (work, say) = (&work, say.clone());
+            workers.push(scope.spawn(move || work(say)));
+        }
+        drop(say);
+        for number in said {
+            before(&plan[number].name());
+        }
+        let done = workers.into_iter().map(|worker| worker.join());
+        let done = done
+            .map(|own| own.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect::<Result<Vec<Vec<_>>>>()?;
+        let mut all: Vec<_> = done.into_iter().flatten().collect();
+        all.sort_by_key(|(number, _)| *number);
+        Ok(all.into_iter().map(|(_, got)| got).collect())
+    })
+}
+
+impl Work {
+    /// Measures it; in simulation, unless it was measured before.
+    fn run(&self, options: &Options) -> Result<Got> {
+        let kept = &options.kept;
+        Ok(match self {
+            Self::Setting(setting) if setting.fabric.is_simulated() => {
+                Got::Measured(kept.or_measure(setting, || run_setting(setting, &options.node))?)
+            }
+            Self::Setting(setting) => Got::Measured(run_setting(setting, &options.node)?),
+            Self::Tpch(tpch) => Got::Queries(tpch.run(&options.roundel)?),
+            Self::Replay(replay) => Got::Queries(vec![replay.run()?]),
+            Self::Ring(join) if join.fabric.is_simulated() => {
+                Got::Ring(kept.or_measure(join, || run_ring(join, &options.node))?)
+            }
+            Self::Ring(join) => Got::Ring(run_ring(join, &options.node)?),
+            Self::Conversation(conversation) => Got::Conversation(Box::new(
+                kept.or_measure(conversation, || conversation::simulate(conversation))?,
+            )),
+        })
+    }
+}

@@ -1,0 +1,281 @@
+//! M:M: all ask each other (section 4.3, figures 14 and 15).
+
+use super::super::{Claim, Lab, Seen};
+use super::{
+    ALIKE, ALL, Curves, OTHERS, Read, SendSend, SendWrite, WriteSend, WriteWrite, falls, is_ahead,
+    is_same, mean, spread,
+};
+use crate::conversation::{FIG_14A, FIG_14B, FIG_14C, FIG_15, VALUE};
+use crate::error::Result;
+
+/// Others than READ and SEND/SEND, which figure 14a tells of together.
+const REST: [roundel_protocols::Protocol; 3] = [SendWrite, WriteSend, WriteWrite];
+
+pub(super) fn claims() -> Vec<Claim> {
+    vec![
+        Claim::fully(
+            "MP11a",
+            "READ has most with 8 calls pending, 13.5 Gb/s, twice as much as others",
+            read_peak,
+        ),
+        Claim::fully(
+            "MP11b",
+            "READ falls after that, and stays at 10 Gb/s from 32 on",
+            read_after,
+        ),
+        Claim::fully(
+            "MP11c",
+            "SEND/SEND is first of the others, and has its most with 64: 9 Gb/s",
+            send_send,
+        ),
+        Claim::fully("MP11d", "The others stay at 7 Gb/s from 8 on", rest),
+        Claim::fully(
+            "MP12a",
+            "READ falls from 10 Gb/s with one thread to 1 with 8",
+            read_threads,
+        ),
+        Claim::fully(
+            "MP12b",
+            "READ is first with one thread, and last with 2 and more",
+            read_crosses,
+        ),
+        Claim::fully(
+            "MP12c",
+            "With 2 threads WRITE/WRITE has the most of all: 11 Gb/s",
+            write_write,
+        ),
+        Claim::fully(
+            "MP13a",
+            "Each node has less with more nodes, by all protocols",
+            all_fall,
+        ),
+        Claim::fully(
+            "MP13b",
+            "READ is first with any number of nodes, and the others are comparable",
+            read_first,
+        ),
+        Claim::fully(
+            "MP14a",
+            "With 4 calls pending READ has its most with 4 KB: 25 Gb/s",
+            few_read,
+        ),
+        Claim::fully(
+            "MP14b",
+            "With 4 calls pending WRITE/WRITE has 17 Gb/s with 1 KB and 26 with 4 KB",
+            few_write,
+        ),
+        Claim::fully(
+            "MP14c",
+            "With 4 calls pending SEND/SEND is last with values of any size",
+            few_send,
+        ),
+        Claim::fully(
+            "MP14d",
+            "With 128 calls pending READ is first with 365 bytes, and last from 1 KB on",
+            many_read,
+        ),
+        Claim::fully(
+            "MP14e",
+            "With 128 calls pending all are alike from 8 KB on",
+            many_large,
+        ),
+        Claim::fully(
+            "MP14f",
+            "With 128 calls pending the others are alike with values of any size",
+            many_others,
+        ),
+    ]
+}
+
+fn read_peak(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_14A)?;
+    let at = curves.at(Read, 8);
+    let factor = at / curves.best(&OTHERS, 8);
+    let seen = Seen::new(
+        format!("{factor:.2} times: {}", curves.all_told(&ALL)),
+        is_same(at, curves.most(Read)) && factor >= 0.75 * 2.0,
+        "more READs are pending after that than the NIC holds",
+        "with one thread all queue pairs fit into the NIC, and READs gain until it is busy; with few pending \
+             they wait for each other's round trips",
+    )?;
+    Ok(seen.beside(&[(at, 13.5), (factor, 2.0)]))
+}
+
+fn read_after(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_14A)?;
+    let rest = curves.from(Read, 32);
+    let seen = Seen::new(
+        curves.all_told(&[Read]),
+        is_ahead(curves.at(Read, 8), curves.at(Read, 32)) && spread(&rest) <= ALIKE,
+        "more READs are pending than the NIC holds",
+        "with one thread all queue pairs fit into the NIC, where pending READs cost nothing more",
+    )?;
+    Ok(seen.beside(&[(mean(&rest), 10.0)]))
+}
+
+fn send_send(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_14A)?;
+    let at = curves.at(SendSend, 64);
+    let seen = Seen::new(
+        curves.all_told(&OTHERS),
+        is_same(at, curves.most(SendSend)) && curves.ahead(&[SendSend], &REST, 64),
+        "its threads have no memory to look at",
+        "a receive costs the NIC more than a WRITE that comes in, and looking at memory costs threads too \
+             little in the model to make up for it",
+    )?;
+    Ok(seen.beside(&[(at, 9.0)]))
+}
+
+fn rest(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_14A)?;
+    let each = REST.map(|protocol| curves.from(protocol, 8));
+    let seen = Seen::new(
+        curves.all_told(&REST),
+        each.iter().all(|line| spread(line) <= ALIKE),
+        "NICs are busy with the messages of each call, however many are pending",
+        "they gain from more pending calls",
+    )?;
+    Ok(seen.beside(&each.map(|line| (mean(&line), 7.0))))
+}
+
+fn read_threads(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_14B)?;
+    let seen = Seen::new(
+        curves.all_told(&[Read]),
+        falls(&curves.from(Read, 1)),
+        "contexts of more threads' queue pairs do not fit into the NIC, and READs need them twice",
+        "queue pairs of more threads fit into the NIC",
+    )?;
+    Ok(seen.beside(&[(curves.at(Read, 1), 10.0), (curves.at(Read, 8), 1.0)]))
+}
+
+fn read_crosses(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_14B)?;
+    let last = |x: &usize| curves.ahead(&OTHERS, &[Read], *x);
+    let mut many = FIG_14B.told.iter().filter(|x| **x >= 2);
+    Seen::new(
+        curves.all_told(&ALL),
+        curves.ahead(&[Read], &OTHERS, 1) && many.all(last),
+        "contexts that do not fit cost READs twice",
+        "READs are first until contexts are fetched for nearly each of them, which takes more queue pairs \
+             than two threads have",
+    )
+}
+
+fn write_write(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_14B)?;
+    let at = curves.at(WriteWrite, 2);
+    let most = ALL
+        .map(|protocol| curves.most(protocol))
+        .into_iter()
+        .fold(0.0, f64::max);
+    let seen = Seen::new(
+        curves.all_told(&ALL),
+        at >= most && curves.ahead(&[WriteWrite], &[Read, SendSend, SendWrite, WriteSend], 2),
+        "one thread is too slow for the NIC, and four have more queue pairs than it holds",
+        "the NIC is busy with one thread already: a call costs a thread less in the model than it must have \
+             cost the paper's, and two threads have more queue pairs than it holds",
+    )?;
+    Ok(seen.beside(&[(at, 11.0)]))
+}
+
+fn all_fall(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_14C)?;
+    Seen::new(
+        curves.all_told(&ALL),
+        ALL.into_iter()
+            .all(|protocol| falls(&curves.from(protocol, 4))),
+        "more queue pairs do not fit into the NIC",
+        "with one thread the queue pairs of 28 nodes fit into the NIC, and threads do not take longer to look \
+             at more of them",
+    )
+}
+
+fn read_first(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_14C)?;
+    let holds = |x: &usize| {
+        curves.ahead(&[Read], &OTHERS, *x) && spread(&curves.each(&OTHERS, *x)) <= ALIKE
+    };
+    let mut places = FIG_14C.told.iter().filter(|x| **x >= 4);
+    Seen::new(
+        curves.all_told(&ALL),
+        places.all(holds),
+        "a READ needs one thread, and two messages",
+        "other protocols differ, or have a thread that is fast enough",
+    )
+}
+
+fn few_read(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_15[0])?;
+    let at = curves.at(Read, 4096);
+    let seen = Seen::new(
+        curves.all_told(&[Read]),
+        is_same(at, curves.most(Read)),
+        "the link, or what is pending, is all that there is",
+        "READs of larger values go on to fill the link: nothing in the model holds up READs of many packets",
+    )?;
+    Ok(seen.beside(&[(at, 25.0)]))
+}
+
+fn few_write(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_15[0])?;
+    let [small, large] = [1024, 4096].map(|value| curves.at(WriteWrite, value));
+    let seen = Seen::new(
+        curves.all_told(&[WriteWrite, Read]),
+        is_ahead(small, curves.at(WriteWrite, VALUE)) && is_ahead(large, small),
+        "what a call costs is shared by more bytes",
+        "larger values have less",
+    )?;
+    Ok(seen.beside(&[(small, 17.0), (large, 26.0)]))
+}
+
+fn few_send(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_15[0])?;
+    let others = [Read, SendWrite, WriteSend, WriteWrite];
+    Seen::new(
+        curves.all_told(&ALL),
+        FIG_15[0].told.iter().all(|x| {
+            // Where the network is what there is, all are.
+            curves.at(SendSend, *x) <= curves.worst(&others, *x)
+        }),
+        "receives cost NICs and threads more",
+        "receives are posted by threads that have time for it; where WRITEs go both ways and few are pending, \
+             nodes take turns in waiting for each other",
+    )
+}
+
+fn many_read(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_15[1])?;
+    let mut middle = FIG_15[1].told.iter().filter(|x| (1024..8192).contains(*x));
+    Seen::new(
+        curves.all_told(&ALL),
+        curves.ahead(&[Read], &OTHERS, VALUE) && middle.all(|x| curves.ahead(&OTHERS, &[Read], *x)),
+        "more READs are pending than the NIC holds, which costs large ones too",
+        "the queue pairs of one thread fit into the NIC, where pending READs cost nothing more; they fall \
+             behind where packets of READs and requests wait for each other, if at all",
+    )
+}
+
+fn many_large(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_15[1])?;
+    let mut large = FIG_15[1].told.iter().filter(|x| **x >= 8192);
+    Seen::new(
+        curves.all_told(&ALL),
+        large.all(|x| spread(&curves.each(&ALL, *x)) <= ALIKE),
+        "the link is what all share",
+        "a value and its header need a packet more than the value of a READ",
+    )
+}
+
+fn many_others(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_15[1])?;
+    Seen::new(
+        curves.all_told(&OTHERS),
+        FIG_15[1]
+            .told
+            .iter()
+            .all(|x| spread(&curves.each(&OTHERS, *x)) <= ALIKE),
+        "NICs are busy with the same number of messages, and then the link",
+        "receives cost more",
+    )
+}

@@ -1,0 +1,389 @@
+//! M:1: many ask one (section 4.1, figures 10 and 11).
+
+use super::super::{Claim, Lab, Seen};
+use super::{
+    AHEAD, ALIKE, ALL, ASK_BY_SEND, ASK_BY_WRITE, Curves, OTHERS, Read, SAME, SendSend, SendWrite,
+    WriteSend, WriteWrite, falls, gigabits, is_ahead, is_same, mean, spread,
+};
+use crate::conversation::{FIG_10A, FIG_10B, FIG_10C, FIG_11, NODES, VALUE};
+use crate::error::Result;
+
+pub(super) fn claims() -> Vec<Claim> {
+    vec![
+        Claim::fully(
+            "MP02a",
+            "With 16 calls pending READ has all it gets: 43 Gb/s",
+            read_peak,
+        ),
+        Claim::fully(
+            "MP02b",
+            "With 16 calls pending READ has 2 to 6 times as much as others",
+            read_factor,
+        ),
+        Claim::fully(
+            "MP03a",
+            "Requests by WRITE: no more from 128 calls pending on, 28 Gb/s",
+            writes_plateau,
+        ),
+        Claim::fully(
+            "MP03b",
+            "Requests by SEND are slower: 24 and 22 Gb/s with 256 calls pending",
+            sends_slower,
+        ),
+        Claim::fully(
+            "MP03c",
+            "It hardly matters which verb responses go by",
+            responses_alike,
+        ),
+        Claim::fully(
+            "MP04a",
+            "READ is first with any number of threads, most with one: 40 Gb/s",
+            read_threads,
+        ),
+        Claim::fully(
+            "MP04b",
+            "Requests by WRITE are second, and most with one thread: 33 Gb/s",
+            write_threads,
+        ),
+        Claim::fully(
+            "MP04c",
+            "All fall with more threads, requests by SEND most",
+            all_fall,
+        ),
+        Claim::fully(
+            "MP05a",
+            "With one node that asks all are similar: 20 Gb/s",
+            one_node,
+        ),
+        Claim::fully(
+            "MP05b",
+            "READ is first with any number of nodes, and stays at 36 Gb/s from 8 on",
+            read_nodes,
+        ),
+        Claim::fully(
+            "MP05c",
+            "Requests by WRITE stay at 30 Gb/s from 4 nodes on",
+            write_nodes,
+        ),
+        Claim::fully(
+            "MP05d",
+            "Requests by SEND have 28 Gb/s with 4 nodes, and fall to 19 with 28",
+            send_nodes,
+        ),
+        Claim::fully(
+            "MP06a",
+            "With 4 calls pending READ has its most from 4 KB on: 52 Gb/s",
+            read_values,
+        ),
+        Claim::fully(
+            "MP06b",
+            "With 4 calls pending others have their most from 8 KB on: 47 Gb/s",
+            other_values,
+        ),
+        Claim::fully("MP06c", "READ is first with values of any size", read_first),
+        Claim::fully(
+            "MP06d",
+            "128 calls pending instead of 4 give READ 14 Gb/s more with 365 bytes",
+            more_for_small,
+        ),
+        Claim::fully(
+            "MP06e",
+            "128 calls pending instead of 4 take 5 Gb/s from READ with 1 KB",
+            less_for_1k,
+        ),
+        Claim::fully(
+            "MP06f",
+            "Above 4 KB READ has as much with 128 calls pending as with 4",
+            as_much_for_large,
+        ),
+    ]
+}
+
+fn read_peak(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_10A)?;
+    let at = curves.at(Read, 16);
+    let grows = is_ahead(at, curves.at(Read, 1));
+    let seen = Seen::new(
+        curves.all_told(&[Read]),
+        grows && at >= (1.0 - SAME) * curves.most(Read),
+        "a NIC answers READs at a rate that few pending calls reach",
+        "more calls than that are needed before the NIC that answers is busy, or it answers fewer when more \
+             are pending",
+    )?;
+    Ok(seen.beside(&[(at, 43.0)]))
+}
+
+fn read_factor(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_10A)?;
+    let read = curves.at(Read, 16);
+    let (least, most) = (
+        read / curves.best(&OTHERS, 16),
+        read / curves.worst(&OTHERS, 16),
+    );
+    let seen = Seen::new(
+        format!(
+            "{least:.2} to {most:.2} times: {}",
+            curves.told_at(&ALL, 16)
+        ),
+        least >= 0.75 * 2.0,
+        "the NIC answers a READ by itself; other protocols post a response, for which contexts of queue pairs \
+             are fetched",
+        "a READ costs the NIC that answers little less than a request and a response",
+    )?;
+    Ok(seen.beside(&[(least, 2.0), (most, 6.0)]))
+}
+
+fn writes_plateau(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_10A)?;
+    let ends = |protocol| {
+        let [before, at, after] = [64, 128, 256].map(|pending| curves.at(protocol, pending));
+        (at >= before * (1.0 - SAME)) && after <= at * (1.0 + SAME)
+    };
+    let seen = Seen::new(
+        curves.all_told(&ASK_BY_WRITE),
+        ASK_BY_WRITE.into_iter().all(ends),
+        "the NIC is busy with the contexts of the queue pairs that responses go by",
+        "contexts of the queue pairs that responses go by hold up the NIC; with more calls pending a thread \
+             has several responses for a queue pair at once, which share a context, so that there is still \
+             something to gain",
+    )?;
+    Ok(seen.beside(&ASK_BY_WRITE.map(|protocol| (curves.at(protocol, 128), 28.0))))
+}
+
+fn sends_slower(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_10A)?;
+    let seen = Seen::new(
+        curves.told_at(&OTHERS, 256),
+        curves.ahead(&ASK_BY_WRITE, &ASK_BY_SEND, 256),
+        "receives cost the NIC that answers more than WRITEs that come in",
+        "contexts of the queue pairs that responses go by hold up both alike, and cost more than receives do",
+    )?;
+    let at = |protocol| curves.at(protocol, 256);
+    Ok(seen.beside(&[(at(SendSend), 24.0), (at(SendWrite), 22.0)]))
+}
+
+fn responses_alike(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_10A)?;
+    let apart = |pair: [_; 2]| {
+        let each = FIG_10A.told.iter().map(|x| spread(&curves.each(&pair, *x)));
+        each.fold(0.0, f64::max)
+    };
+    let (send, write) = (apart(ASK_BY_SEND), apart(ASK_BY_WRITE));
+    Seen::new(
+        format!(
+            "up to {:.0} % apart where requests go by SEND, and {:.0} % where they go by WRITE",
+            100.0 * send,
+            100.0 * write
+        ),
+        send.max(write) <= ALIKE,
+        "a response costs the NIC that sends it the same by either verb",
+        "receives of responses hold up those that ask",
+    )
+}
+
+fn read_threads(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_10B)?;
+    let first = |x: &usize| curves.ahead(&[Read], &OTHERS, *x);
+    let seen = Seen::new(
+        curves.all_told(&ALL),
+        FIG_10B.told.iter().all(first) && curves.peak(Read) == 1,
+        "few queue pairs are enough for all that the NIC answers, and many do not fit into it",
+        "READs cost the NIC as much as messages, or gain from more queue pairs",
+    )?;
+    Ok(seen.beside(&[(curves.at(Read, 1), 40.0)]))
+}
+
+fn write_threads(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_10B)?;
+    let second = |x: &usize| curves.ahead(&ASK_BY_WRITE, &ASK_BY_SEND, *x);
+    let most = ASK_BY_WRITE
+        .into_iter()
+        .all(|protocol| curves.peak(protocol) == 1);
+    let seen = Seen::new(
+        curves.all_told(&OTHERS),
+        FIG_10B.told.iter().all(second) && most,
+        "receives cost more than WRITEs that come in, and more queue pairs do not fit into the NIC",
+        "with many queue pairs contexts for responses hold up all protocols that have them; receives cost \
+             less than that, so that requests by SEND are not behind",
+    )?;
+    Ok(seen.beside(&ASK_BY_WRITE.map(|protocol| (curves.at(protocol, 1), 33.0))))
+}
+
+fn all_fall(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_10B)?;
+    let fall = |protocol| falls(&curves.from(protocol, 1));
+    let left = |protocol| curves.at(protocol, 16) / curves.at(protocol, 1);
+    let most = ASK_BY_SEND.map(left).into_iter().fold(0.0, f64::max);
+    let others = [Read, WriteSend, WriteWrite].map(left);
+    let told = ALL.map(|protocol| format!("{protocol} {:.2}", left(protocol)));
+    Seen::new(
+        format!(
+            "with 16 threads what there is with one, times {}",
+            told.join(", ")
+        ),
+        ALL.into_iter().all(fall) && others.iter().all(|left| is_ahead(*left, most)),
+        "receives cost more where their queue pairs do not fit into the NIC",
+        "what is lost with more queue pairs is time for contexts of responses, which requests by WRITE have \
+             as well; receives have no contexts of their own in the model",
+    )
+}
+
+fn one_node(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_10C)?;
+    let each = curves.each(&ALL, 1);
+    let seen = Seen::new(
+        curves.told_at(&ALL, 1),
+        spread(&each) <= ALIKE,
+        "the NIC that asks is what all have to pass",
+        "with few queue pairs no context is fetched again, and a READ costs both NICs less than a request and \
+             a response do",
+    )?;
+    let numbers: Vec<_> = each.into_iter().map(|value| (value, 20.0)).collect();
+    Ok(seen.beside(&numbers))
+}
+
+fn read_nodes(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_10C)?;
+    let rest = curves.from(Read, 8);
+    let first = |x: &usize| curves.ahead(&[Read], &OTHERS, *x);
+    let many = FIG_10C.told.iter().filter(|x| **x > 1);
+    let seen = Seen::new(
+        curves.all_told(&ALL),
+        many.clone().all(first) && spread(&rest) <= ALIKE,
+        "the NIC that answers is busy, and needs no thread for it",
+        "contexts of those that ask hold up READs, too",
+    )?;
+    Ok(seen.beside(&[(mean(&rest), 36.0)]))
+}
+
+fn write_nodes(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_10C)?;
+    let rest = ASK_BY_WRITE.map(|protocol| curves.from(protocol, 4));
+    let seen = Seen::new(
+        curves.all_told(&ASK_BY_WRITE),
+        rest.iter().all(|rest| spread(rest) <= ALIKE),
+        "the NIC that answers is busy with four nodes",
+        "from 8 nodes on there are more queue pairs than the NIC has contexts of, and those of responses are \
+             fetched again and again",
+    )?;
+    Ok(seen.beside(&rest.map(|rest| (mean(&rest), 30.0))))
+}
+
+fn send_nodes(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_10C)?;
+    let fall = |protocol| curves.peak(protocol) == 4 && falls(&curves.from(protocol, 4));
+    let seen = Seen::new(
+        curves.all_told(&ASK_BY_SEND),
+        ASK_BY_SEND.into_iter().all(fall),
+        "queue pairs do not fit into the NIC any more",
+        "from 8 nodes on there are more queue pairs than the NIC has contexts of: it falls at once and not \
+             little by little, and not for receives",
+    )?;
+    let numbers = ASK_BY_SEND.map(|protocol| {
+        [
+            (curves.at(protocol, 4), 28.0),
+            (curves.at(protocol, NODES), 19.0),
+        ]
+    });
+    Ok(seen.beside(&numbers.concat()))
+}
+
+fn read_values(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_11[0])?;
+    let (at, most) = (curves.at(Read, 4096), curves.most(Read));
+    let seen = Seen::new(
+        curves.all_told(&[Read]),
+        is_same(at, most) && is_ahead(at, curves.at(Read, 1024)),
+        "the link is full",
+        "the link is full with other values already, or is not yet",
+    )?;
+    Ok(seen.beside(&[(at, 52.0)]))
+}
+
+fn other_values(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_11[0])?;
+    let at = OTHERS.map(|protocol| (curves.at(protocol, 8192), curves.most(protocol)));
+    let seen = Seen::new(
+        curves.all_told(&OTHERS),
+        at.iter().all(|(at, most)| is_same(*at, *most)) && curves.ahead(&[Read], &OTHERS, 8192),
+        "the link is full but for headers and acknowledgements",
+        "a value of 4 KB and its header are two packets, for each of which contexts may be fetched: it takes \
+             larger ones to hide that",
+    )?;
+    Ok(seen.beside(&at.map(|(at, _)| (at, 47.0))))
+}
+
+fn read_first(lab: &Lab) -> Result<Seen> {
+    let (mut first, mut told) = (true, Vec::new());
+    for sweep in &FIG_11 {
+        let curves = Curves::of(lab, sweep)?;
+        // As good as the best where the link is full.
+        first &= sweep.told.iter().all(|x| {
+            let read = curves.at(Read, *x);
+            read >= (1.0 - AHEAD) * curves.best(&OTHERS, *x)
+        });
+        told.push(format!(
+            "{} pending, {}",
+            sweep.pending,
+            curves.all_told(&ALL)
+        ));
+    }
+    Seen::new(
+        told.join("; "),
+        first,
+        "it has no thread to wait for, and fewer messages",
+        "what contexts cost READs outweighs that they are fewer messages",
+    )
+}
+
+/// What READ has with 4 and with 128 calls pending.
+fn few_and_many(lab: &Lab, value: usize) -> Result<[f64; 2]> {
+    let [few, many] = &FIG_11;
+    Ok([
+        Curves::of(lab, few)?.at(Read, value),
+        Curves::of(lab, many)?.at(Read, value),
+    ])
+}
+
+fn told([few, many]: [f64; 2]) -> String {
+    format!("{} and {} Gb/s", gigabits(few), gigabits(many))
+}
+
+fn more_for_small(lab: &Lab) -> Result<Seen> {
+    let [few, many] = few_and_many(lab, VALUE)?;
+    let seen = Seen::new(
+        told([few, many]),
+        is_ahead(many, few),
+        "READs of a queue pair that come together share its context",
+        "4 calls pending on each queue pair are all that the NIC can answer: nothing in the model costs less \
+             when more READs of a queue pair come together",
+    )?;
+    Ok(seen.beside(&[(many - few, 14.0)]))
+}
+
+fn less_for_1k(lab: &Lab) -> Result<Seen> {
+    let [few, many] = few_and_many(lab, 1024)?;
+    let seen = Seen::new(
+        told([few, many]),
+        is_ahead(few, many),
+        "more READs are pending than the NIC holds",
+        "the NIC that answers holds no state of a READ, so that their number costs it nothing, and the link is full",
+    )?;
+    Ok(seen.beside(&[(few - many, 5.0)]))
+}
+
+fn as_much_for_large(lab: &Lab) -> Result<Seen> {
+    let mut same = true;
+    let mut each = Vec::new();
+    for value in FIG_11[0].told.iter().filter(|value| **value > 4096) {
+        let [few, many] = few_and_many(lab, *value)?;
+        same &= is_same(few, many);
+        each.push(told([few, many]));
+    }
+    Seen::new(
+        each.join(", "),
+        same,
+        "the link is full with either",
+        "contexts cost more where more calls are pending",
+    )
+}

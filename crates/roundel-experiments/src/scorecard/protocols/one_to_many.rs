@@ -1,0 +1,218 @@
+//! 1:M: one asks many (section 4.2, figures 12 and 13).
+
+use super::super::{Claim, Lab, Seen};
+use super::{
+    ALIKE, ALL, ANSWER_BY_SEND, ANSWER_BY_WRITE, Curves, OTHERS, Read, SendSend, SendWrite,
+    WriteSend, WriteWrite, falls, is_ahead, is_same, spread,
+};
+use crate::conversation::{FIG_12A, FIG_12B, FIG_12C, FIG_13, Sweep};
+use crate::error::Result;
+use roundel_protocols::Protocol;
+
+pub(super) fn claims() -> Vec<Claim> {
+    vec![
+        Claim::fully(
+            "MP07a",
+            "READ has most with one call pending, 4.2 Gb/s, and 2 from 16 on",
+            read_pending,
+        ),
+        Claim::fully("MP07b", "READ is last from 16 calls pending on", read_last),
+        Claim::fully(
+            "MP07c",
+            "Responses by WRITE reach 14 Gb/s, and by SEND 11",
+            |lab| responses(lab, &FIG_12A, [14.0, 11.0]),
+        ),
+        Claim::fully(
+            "MP07d",
+            "It does not matter which verb requests go by",
+            |lab| requests(lab, &FIG_12A),
+        ),
+        Claim::fully(
+            "MP08a",
+            "READ falls from 11 Gb/s with one thread to 2 with 16",
+            |lab| read_falls(lab, &FIG_12B, [11.0, 2.0]),
+        ),
+        Claim::fully(
+            "MP08b",
+            "Responses by WRITE reach 13.8 Gb/s, and by SEND 11",
+            |lab| responses(lab, &FIG_12B, [13.8, 11.0]),
+        ),
+        Claim::fully("MP08c", "READ is last with 2 threads and more", |lab| {
+            last_from(lab, &FIG_12B, 2)
+        }),
+        Claim::fully(
+            "MP09a",
+            "READ falls from 17 Gb/s with one node that is asked to 2 with 28",
+            |lab| read_falls(lab, &FIG_12C, [17.0, 2.0]),
+        ),
+        Claim::fully(
+            "MP09b",
+            "Responses by WRITE reach 16 Gb/s, and by SEND 15",
+            |lab| responses(lab, &FIG_12C, [16.0, 15.0]),
+        ),
+        Claim::fully(
+            "MP09c",
+            "It does not matter which verb requests go by, with any number of nodes",
+            |lab| requests(lab, &FIG_12C),
+        ),
+        Claim::fully(
+            "MP10a",
+            "Responses by WRITE have most from 16 KB on, 49 Gb/s, and by SEND 42",
+            large_values,
+        ),
+        Claim::fully(
+            "MP10b",
+            "READ is behind others until values have 64 KB and 128 calls are pending",
+            read_behind,
+        ),
+        Claim::fully(
+            "MP10c",
+            "With 4 calls pending responses by WRITE are first with values of any size",
+            write_first,
+        ),
+    ]
+}
+
+fn read_pending(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_12A)?;
+    let rest = curves.from(Read, 16);
+    let (first, stays) = (curves.at(Read, 1), curves.at(Read, 16));
+    let seen = Seen::new(
+        curves.all_told(&[Read]),
+        curves.peak(Read) == 1 && is_ahead(first, stays) && spread(&rest) <= ALIKE,
+        "there are more READs pending than the NIC that asks can hold, and each costs it contexts twice",
+        "of several READs pending on a queue pair the NIC asks for some at once, with one context: that gains \
+             more than is lost because there are more READs than it holds",
+    )?;
+    Ok(seen.beside(&[(first, 4.2), (stays, 2.0)]))
+}
+
+fn read_last(lab: &Lab) -> Result<Seen> {
+    last_from(lab, &FIG_12A, 16)
+}
+
+fn last_from(lab: &Lab, sweep: &'static Sweep, from: usize) -> Result<Seen> {
+    let curves = Curves::of(lab, sweep)?;
+    let mut places = sweep.told.iter().filter(|x| **x >= from);
+    Seen::new(
+        curves.all_told(&ALL),
+        places.all(|x| curves.ahead(&OTHERS, &[Read], *x)),
+        "the NIC comes back to the context of a READ when its answer comes, which by then is gone",
+        "as long as all contexts fit into the NIC, a READ costs it less than a request and a response",
+    )
+}
+
+/// The most that protocols reach whose responses go by WRITE, and by SEND.
+fn responses(lab: &Lab, sweep: &'static Sweep, paper: [f64; 2]) -> Result<Seen> {
+    let curves = Curves::of(lab, sweep)?;
+    let [write, send] =
+        [ANSWER_BY_WRITE, ANSWER_BY_SEND].map(|pair| pair.map(|protocol| curves.most(protocol)));
+    let holds = write
+        .iter()
+        .all(|write| send.iter().all(|send| is_ahead(*write, *send)));
+    let seen = Seen::new(
+        curves.all_told(&OTHERS),
+        holds,
+        "receives cost the one that asks more than WRITEs that come in",
+        "a receive costs the one that asks less than the contexts of its requests, which hold up both verbs alike",
+    )?;
+    let numbers = [
+        write.map(|most| (most, paper[0])),
+        send.map(|most| (most, paper[1])),
+    ];
+    Ok(seen.beside(&numbers.concat()))
+}
+
+fn requests(lab: &Lab, sweep: &'static Sweep) -> Result<Seen> {
+    let curves = Curves::of(lab, sweep)?;
+    let apart = |pair: [Protocol; 2]| {
+        let each = sweep.told.iter().map(|x| spread(&curves.each(&pair, *x)));
+        each.fold(0.0, f64::max)
+    };
+    let (send, write) = (apart(ANSWER_BY_SEND), apart(ANSWER_BY_WRITE));
+    Seen::new(
+        format!(
+            "up to {:.0} % apart where responses go by SEND, and {:.0} % where they go by WRITE",
+            100.0 * send,
+            100.0 * write
+        ),
+        send.max(write) <= ALIKE,
+        "both are one short message that was posted with its bytes",
+        "requests by SEND wait for receives at those that answer",
+    )
+}
+
+fn read_falls(lab: &Lab, sweep: &'static Sweep, paper: [f64; 2]) -> Result<Seen> {
+    let curves = Curves::of(lab, sweep)?;
+    let line = curves.from(Read, 1);
+    let seen = Seen::new(
+        curves.all_told(&[Read]),
+        falls(&line),
+        "more queue pairs do not fit into the NIC, and READs need their contexts twice",
+        "one thread, or one node that is asked, does not keep the NIC busy that asks: twice as many do, whose \
+             queue pairs it still holds",
+    )?;
+    let last = line[line.len() - 1];
+    Ok(seen.beside(&[(line[0], paper[0]), (last, paper[1])]))
+}
+
+fn large_values(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_13[1])?;
+    let at = |protocol| curves.at(protocol, 16384);
+    let ended = OTHERS
+        .iter()
+        .all(|one| is_same(at(*one), curves.most(*one)));
+    let ahead = |x: &usize| curves.ahead(&ANSWER_BY_WRITE, &ANSWER_BY_SEND, *x);
+    let mut large = FIG_13[1].told.iter().filter(|x| **x >= 16384);
+    let seen = Seen::new(
+        curves.all_told(&OTHERS),
+        ended && large.all(ahead),
+        "receives cost the one that asks more than WRITEs that come in",
+        "packets of many nodes come in turns, each for another queue pair than the one before, and have their \
+             contexts fetched; that holds up both verbs until packets of a queue pair come together",
+    )?;
+    Ok(seen.beside(&[
+        (at(SendWrite), 49.0),
+        (at(WriteWrite), 49.0),
+        (at(SendSend), 42.0),
+        (at(WriteSend), 42.0),
+    ]))
+}
+
+fn read_behind(lab: &Lab) -> Result<Seen> {
+    let (mut holds, mut told) = (true, Vec::new());
+    for sweep in &FIG_13 {
+        let curves = Curves::of(lab, sweep)?;
+        for x in sweep.told {
+            let behind = curves.ahead(&OTHERS, &[Read], *x);
+            let caught_up = *x == 65536 && sweep.pending == 128;
+            holds &= behind != caught_up;
+        }
+        told.push(format!(
+            "{} pending, {}",
+            sweep.pending,
+            curves.all_told(&ALL)
+        ));
+    }
+    Seen::new(
+        told.join("; "),
+        holds,
+        "a READ costs the NIC contexts twice, whatever its size",
+        "a value of 4 KB comes back in one packet of a READ, but in two with the header of a message, and its \
+             queue pair is both requester and responder: READs need fewer contexts",
+    )
+}
+
+fn write_first(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_13[0])?;
+    let others = [Read, SendSend, WriteSend];
+    Seen::new(
+        curves.all_told(&ALL),
+        FIG_13[0]
+            .told
+            .iter()
+            .all(|x| curves.ahead(&ANSWER_BY_WRITE, &others, *x)),
+        "receives cost the one that asks more than WRITEs that come in",
+        "contexts hold up both verbs alike, and READs of large values need fewer of them",
+    )
+}

@@ -1,0 +1,177 @@
+//! What the paper says of all three paradigms together (section 1.1, figures 3 to 6, and 14c).
+
+use super::super::{Claim, Lab, Seen};
+use super::{ALL, ANSWER_BY_WRITE, ASK_BY_WRITE, Curves, Read, SAME, gigabits, is_ahead};
+use crate::conversation::{
+    FIG_10A, FIG_10B, FIG_10C, FIG_11, FIG_12A, FIG_12B, FIG_12C, FIG_13, FIG_14A, FIG_14B,
+    FIG_14C, FIG_15, NODES, Sweep, VALUE,
+};
+use crate::error::Result;
+use roundel_protocols::Protocol;
+
+pub(super) fn claims() -> Vec<Claim> {
+    vec![
+        Claim::fully(
+            "MP01a",
+            "In M:1 READ is best, of all that was tried",
+            |lab| {
+                best_of(
+                    lab,
+                    &M1,
+                    &[Read],
+                    [
+                        "the NIC answers READs by itself",
+                        "a READ costs the NIC that answers as much as a request and a response",
+                    ],
+                )
+            },
+        ),
+        Claim::fully("MP01b", "In 1:M a protocol is best that writes", |lab| {
+            let write: Vec<_> = ALL.into_iter().filter(writes).collect();
+            best_of(
+                lab,
+                &ONE_M,
+                &write,
+                [
+                    "READs cost the one that asks contexts twice",
+                    "with few threads all contexts fit into the NIC that asks, and a READ then costs it less than a \
+             request and a response: the paper has far less with one thread already",
+                ],
+            )
+        }),
+        Claim::fully(
+            "MP01c",
+            "In M:M READ is best, of all that was tried",
+            |lab| {
+                best_of(
+                    lab,
+                    &MM,
+                    &[Read],
+                    [
+                        "a READ is fewer messages, and with one thread contexts fit into the NIC",
+                        "contexts cost READs more than messages cost others",
+                    ],
+                )
+            },
+        ),
+        Claim::fully(
+            "MP01d",
+            "The best of M:1 is 42 Gb/s, which is three times the best of 1:M, 14 Gb/s",
+            best_of_both,
+        ),
+        Claim::fully(
+            "MP13c",
+            "With 28 nodes each protocol has less of what is ideal than with 4, but READ in M:1",
+            scaling,
+        ),
+        Claim::fully(
+            "MP15a",
+            "M:1, READ: 35 Gb/s with 365 bytes, 50 with 4 KB",
+            |lab| values(lab, &FIG_11[1], [35.0, 50.0]),
+        ),
+        Claim::fully(
+            "MP15b",
+            "1:M, READ: 2 Gb/s with 365 bytes, 16 with 4 KB",
+            |lab| values(lab, &FIG_13[1], [2.0, 16.0]),
+        ),
+        Claim::fully(
+            "MP15c",
+            "M:M, READ: 10 Gb/s with 365 bytes, 20 with 4 KB",
+            |lab| values(lab, &FIG_15[1], [10.0, 20.0]),
+        ),
+    ]
+}
+
+/// What was tried of each paradigm with values of 365 bytes on 28 nodes.
+const M1: [&Sweep; 2] = [&FIG_10A, &FIG_10B];
+const ONE_M: [&Sweep; 2] = [&FIG_12A, &FIG_12B];
+const MM: [&Sweep; 2] = [&FIG_14A, &FIG_14B];
+
+fn writes(protocol: &Protocol) -> bool {
+    ASK_BY_WRITE.contains(protocol) || ANSWER_BY_WRITE.contains(protocol)
+}
+
+/// The highest bandwidth of each protocol.
+fn highest(lab: &Lab, sweeps: &[&'static Sweep]) -> Result<Vec<(Protocol, f64)>> {
+    let curves = sweeps.iter().map(|sweep| Curves::of(lab, sweep));
+    let curves = curves.collect::<Result<Vec<_>>>()?;
+    let most = |protocol| {
+        let of_each = curves.iter().map(|curves| curves.most(protocol));
+        (protocol, of_each.fold(0.0, f64::max))
+    };
+    Ok(ALL.into_iter().map(most).collect())
+}
+
+fn best_of(
+    lab: &Lab,
+    sweeps: &[&'static Sweep],
+    wanted: &[Protocol],
+    [yes, no]: [&str; 2],
+) -> Result<Seen> {
+    let highest = highest(lab, sweeps)?;
+    let most = |is_wanted: bool| {
+        let own = highest.iter();
+        own.filter(|(protocol, _)| wanted.contains(protocol) == is_wanted)
+            .fold(0.0, |most, (_, value)| f64::max(most, *value))
+    };
+    let told = highest
+        .iter()
+        .map(|(one, value)| format!("{one} {}", gigabits(*value)));
+    let told: Vec<_> = told.collect();
+    Seen::new(
+        format!("{} Gb/s", told.join(", ")),
+        is_ahead(most(true), most(false)),
+        yes,
+        no,
+    )
+}
+
+fn best_of_both(lab: &Lab) -> Result<Seen> {
+    let best = |sweeps| -> Result<f64> {
+        let highest = highest(lab, sweeps)?;
+        Ok(highest
+            .into_iter()
+            .fold(0.0, |most, (_, value)| most.max(value)))
+    };
+    let (m1, one_m) = (best(&M1)?, best(&ONE_M)?);
+    let seen = Seen::new(
+        format!("{} and {} Gb/s", gigabits(m1), gigabits(one_m)),
+        is_ahead(m1, one_m),
+        "the one that asks pays for contexts of its requests, the one that answers READs hardly does",
+        "with few threads all contexts fit into the NIC that asks, and it is as fast as one that answers",
+    )?;
+    Ok(seen.beside(&[(m1, 42.0), (one_m, 14.0), (m1 / one_m, 3.0)]))
+}
+
+fn scaling(lab: &Lab) -> Result<Seen> {
+    let (mut told, mut holds) = (Vec::new(), true);
+    for sweep in [&FIG_10C, &FIG_12C, &FIG_14C] {
+        let curves = Curves::of(lab, sweep)?;
+        let ratio = |protocol| curves.at(protocol, NODES) / curves.at(protocol, 4);
+        for protocol in ALL {
+            // Of each node in M:M, which is as good.
+            let ideal = protocol == Read && *sweep == FIG_10C;
+            let of = ratio(protocol);
+            holds &= if ideal { of >= 1.0 - SAME } else { of < 1.0 };
+            told.push(format!("{} {protocol} {of:.2}", sweep.paradigm));
+        }
+    }
+    Seen::new(
+        told.join(", "),
+        holds,
+        "more queue pairs do not fit into NICs",
+        "with one thread the queue pairs of 28 nodes fit into the NIC, so that nodes of M:M lose nothing",
+    )
+}
+
+fn values(lab: &Lab, sweep: &'static Sweep, paper: [f64; 2]) -> Result<Seen> {
+    let curves = Curves::of(lab, sweep)?;
+    let [small, large] = [VALUE, 4096].map(|value| curves.at(Read, value));
+    let seen = Seen::new(
+        format!("{} and {} Gb/s", gigabits(small), gigabits(large)),
+        is_ahead(large, small),
+        "what a call costs is shared by more bytes",
+        "larger values have less",
+    )?;
+    Ok(seen.beside(&[(small, paper[0]), (large, paper[1])]))
+}
