@@ -13,12 +13,14 @@
 //! * [`node`] and [`run`]: the processes.
 //! * [`ring`]: joins on rings of hosts, simulated ones and processes.
 //! * [`experiments`]: the catalogue.
+//! * [`advise`]: which design to use, by what candidates measure.
 //! * [`scorecard`]: what simulated hardware says of the claims of a paper.
 //! * [`simulate`]: exchanges on virtual time, drawn from seeds, with faults.
 //! * [`figure`]: what an experiment tells, and [`report`] how it is shown.
 //!
 //! This crate knows nothing of queries: what it measures of them it has the program `roundel` measure.
 
+pub mod advise;
 pub mod clock;
 pub mod error;
 pub mod experiments;
