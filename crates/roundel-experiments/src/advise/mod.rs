@@ -7,10 +7,10 @@
 //!                 └──────────── run ◄──────────────┘       in simulation, on this host, in a test
 //! ```
 //!
-//! * [`candidate`]: what there is to choose from, and what was measured of it.
-//! * [`search`]: in which order, and when enough is known.
-//! * [`limit`]: what holds a candidate up.
-//! * [`reasons`]: the advice in words.
+//! * `candidate`: what there is to choose from, and what was measured of it.
+//! * `search`: in which order, and when enough is known.
+//! * `limit`: what holds a candidate up.
+//! * `reasons`: the advice in words.
 //!
 //! Buffers are a fixed number: those that adapt take what the load asks for, and nothing could be promised of them
 //! under a limit. This knows neither how a setting is run, which its caller says, nor what is asked of it on a command
