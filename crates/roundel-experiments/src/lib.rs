@@ -14,6 +14,7 @@
 //! * [`ring`]: joins on rings of hosts, simulated ones and processes.
 //! * [`conversation`]: message passing protocols between many simulated nodes.
 //! * [`experiments`]: the catalogue.
+//! * [`advise`]: which design to use, by what candidates measure.
 //! * [`scorecard`]: what simulated hardware says of the claims of a paper.
 //! * [`simulate`]: exchanges on virtual time, drawn from seeds, with faults.
 //! * [`kept`]: points that were measured, so that what was stopped goes on from there.
@@ -21,6 +22,7 @@
 //!
 //! This crate knows nothing of queries: what it measures of them it has the program `roundel` measure.
 
+pub mod advise;
 pub mod clock;
 pub mod conversation;
 pub mod error;

@@ -1,0 +1,221 @@
+//! What there is to choose from: a design, messages and buffers. Ladders, on which a search goes step by step.
+
+use super::limit::{Hardware, Limit};
+use super::{ShuffleWish, is_datagrams};
+use crate::figure::Unit;
+use crate::measured::Measured;
+use crate::report::quantity;
+use crate::setting::{Pattern, Setting, Transport};
+use roundel_exchange::{Buffers, Design, Verb};
+use serde::{Serialize, Serializer};
+use std::fmt;
+
+/// Bytes of messages over connections.
+const SIZES: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
+/// Buffers of a thread for a destination, over connections and of datagrams, which are small.
+const BUFFERS: [usize; 3] = [2, 4, 8];
+const DATAGRAM_BUFFERS: [usize; 4] = [2, 4, 8, 32];
+/// Where a search begins.
+const SIZE: usize = 64 << 10;
+const FIRST_BUFFERS: usize = 2;
+const FIRST_DATAGRAM_BUFFERS: usize = 8;
+/// Bytes of a datagram, to say how long one is run: no network has larger packets.
+const DATAGRAM_BYTES: usize = 4096;
+
+/// Something to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Candidate {
+    /// The design.
+    #[serde(serialize_with = "as_text")]
+    pub design: Design,
+    /// Bytes of a message; of datagrams as many as the device carries in one.
+    pub message_bytes: Option<usize>,
+    /// Buffers of each thread for each destination.
+    pub buffers: usize,
+}
+
+/// What was measured of a candidate.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tried {
+    /// What it is.
+    #[serde(flatten)]
+    pub candidate: Candidate,
+    /// Bytes that arrive at a node in a second, its own share included.
+    pub bytes_per_second: f64,
+    /// Registered bytes of the node that has most.
+    pub registered_bytes: u64,
+    /// Queue pairs of a node that send rows.
+    pub queue_pairs: u64,
+    /// Share of the time that senders waited for credit.
+    pub blocked_for_credit: f64,
+    /// Share of the time that senders waited for a buffer, where they are simulated.
+    pub blocked_for_buffers: f64,
+    /// What holds it up.
+    pub limit: Limit,
+}
+
+/// A direction on the ladders.
+pub(super) type Step = fn(&Candidate) -> Option<Candidate>;
+
+pub(super) fn as_text<S: Serializer>(design: &Design, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(design)
+}
+
+fn beside(ladder: &[usize], at: usize, up: bool) -> Option<usize> {
+    match up {
+        true => ladder.iter().copied().find(|one| *one > at),
+        false => ladder.iter().copied().rev().find(|one| *one < at),
+    }
+}
+
+impl Candidate {
+    /// Where a search begins, and where it goes from there when that does not fit into memory.
+    pub(super) fn starts(design: Design) -> Vec<Self> {
+        let start = match is_datagrams(design) {
+            true => Self {
+                design,
+                message_bytes: None,
+                buffers: FIRST_DATAGRAM_BUFFERS,
+            },
+            false => Self {
+                design,
+                message_bytes: Some(SIZE),
+                buffers: FIRST_BUFFERS,
+            },
+        };
+        let less = |from: &Self| from.smaller().or_else(|| from.fewer());
+        std::iter::successors(Some(start), less).collect()
+    }
+
+    /// All of a design.
+    #[cfg(test)]
+    pub(super) fn every(design: Design) -> Vec<Self> {
+        let sizes: Vec<_> = match is_datagrams(design) {
+            true => vec![None],
+            false => SIZES.into_iter().map(Some).collect(),
+        };
+        let of_size = |message_bytes| {
+            let of = move |buffers| Self {
+                design,
+                message_bytes,
+                buffers,
+            };
+            of(0).ladder().iter().copied().map(of)
+        };
+        sizes.into_iter().flat_map(of_size).collect()
+    }
+
+    fn ladder(&self) -> &'static [usize] {
+        match is_datagrams(self.design) {
+            true => &DATAGRAM_BUFFERS,
+            false => &BUFFERS,
+        }
+    }
+
+    fn resized(&self, up: bool) -> Option<Self> {
+        let bytes = beside(&SIZES, self.message_bytes?, up)?;
+        Some(Self {
+            message_bytes: Some(bytes),
+            ..*self
+        })
+    }
+
+    fn buffered(&self, up: bool) -> Option<Self> {
+        let buffers = beside(self.ladder(), self.buffers, up)?;
+        Some(Self { buffers, ..*self })
+    }
+
+    /// With the next smaller messages.
+    pub(super) fn smaller(&self) -> Option<Self> {
+        self.resized(false)
+    }
+
+    /// With the next larger messages.
+    pub(super) fn larger(&self) -> Option<Self> {
+        self.resized(true)
+    }
+
+    /// With fewer buffers.
+    pub(super) fn fewer(&self) -> Option<Self> {
+        self.buffered(false)
+    }
+
+    /// With more buffers.
+    pub(super) fn more(&self) -> Option<Self> {
+        self.buffered(true)
+    }
+
+    /// Bytes of a message, or a few more.
+    pub(super) fn bytes(&self) -> usize {
+        self.message_bytes.unwrap_or(DATAGRAM_BYTES)
+    }
+
+    /// What a node registers at least: the buffers of one side. Those of a receiver that READs where they lie are
+    /// the sender's, which has as many for all nodes together in broadcast. How long datagrams are only the device
+    /// knows.
+    pub(super) fn registered_at_least(&self, wish: &ShuffleWish) -> u64 {
+        let once = self.design.verb() == Verb::Read && wish.pattern == Pattern::Broadcast;
+        let links = match once {
+            true => wish.threads,
+            false => wish.threads * wish.nodes,
+        };
+        (links * self.buffers * self.message_bytes.unwrap_or(0)) as u64
+    }
+
+    /// The setting that tells what it does.
+    pub(super) fn setting(&self, wish: &ShuffleWish, seconds: f64) -> Setting {
+        Setting {
+            pattern: wish.pattern,
+            nodes: wish.nodes,
+            threads: wish.threads,
+            message_bytes: self.message_bytes,
+            buffers: Buffers::Fixed(self.buffers),
+            seconds,
+            ..Setting::new(Transport::Design(self.design), wish.fabric.clone())
+        }
+    }
+}
+
+impl fmt::Display for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            design, buffers, ..
+        } = self;
+        match self.message_bytes {
+            Some(bytes) => {
+                let bytes = quantity(bytes as f64, Unit::Bytes);
+                write!(f, "{design} with {buffers} buffers of {bytes}")
+            }
+            None => write!(f, "{design} with {buffers} datagrams"),
+        }
+    }
+}
+
+impl Tried {
+    /// What a run of a setting says of a candidate.
+    pub(super) fn new(
+        candidate: Candidate,
+        setting: &Setting,
+        measured: &Measured,
+        hardware: Option<&Hardware>,
+    ) -> Self {
+        let all = measured.endpoints();
+        let most = |of: fn(&crate::measured::Endpoints) -> u64| {
+            let nodes = measured.nodes.iter();
+            nodes.map(|node| of(&node.endpoints)).max().unwrap_or(0)
+        };
+        let seconds = setting.seconds.max(measured.seconds);
+        let threads = (setting.nodes * setting.threads) as f64 * seconds;
+        let mut tried = Self {
+            candidate,
+            bytes_per_second: measured.bytes_per_second,
+            registered_bytes: most(|one| one.registered_bytes),
+            queue_pairs: most(|one| one.queue_pairs),
+            blocked_for_credit: all.blocked_for_credit / threads,
+            blocked_for_buffers: all.blocked_for_buffers / threads,
+            limit: Limit::Unknown,
+        };
+        tried.limit = Limit::of(&tried, setting.threads, hardware);
+        tried
+    }
+}

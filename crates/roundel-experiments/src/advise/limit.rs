@@ -1,0 +1,120 @@
+//! What holds a candidate up, by what was measured of it and what is known of the hardware.
+
+use super::candidate::Tried;
+use super::is_datagrams;
+use crate::fabric::FabricChoice;
+use roundel_verbs::sim::Parameters;
+use serde::Serialize;
+use std::fmt;
+
+/// Of what the link carries, so much is all of it: headers of messages and credit take the rest.
+const FULL: f64 = 0.96;
+/// The same of what threads can do.
+const BUSY: f64 = 0.9;
+/// Fetching contexts counts when it takes such a share of what it is fetched for.
+const FETCHING: f64 = 0.05;
+/// Senders are held up when they wait for such a share of the time.
+const WAITING: f64 = 0.3;
+
+/// What holds a candidate up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The link.
+    Link,
+    /// What threads hash and copy.
+    Threads,
+    /// More queue pairs than the NIC has contexts for.
+    Contexts,
+    /// The lock of an endpoint that threads share.
+    Lock,
+    /// Credit of receivers.
+    Credit,
+    /// Free buffers.
+    Buffers,
+    /// Nothing that is measured.
+    Unknown,
+}
+
+/// What is known of simulated hardware.
+#[derive(Clone, Debug)]
+pub(super) struct Hardware {
+    /// Bytes of payload in a second of a link.
+    pub link: f64,
+    /// Bytes that a thread hashes and copies in a second.
+    pub thread: f64,
+    /// Queue pairs whose contexts the NIC has room for, as those that send.
+    pub contexts: u64,
+    /// Fetching one, as a share of what goes out on the link for it.
+    fetching: f64,
+}
+
+impl Hardware {
+    /// That of a fabric, where it is simulated.
+    pub(super) fn of(fabric: &FabricChoice) -> Option<Self> {
+        let FabricChoice::Simulated { name, .. } = fabric else {
+            return None;
+        };
+        let Parameters { link, nic, cpu, .. } = Parameters::named(name)?;
+        let packet = link.packet_bytes;
+        let on_link = link.rate.time(packet + link.header_bytes).as_picos();
+        let packet_picos = on_link.max(nic.host.time(packet).as_picos()) as f64;
+        let byte = |rate: roundel_verbs::sim::Rate| rate.time(packet).as_picos();
+        let thread = (byte(cpu.hash) + byte(cpu.copy)) as f64;
+        Some(Self {
+            link: packet as f64 / packet_picos * 1e12,
+            thread: packet as f64 / thread * 1e12,
+            contexts: nic.requesters as u64,
+            fetching: nic.requester_miss.as_picos() as f64 / (nic.turn as f64 * packet_picos),
+        })
+    }
+
+    /// Bytes in a second that a node of so many threads cannot exceed.
+    pub(super) fn most(&self, threads: usize) -> f64 {
+        self.link.min(threads as f64 * self.thread)
+    }
+}
+
+impl Limit {
+    /// That of what was measured in nodes of so many threads.
+    pub(super) fn of(tried: &Tried, threads: usize, hardware: Option<&Hardware>) -> Self {
+        let design = tried.candidate.design;
+        let waits = [tried.blocked_for_credit, tried.blocked_for_buffers];
+        if let Some(hardware) = hardware {
+            let rate = tried.bytes_per_second;
+            if rate >= FULL * hardware.link {
+                return Self::Link;
+            }
+            if rate >= BUSY * threads as f64 * hardware.thread {
+                return Self::Threads;
+            }
+            let fetches = tried.queue_pairs > hardware.contexts && hardware.fetching >= FETCHING;
+            if fetches && !is_datagrams(design) {
+                return Self::Contexts;
+            }
+            let shared = design.endpoints(threads) < threads;
+            if shared && waits.iter().all(|wait| *wait < WAITING) {
+                return Self::Lock;
+            }
+        }
+        match waits {
+            [credit, buffers] if credit >= WAITING && credit >= buffers => Self::Credit,
+            [_, buffers] if buffers >= WAITING => Self::Buffers,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Link => "the link is full",
+            Self::Threads => "threads hash and copy no faster",
+            Self::Contexts => "there are more queue pairs than the NIC has contexts for",
+            Self::Lock => "threads wait for the lock of the endpoint that they share",
+            Self::Credit => "senders wait for credit",
+            Self::Buffers => "senders wait for free buffers",
+            Self::Unknown => "nothing was seen that it waits for",
+        })
+    }
+}
