@@ -16,7 +16,10 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use roundel_engine::{BuffersChoice, DesignChoice, Fabric, FabricChoice, OnLoss};
 
-pub use advise::{AdviseArgs, AdviseCheckArgs, AdviseCommand, AdviseProtocolArgs, ModelArgs};
+pub use advise::{
+    AdviseArgs, AdviseCheckArgs, AdviseCommand, AdviseProtocolArgs, AdviseShuffleArgs, ModelArgs,
+    PatternArg,
+};
 pub use doctor::DoctorArgs;
 pub use experiment::{ExperimentAction, ExperimentArgs, RunArgs, ScorecardArgs};
 pub use perf::{MeasureArg, PerfArgs, PerfCommand, PollArg, TransportArg, VerbArg};
@@ -62,7 +65,7 @@ pub enum Command {
     /// Measure bandwidth, message rate and latency: of single verbs between two processes, or of message protocols
     /// among many.
     Perf(PerfArgs),
-    /// Say which message protocol to use, with how many threads and pending calls, and why.
+    /// Say which message protocol or which design of the shuffle to use, with what, and why.
     Advise(AdviseArgs),
     /// Say what works on this host, which RDMA devices it has, and what to do about each problem.
     Doctor(DoctorArgs),

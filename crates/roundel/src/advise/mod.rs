@@ -1,7 +1,9 @@
-//! `roundel advise`: which protocol to use, with what, and why; and whether such advice is good.
+//! `roundel advise`: which protocol or which design of the shuffle to use, with what, and why; and whether advice
+//! on protocols is good.
 
 mod check;
 mod protocol;
+mod shuffle;
 
 use roundel_protocols::Protocol;
 use roundel_protocols::advise::{HostModel, Model, Predict, Prediction, probes};
@@ -24,6 +26,7 @@ pub async fn run(args: &AdviseArgs) -> Result<(), Failure> {
     let work = async {
         match &args.command {
             AdviseCommand::Protocol(args) => protocol::run(args).await,
+            AdviseCommand::Shuffle(args) => shuffle::run(args).await,
             AdviseCommand::Check(args) => check::run(args).await,
         }
     };

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::values;
+use roundel_experiments::FabricChoice;
 use roundel_protocols::Protocol;
 use roundel_protocols::paradigm::Paradigm;
 use roundel_verbs::DeviceChoice;
@@ -15,6 +16,7 @@ Examples:
   roundel advise protocol --paradigm M:1 --nodes 28 --threads 16 --pending 128
   roundel advise protocol --paradigm M:M --nodes 8 --writes --value 4KiB --nic edr
   roundel advise protocol --measure               for this host, after a few seconds of measuring
+  roundel advise shuffle --nodes 16 --threads 14 --memory-limit 256MiB --ordered
   roundel advise check                            how often the advice is good, in simulation
   roundel advise check --measure --settings 24    the same on this host";
 
@@ -32,7 +34,9 @@ pub struct AdviseArgs {
 pub enum AdviseCommand {
     /// Which message protocol for a conversation, and with how many threads and pending calls.
     Protocol(AdviseProtocolArgs),
-    /// Whether the advice is good: settings drawn from a seed, each measured with every protocol.
+    /// Which design of the shuffle, with which messages and how many buffers.
+    Shuffle(AdviseShuffleArgs),
+    /// Whether advice on protocols is good: settings drawn from a seed, each measured with every protocol.
     Check(AdviseCheckArgs),
 }
 
@@ -98,6 +102,46 @@ pub struct AdviseProtocolArgs {
     /// Take the threads and pending calls as they are, not as the most that there can be.
     #[arg(long)]
     pub fixed: bool,
+}
+
+/// Flags of `roundel advise shuffle`.
+#[derive(Debug, Args)]
+pub struct AdviseShuffleArgs {
+    /// What it runs over: hardware in simulation, or a device of this host, where nodes are processes.
+    #[arg(
+        long,
+        value_name = "sim:NAME|shm|rdma[:DEVICE]|tcp[:ADDRESS]",
+        default_value = "sim:edr"
+    )]
+    pub fabric: FabricChoice,
+    /// Nodes that shuffle, each with all.
+    #[arg(long, value_name = "N", default_value = "4")]
+    pub nodes: usize,
+    /// Threads of each.
+    #[arg(long, value_name = "N", default_value = "4")]
+    pub threads: usize,
+    /// Who gets which rows.
+    #[arg(long, value_enum, default_value = "repartition")]
+    pub pattern: PatternArg,
+    /// Most bytes that a node may register.
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    pub memory_limit: Option<u64>,
+    /// Rows must come out in their order.
+    #[arg(long)]
+    pub ordered: bool,
+    /// Write the results as JSON to FILE, or to standard output; the text for people then goes to
+    /// standard error.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub json: Option<PathBuf>,
+}
+
+/// A `--pattern`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PatternArg {
+    /// Each row goes to one node, by a hash of its key.
+    Repartition,
+    /// Each row goes to all nodes.
+    Broadcast,
 }
 
 /// Flags of `roundel advise check`.

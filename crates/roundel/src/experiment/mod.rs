@@ -57,15 +57,24 @@ fn list(as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+/// How this program is started as a node.
+pub fn node_command() -> Result<NodeCommand, Failure> {
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::Run(format!("cannot find this program to start nodes: {error}"))
+    })?;
+    Ok(NodeCommand {
+        program,
+        arguments: vec!["experiment".to_owned(), "node".to_owned()],
+    })
+}
+
 async fn measure(args: &RunArgs) -> Result<(), Failure> {
     let mut signals = Signals::watch()?;
     let names: Vec<String> = match args.names.iter().any(|name| name == "all") {
         true => Vec::new(),
         false => args.names.clone(),
     };
-    let program = std::env::current_exe().map_err(|error| {
-        Failure::Run(format!("cannot find this program to start nodes: {error}"))
-    })?;
+    let node = node_command()?;
     let fabric = args.fabric.clone();
     let fabric = fabric.unwrap_or_else(|| experiments::default_fabric(&names));
     // Without a place of their own, points are kept for as long as the command runs: experiments share some.
@@ -89,11 +98,8 @@ async fn measure(args: &RunArgs) -> Result<(), Failure> {
             None if args.quick => RUNS_QUICK,
             None => RUNS,
         },
-        node: NodeCommand {
-            program: program.clone(),
-            arguments: vec!["experiment".to_owned(), "node".to_owned()],
-        },
-        roundel: program,
+        roundel: node.program.clone(),
+        node,
         mpi: cfg!(feature = "mpi"),
         kept: kept.map_err(|error| Failure::Run(error.to_string()))?,
         jobs: match args.jobs {

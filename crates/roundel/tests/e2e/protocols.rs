@@ -295,6 +295,29 @@ fn advice_for_this_host_is_measured_first() {
 }
 
 #[test]
+fn advice_for_a_shuffle_keeps_to_its_limits() {
+    let roundel = Roundel::new();
+    let arguments = [
+        "advise",
+        "shuffle",
+        "--nodes",
+        "2",
+        "--threads",
+        "2",
+        "--json",
+    ];
+    let limits = ["--memory-limit", "512KiB", "--ordered"];
+    let output = roundel.run(&[&arguments[..], &limits].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let advice: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let registered = advice["advised"]["registered_bytes"].as_u64().unwrap();
+    assert!(registered <= 512 << 10, "{advice}");
+    assert!(!advice["reasons"].as_array().unwrap().is_empty());
+    fails(&roundel, &["advise", "shuffle", "--nodes", "0"], 2, "0");
+    roundel.assert_nothing_left();
+}
+
+#[test]
 fn advice_is_checked_and_too_little_that_is_good_is_a_failure() {
     let roundel = Roundel::new();
     let check = [
