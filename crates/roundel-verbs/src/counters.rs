@@ -61,8 +61,13 @@ pub struct Counters([Counter; Opcode::ALL.len()]);
 impl Counters {
     /// Counts one message of `bytes` payload bytes.
     pub fn add(&self, opcode: Opcode, bytes: usize) {
+        self.add_many(opcode, 1, bytes);
+    }
+
+    /// Counts several messages, of `bytes` payload bytes together.
+    pub fn add_many(&self, opcode: Opcode, messages: usize, bytes: usize) {
         let counter = &self.0[opcode as usize];
-        counter.messages.fetch_add(1, Relaxed);
+        counter.messages.fetch_add(messages as u64, Relaxed);
         counter.bytes.fetch_add(bytes as u64, Relaxed);
     }
 

@@ -121,11 +121,18 @@ pub struct InlineBytes {
 impl InlineBytes {
     /// Copies the bytes; `None` when they are more than [`INLINE_BYTES_MAX`].
     pub fn new(source: &[u8]) -> Option<Self> {
+        Self::joined(source, &[])
+    }
+
+    /// The same of two parts, one after the other.
+    pub fn joined(first: &[u8], second: &[u8]) -> Option<Self> {
+        let (between, length) = (first.len(), first.len() + second.len());
         let mut bytes = [0; INLINE_BYTES_MAX];
-        bytes.get_mut(..source.len())?.copy_from_slice(source);
+        bytes.get_mut(..between)?.copy_from_slice(first);
+        bytes.get_mut(between..length)?.copy_from_slice(second);
         Some(Self {
             bytes,
-            length: source.len() as u8,
+            length: length as u8,
         })
     }
 

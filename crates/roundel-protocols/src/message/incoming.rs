@@ -286,8 +286,7 @@ impl Port {
         }
         let length = trailer.length + frame::overhead(way);
         let from = arrivals.bytes.len();
-        arrivals.bytes.resize(from + length, 0);
-        memory.read(end - length, &mut arrivals.bytes[from..]);
+        memory.read_append(end - length, length, &mut arrivals.bytes);
         self.context.charge(Work::Cycles(FOUND_CYCLES));
         self.context.charge(Work::Copy(length));
         // On a reliable connection the marker says that all of it has come, and its sender keeps its hands off

@@ -106,12 +106,7 @@ impl Port {
             false => peer.handle.clone(),
         };
         let payload = match length <= self.outgoing.inline_bytes_max {
-            true => {
-                let mut bytes = [0; INLINE_BYTES_MAX];
-                bytes[..payload.len()].copy_from_slice(payload);
-                bytes[payload.len()..length].copy_from_slice(tail);
-                InlineBytes::new(&bytes[..length]).map_or(Payload::Empty, Payload::Inline)
-            }
+            true => InlineBytes::joined(payload, tail).map_or(Payload::Empty, Payload::Inline),
             false => {
                 let mut buffer = match self.outgoing.free.pop() {
                     Some(buffer) => buffer,

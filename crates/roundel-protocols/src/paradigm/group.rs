@@ -12,7 +12,7 @@ use crate::end::Fabric;
 use crate::error::{ProtocolError, Result};
 use crate::perf::cpu_time;
 use roundel_verbs::rendezvous::LostPeer;
-use roundel_verbs::{Arena, ArenaOptions, Context, Device, Rendezvous};
+use roundel_verbs::{Arena, ArenaOptions, Context, Device, Rendezvous, VerbsError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -80,8 +80,7 @@ impl Group {
     /// When it makes no sense, a device cannot carry it, or a node failed, which it names. Only a setting that makes no
     /// sense can be followed by another.
     pub async fn measure(&mut self, setting: &Setting) -> Result<Measured> {
-        setting.check()?;
-        setting.protocol.check(self.device.capabilities())?;
+        setting.check_on(self.device.capabilities())?;
         let there = self.rendezvous.peers();
         if setting.all_nodes() > there {
             return Err(ProtocolError::Unsupported(format!(
@@ -127,7 +126,7 @@ impl Group {
     /// Says how a step ended, and hears it of the others.
     async fn exchange(&mut self, said: Said) -> Result<Vec<Said>> {
         let bytes = serde_json::to_vec(&said).expect("what nodes say is plain data");
-        let all = self.rendezvous.exchange(bytes).await?;
+        let all = self.rendezvous.exchange(bytes).await.map_err(of_node)?;
         let mut heard = Vec::with_capacity(all.len());
         for (node, bytes) in all.iter().enumerate() {
             let said = serde_json::from_slice(bytes).map_err(|error| ProtocolError::Offer {
@@ -173,7 +172,8 @@ impl Group {
         let mut hand = self.after(opened).await?;
         let mut offers = hand.as_ref().map_or(Vec::new(), Hand::offers);
         offers.resize(self.rendezvous.peers(), Vec::new());
-        let offers = self.rendezvous.exchange_each(offers).await?;
+        let offers = self.rendezvous.exchange_each(offers).await;
+        let offers = offers.map_err(of_node)?;
         let connected = match &mut hand {
             Some(hand) => hand.connect(&offers[..setting.all_nodes()]),
             None => Ok(()),
@@ -320,6 +320,17 @@ async fn ended(workers: Vec<Ended>) -> Result<Vec<Worker>> {
         all.push(worker.await.map_err(panicked)??);
     }
     Ok(all)
+}
+
+/// What the rendezvous says of a peer, which is a node.
+fn of_node(error: VerbsError) -> ProtocolError {
+    match error {
+        VerbsError::PeerDied { peer, reason } => match peer.parse() {
+            Ok(node) => ProtocolError::Node { node, reason },
+            Err(_) => VerbsError::PeerDied { peer, reason }.into(),
+        },
+        other => other.into(),
+    }
 }
 
 fn gone(lost: LostPeer) -> ProtocolError {

@@ -2,7 +2,9 @@
 
 use crate::end::EndOptions;
 use crate::error::{ProtocolError, Result};
+use crate::message::frame::SLOTS_MAX;
 use crate::protocol::Protocol;
+use roundel_verbs::Capabilities;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -180,6 +182,30 @@ impl Setting {
         Duration::from_secs_f64(self.warm_up + self.seconds)
     }
 
+    /// Whether it makes sense, and a device can carry it.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Unsupported`], with the reason.
+    pub fn check_on(&self, device: &Capabilities) -> Result<()> {
+        self.check()?;
+        self.protocol.check(device)?;
+        let (request, response) = self.protocol.bytes_max(device);
+        let wrong = if self.request_bytes > request {
+            format!(
+                "requests of {} bytes: with {} they have at most {request}",
+                self.request_bytes, self.protocol
+            )
+        } else if self.response_bytes > response {
+            format!(
+                "responses of {} bytes: with {} they have at most {response}",
+                self.response_bytes, self.protocol
+            )
+        } else {
+            return Ok(());
+        };
+        Err(ProtocolError::Unsupported(wrong))
+    }
+
     /// Whether it makes sense, whatever the device.
     ///
     /// # Errors
@@ -202,6 +228,11 @@ impl Setting {
             format!(
                 "{} responder threads: there are 1 to {THREADS_MAX}",
                 self.answering_threads()
+            )
+        } else if self.pending == 0 || self.pending > SLOTS_MAX {
+            format!(
+                "{} calls pending on a connection: there are 1 to {SLOTS_MAX}",
+                self.pending
             )
         } else if self.response_bytes == 0 {
             "responses of 0 bytes: they have at least one".to_owned()

@@ -229,6 +229,34 @@ impl ExposedBuffer {
     }
 }
 
+impl ExposedBuffer {
+    /// Appends `length` bytes from `offset` to a vector, without clearing it first. What a peer writes meanwhile may
+    /// come out torn.
+    ///
+    /// # Panics
+    /// When the range is not inside the buffer.
+    pub fn read_append(&self, offset: usize, length: usize, target: &mut Vec<u8>) {
+        assert!(
+            offset
+                .checked_add(length)
+                .is_some_and(|end| end <= self.len()),
+            "range is outside an exposed buffer of {} bytes",
+            self.len()
+        );
+        target.reserve(length);
+        // SAFETY: the source range is inside this allocation, the target has `length` spare bytes (reserved above),
+        // which the copy initialises before the length counts them; every bit pattern is a valid u8.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                self.allocation.base().add(offset),
+                target.as_mut_ptr().add(target.len()),
+                length,
+            );
+            target.set_len(target.len() + length);
+        }
+    }
+}
+
 impl std::fmt::Debug for ExposedBuffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "ExposedBuffer({} bytes)", self.len())

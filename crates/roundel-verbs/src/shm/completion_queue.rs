@@ -147,6 +147,11 @@ impl ShmCompletionQueue {
         self.sends.lock().push_back(completion);
     }
 
+    /// Adds those of several.
+    pub(super) fn push_all(&self, completions: impl Iterator<Item = RawCompletion>) {
+        self.sends.lock().extend(completions);
+    }
+
     /// Wakes whoever sleeps on this queue in this process.
     pub(super) fn kick(&self) {
         kick(self.entry(), &self.device.eventfds);

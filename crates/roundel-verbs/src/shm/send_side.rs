@@ -349,6 +349,57 @@ pub(super) fn read_at_once(
     })
 }
 
+/// Carries WRITEs out, one after the other, up to the first that fails; returns how many. What becomes of that one is
+/// found out by carrying it out by itself.
+pub(super) fn write_all(
+    device: &DeviceState,
+    own: &PairEntry,
+    remote: &Remote,
+    progress: &mut Progress,
+    requests: &[RawSendRequest],
+) -> usize {
+    let mut written = 0;
+    visit(own, remote, progress, |_, _| {
+        let writes = requests
+            .iter()
+            .take_while(|request| write(device, remote, request));
+        written = writes.count();
+        Outcome::Done(Success)
+    });
+    written
+}
+
+/// Carries a WRITE out; false when it cannot be.
+fn write(device: &DeviceState, remote: &Remote, request: &RawSendRequest) -> bool {
+    let bytes = bytes_of(request);
+    let source = match &request.inline {
+        Some(inline) => Some(inline.as_slice().as_ptr()),
+        None => device
+            .local_memory(&request.local)
+            .map(<*mut u8>::cast_const),
+    };
+    let target = match request.operation {
+        SendOperation::Write(to) => exposed(&remote.peer, to, bytes),
+        _ => None,
+    };
+    match (source, target) {
+        (Some(source), Some(target)) if bytes > 0 => {
+            // SAFETY: both ranges were checked; exposed memory never overlaps a buffer that can be posted.
+            unsafe { copy_last_byte_last(source, target, bytes) };
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Payload bytes of a request.
+pub(super) fn bytes_of(request: &RawSendRequest) -> usize {
+    match &request.inline {
+        Some(inline) => inline.as_slice().len(),
+        None => request.local.length,
+    }
+}
+
 /// Does something with the peer's memory, and with its queue pair and the count of its receives that were
 /// used: between entering and leaving, which its device waits for before it takes the memory away.
 fn visit(

@@ -20,7 +20,7 @@ use crate::provider::{
     ProviderCompletionQueue, RawCompletion, RawQueuePairOptions, RawSendRequest,
 };
 use crate::queue_pair::Transport;
-use crate::work::CompletionStatus;
+use crate::work::{CompletionStatus, SendOperation};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -233,6 +233,51 @@ impl ShmQueuePair {
             immediate: None,
             source_queue_pair: 0,
         });
+    }
+
+    /// Carries the WRITEs out that requests begin with, in one visit to the peer, and returns how many: all that there is
+    /// room for, up to the first that fails, which is for [`carry_out`](Self::carry_out). What a fence or a lock between two of them
+    /// waits for is that the first has reached the peer.
+    fn write_together(&self, send: &mut SendSide, requests: &[RawSendRequest]) -> usize {
+        let is_write =
+            |request: &&RawSendRequest| matches!(request.operation, SendOperation::Write(_));
+        let together = requests.iter().take_while(is_write).count();
+        let Some(remote) = self.remote.get().filter(|_| together > 1) else {
+            return 0;
+        };
+        if !send.pending.is_empty() || self.is(PAIR_ERROR) {
+            return 0;
+        }
+        let room = self
+            .send_depth
+            .saturating_sub(self.outstanding.load(Ordering::Acquire));
+        let writes = &requests[..together.min(room)];
+        let written = send_side::write_all(
+            &self.device,
+            self.entry(),
+            remote,
+            &mut send.progress,
+            writes,
+        );
+        if written == 0 {
+            return 0;
+        }
+        self.outstanding.fetch_add(written, Ordering::AcqRel);
+        let writes = &writes[..written];
+        let bytes = writes.iter().map(send_side::bytes_of).sum();
+        self.counters.add_many(Opcode::Write, written, bytes);
+        self.send_queue
+            .push_all(writes.iter().map(|request| RawCompletion {
+                id: request.id,
+                queue_pair: self.number,
+                status: CompletionStatus::Success,
+                opcode: Opcode::Write,
+                bytes: send_side::bytes_of(request),
+                written: false,
+                immediate: None,
+                source_queue_pair: 0,
+            }));
+        written
     }
 
     /// A completion of the send queue was polled: there is room for one more.

@@ -107,9 +107,9 @@ impl ProviderQueuePair for ShmQueuePair {
             )));
         }
         self.check_peer();
-        let mut posted = 0;
         let mut send = self.send.lock();
-        for request in requests {
+        let mut posted = self.write_together(&mut send, requests);
+        for request in &requests[posted..] {
             if self.outstanding.load(Ordering::Acquire) >= self.send_depth {
                 break;
             }

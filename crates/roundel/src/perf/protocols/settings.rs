@@ -60,8 +60,7 @@ pub fn simulated(args: &ProtocolsArgs, parameters: &Parameters) -> Result<Vec<Se
 
 fn checked(settings: Vec<Setting>, device: &Capabilities) -> Result<Vec<Setting>, Failure> {
     for setting in &settings {
-        setting.check()?;
-        setting.protocol.check(device)?;
+        setting.check_on(device)?;
     }
     Ok(settings)
 }
