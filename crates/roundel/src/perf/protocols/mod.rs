@@ -62,6 +62,9 @@ struct Session<'a> {
 
 impl<'a> Session<'a> {
     fn new(args: &'a ProtocolsArgs, settings: Vec<Setting>) -> Result<Self, Failure> {
+        if args.plot.is_some() {
+            report::check_plot(&settings)?;
+        }
         let mut table = Table::new(args.json.is_some());
         table.header(args, &settings)?;
         Ok(Self {

@@ -71,6 +71,25 @@ const SWEPT: [Swept; 4] = [
     },
 ];
 
+/// Whether there is something to draw.
+///
+/// # Errors
+/// [`Failure::Usage`] when nothing varies.
+pub fn check_plot(settings: &[Setting]) -> Result<(), Failure> {
+    let varies = |swept: &Swept| {
+        let first = settings.first().map(swept.of);
+        settings
+            .iter()
+            .any(|setting| Some((swept.of)(setting)) != first)
+    };
+    match SWEPT.iter().any(varies) {
+        true => Ok(()),
+        false => Err(Failure::Usage(
+            "--plot needs a flag with several values, such as --pending 1,4,16".into(),
+        )),
+    }
+}
+
 impl Report {
     /// Without measurements.
     pub fn new(args: &ProtocolsArgs) -> Self {
@@ -93,11 +112,6 @@ impl Report {
     /// Draws each sweep; the files that were written.
     pub fn plot(&self, args: &ProtocolsArgs, directory: &Path) -> Result<Vec<PathBuf>, Failure> {
         let figures = self.figures(args);
-        if figures.is_empty() {
-            return Err(Failure::Usage(
-                "--plot needs a flag with several values, such as --pending 1,4,16".into(),
-            ));
-        }
         let failed = |path: &Path, e: std::io::Error| {
             Failure::Run(format!("cannot write {}: {e}", path.display()))
         };
