@@ -110,3 +110,10 @@ impl Gone {
 
 /// Result of an end.
 pub type Result<T, E = ProtocolError> = std::result::Result<T, E>;
+
+/// A text that came from outside, for people: one line without control characters.
+pub(crate) fn one_line(text: &str) -> String {
+    const CHARACTERS_MAX: usize = 1000;
+    let text: String = text.chars().take(CHARACTERS_MAX).collect();
+    text.replace(char::is_control, " ")
+}

@@ -4,11 +4,14 @@
 //! caller has given up by then: the answer must not be taken for that of another. Where messages may be lost, a request
 //! is sent again until it is answered.
 
+mod calls;
+
 use crate::end::{EndOptions, Fabric};
-use crate::error::{CallError, Gone, ProtocolError, Result};
+use crate::error::{CallError, Gone, ProtocolError, Result, one_line};
 use crate::message::frame::{Kind, sequence_near};
 use crate::message::{Arrival, Arrivals, Port, Sweeps};
 use crate::protocol::Protocol;
+use calls::{Calls, Slot, State};
 use roundel_verbs::{Buffer, CompletionQueue, Work};
 use std::time::Duration;
 
@@ -42,71 +45,6 @@ pub struct Requester {
     due: Duration,
     sweeps: Sweeps,
     resent: u64,
-}
-
-/// The calls of a connection.
-struct Calls {
-    /// Number of the next one, and of the oldest whose slot is not free.
-    next: u64,
-    oldest: u64,
-    slots: Vec<Slot>,
-}
-
-#[derive(Clone, Default)]
-struct Slot {
-    state: State,
-    sequence: u64,
-    token: u64,
-    begun: Duration,
-    deadline: Option<Duration>,
-    /// When it was sent last, and how often again.
-    sent: Duration,
-    again: u32,
-    /// Kept where it may be sent again.
-    request: Vec<u8>,
-}
-
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum State {
-    #[default]
-    Free,
-    Pending,
-    /// Its caller has been told that it ended, and the responder has not answered.
-    Abandoned,
-}
-
-impl Calls {
-    fn new(pending: usize) -> Self {
-        Self {
-            next: 0,
-            oldest: 0,
-            slots: vec![Slot::default(); pending],
-        }
-    }
-
-    fn room(&self) -> usize {
-        self.slots.len() - (self.next - self.oldest) as usize
-    }
-
-    fn at(&mut self, sequence: u64) -> &mut Slot {
-        let slots = self.slots.len() as u64;
-        &mut self.slots[(sequence % slots) as usize]
-    }
-
-    /// The slot of a call that has not been answered.
-    fn unanswered(&mut self, sequence: u64) -> Option<&mut Slot> {
-        if !(self.oldest..self.next).contains(&sequence) {
-            return None;
-        }
-        let slot = self.at(sequence);
-        (slot.sequence == sequence && slot.state != State::Free).then_some(slot)
-    }
-
-    fn advance(&mut self) {
-        while self.oldest < self.next && self.at(self.oldest).state == State::Free {
-            self.oldest += 1;
-        }
-    }
 }
 
 impl Requester {
@@ -408,7 +346,7 @@ impl Requester {
                 Kind::Plain => Ok(response),
                 Kind::Refusal => Err(CallError::Refused {
                     peer: self.port.name(connection).to_owned(),
-                    reason: one_line(response),
+                    reason: one_line(&String::from_utf8_lossy(response)),
                 }),
             };
             ended(Ended {
@@ -549,12 +487,4 @@ impl From<ProtocolError> for CallError {
     fn from(error: ProtocolError) -> Self {
         Self::Unsupported(error.to_string())
     }
-}
-
-/// A text that came from outside, for people: one line without control characters.
-fn one_line(text: &[u8]) -> String {
-    const CHARACTERS_MAX: usize = 1000;
-    let text = String::from_utf8_lossy(text);
-    let text: String = text.chars().take(CHARACTERS_MAX).collect();
-    text.replace(char::is_control, " ")
 }

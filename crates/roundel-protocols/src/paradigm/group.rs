@@ -9,7 +9,7 @@ use super::report::{Measured, NodeReport};
 use super::setting::Setting;
 use crate::drive::drive_here;
 use crate::end::Fabric;
-use crate::error::{ProtocolError, Result};
+use crate::error::{ProtocolError, Result, one_line};
 use crate::perf::cpu_time;
 use roundel_verbs::rendezvous::LostPeer;
 use roundel_verbs::{Arena, ArenaOptions, Context, Device, Rendezvous, VerbsError};
@@ -345,10 +345,4 @@ fn unexpected(node: usize, said: &Said) -> ProtocolError {
         peer: node.to_string(),
         reason: format!("it said {said:?} out of turn"),
     }
-}
-
-/// A text that came from outside, for people: one line without control characters.
-fn one_line(text: &str) -> String {
-    let text: String = text.chars().take(1000).collect();
-    text.replace(char::is_control, " ")
 }

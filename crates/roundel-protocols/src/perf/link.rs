@@ -3,6 +3,7 @@
 
 use super::error::{PerfError, Result};
 use super::message::Message;
+use crate::error::one_line;
 use roundel_verbs::rendezvous::LostPeer;
 use roundel_verbs::{Context, Rendezvous, VerbsError};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -221,10 +222,4 @@ async fn serve(
             return;
         }
     }
-}
-
-/// A text that came from outside, for people: one line without control characters.
-fn one_line(text: &str) -> String {
-    let text: String = text.chars().take(1000).collect();
-    text.replace(char::is_control, " ")
 }

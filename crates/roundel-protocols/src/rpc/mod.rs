@@ -15,7 +15,7 @@
 //! for room, whose peer has died, or whose client is closed. A call whose future is dropped is given up; what its
 //! responder says to it is then nobody's.
 //!
-//! It must not know what is asked and answered, nor how peers meet; [`meet`] is for those who have a rendezvous.
+//! It must not know what is asked and answered, nor how peers meet; [`meet()`] is for those who have a rendezvous.
 //!
 //! ```
 //! use roundel_protocols::rpc::{Client, Server};

@@ -1,0 +1,68 @@
+//! The calls of a connection, by the slots that they have.
+
+use std::time::Duration;
+
+/// The calls of a connection.
+pub(super) struct Calls {
+    /// Number of the next one, and of the oldest whose slot is not free.
+    pub next: u64,
+    pub oldest: u64,
+    pub slots: Vec<Slot>,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Slot {
+    pub state: State,
+    pub sequence: u64,
+    pub token: u64,
+    pub begun: Duration,
+    pub deadline: Option<Duration>,
+    /// When it was sent last, and how often again.
+    pub sent: Duration,
+    pub again: u32,
+    /// Kept where it may be sent again.
+    pub request: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum State {
+    #[default]
+    Free,
+    Pending,
+    /// Its caller has been told that it ended, and the responder has not answered.
+    Abandoned,
+}
+
+impl Calls {
+    pub(super) fn new(pending: usize) -> Self {
+        Self {
+            next: 0,
+            oldest: 0,
+            slots: vec![Slot::default(); pending],
+        }
+    }
+
+    pub(super) fn room(&self) -> usize {
+        self.slots.len() - (self.next - self.oldest) as usize
+    }
+
+    pub(super) fn at(&mut self, sequence: u64) -> &mut Slot {
+        let slots = self.slots.len() as u64;
+        &mut self.slots[(sequence % slots) as usize]
+    }
+
+    /// The slot of a call that has not been answered.
+    pub(super) fn unanswered(&mut self, sequence: u64) -> Option<&mut Slot> {
+        if !(self.oldest..self.next).contains(&sequence) {
+            return None;
+        }
+        let slot = self.at(sequence);
+        (slot.sequence == sequence && slot.state != State::Free).then_some(slot)
+    }
+
+    pub(super) fn advance(&mut self) {
+        while self.oldest < self.next && self.at(self.oldest).state == State::Free {
+            self.oldest += 1;
+        }
+    }
+}
