@@ -81,8 +81,7 @@ fn read_pending(lab: &Lab) -> Result<Seen> {
         curves.all_told(&[Read]),
         curves.peak(Read) == 1 && is_ahead(first, stays) && spread(&rest) <= ALIKE,
         "there are more READs pending than the NIC that asks can hold, and each costs it contexts twice",
-        "of several READs pending on a queue pair the NIC asks for some at once, with one context: that gains \
-             more than is lost because there are more READs than it holds",
+        "contexts are fetched for nearly every READ with one call pending already, and what more READs than the NIC remembers cost is part of that: nothing costs more when more of them are pending",
     )?;
     Ok(seen.beside(&[(first, 4.2), (stays, 2.0)]))
 }
