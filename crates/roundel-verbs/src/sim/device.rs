@@ -484,6 +484,7 @@ impl ProviderQueuePair for SimQueuePair {
 
     fn destroy(&self, posted: Vec<Buffer>) {
         let mut state = self.world.lock();
+        state.acknowledge_at_last(self.id);
         let node = &mut state.nodes[self.id.node];
         if let Some(pair) = node.pairs[self.id.number as usize].take() {
             node.counters.merge(&pair.counters.snapshot());

@@ -58,6 +58,19 @@ impl State {
         }
     }
 
+    /// A queue pair is going to be destroyed: the acknowledgement that waits says how far requests have come.
+    pub(super) fn acknowledge_at_last(&mut self, id: PairId) {
+        let Some(pair) = self.pair(id).filter(|pair| pair.receiving.acknowledges) else {
+            return;
+        };
+        let expected = pair.receiving.expected;
+        for packet in &mut self.nodes[id.node].nic.control {
+            if let (true, Content::Acknowledge(before)) = (packet.from == id, &mut packet.content) {
+                *before = expected;
+            }
+        }
+    }
+
     /// An acknowledgement that is being sent says how far requests have come by now.
     fn bring_up_to_date(&mut self, packet: &mut Packet) {
         if let Content::Acknowledge(before) = &mut packet.content
