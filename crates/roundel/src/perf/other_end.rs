@@ -114,7 +114,7 @@ impl OtherEnd {
 }
 
 /// Keeps the error that a process ends with, and passes everything else on.
-async fn listen_to(stderr: tokio::process::ChildStderr, said: Arc<Mutex<Option<String>>>) {
+pub async fn listen_to(stderr: tokio::process::ChildStderr, said: Arc<Mutex<Option<String>>>) {
     let mut lines = BufReader::new(stderr).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         match line.strip_prefix("error: ") {

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use futures::future::select_all;
 use roundel_verbs::DeviceChoice;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::task::JoinHandle;
 
 use crate::failure::Failure;
+use crate::perf::other_end::listen_to;
 
 /// Longest wait for a node to end by itself, and for what it says last.
 const END_MAX: Duration = Duration::from_secs(3);
@@ -112,19 +113,5 @@ impl Node {
     fn told(&self) -> Option<String> {
         let mut error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
         error.take()
-    }
-}
-
-/// Keeps the error that a process ends with, and passes everything else on.
-async fn listen_to(stderr: tokio::process::ChildStderr, error: Arc<Mutex<Option<String>>>) {
-    let mut lines = BufReader::new(stderr).lines();
-    while let Ok(Some(line)) = lines.next_line().await {
-        match line.strip_prefix("error: ") {
-            Some(told) => {
-                let mut error = error.lock().unwrap_or_else(PoisonError::into_inner);
-                *error = Some(told.to_owned());
-            }
-            None => eprintln!("{line}"),
-        }
     }
 }
