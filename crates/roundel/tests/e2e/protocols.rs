@@ -1,16 +1,19 @@
 //! `roundel perf protocols` and `roundel advise`, with a real process for each node.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
 use crate::common::{
-    Roundel, eventually, fails, finish, is_alive, signal, stderr, stdout, until_busy, workers_of,
+    PATIENCE, Roundel, eventually, fails, finish, is_alive, signal, stderr, stdout, workers_of,
 };
 use rustix::process::Signal;
 use serde_json::Value;
 
 /// Longest that a node may take to notice that another is gone.
 const NOTICE_MAX: Duration = Duration::from_secs(8);
+/// Nodes begin to call soon after their threads have started.
+const BEGIN_MAX: Duration = Duration::from_millis(200);
 const SHORT: [&str; 4] = ["--seconds", "0.05", "--warm-up", "0.02"];
 
 fn measure(roundel: &Roundel, arguments: &[&str]) -> Vec<Value> {
@@ -179,6 +182,22 @@ fn nodes_of_several_hosts_are_started_by_hand() {
     roundel.assert_nothing_left();
 }
 
+/// Waits until a node takes part in a measurement: then it has a thread for that. How much processor time it has used
+/// does not tell: its threads stay on one processor, and whenever they find nothing let all others there go first. Beside
+/// a build that is a hundredth of the time.
+fn until_calling(node: u32) {
+    let has_thread = || {
+        let threads = fs::read_dir(format!("/proc/{node}/task"));
+        let mut threads = threads.into_iter().flatten().flatten();
+        threads.any(|thread| {
+            let name = fs::read_to_string(thread.path().join("comm"));
+            name.is_ok_and(|name| name.trim() == "protocol")
+        })
+    };
+    assert!(eventually(PATIENCE, has_thread), "node {node} never began");
+    std::thread::sleep(BEGIN_MAX);
+}
+
 #[test]
 fn a_node_that_is_killed_is_named() {
     let roundel = Roundel::new();
@@ -186,7 +205,7 @@ fn a_node_that_is_killed_is_named() {
         let arguments = ["perf", "protocols", "--nodes", "2", "--seconds", "600"];
         let first = roundel.spawn(&[&arguments[..], &["--protocol", protocol]].concat());
         let nodes = workers_of(first.id(), 2);
-        until_busy(nodes[1]);
+        until_calling(nodes[1]);
         signal(nodes[1], Signal::KILL);
         let killed = Instant::now();
         let output = finish(first);
@@ -210,7 +229,7 @@ fn the_other_nodes_end_with_the_first() {
         let arguments = ["perf", "protocols", "--nodes", "2", "--seconds", "600"];
         let first = roundel.spawn(&[&arguments[..], &["--protocol", "WRITE/SEND"]].concat());
         let nodes = workers_of(first.id(), 2);
-        until_busy(nodes[0]);
+        until_calling(nodes[0]);
         signal(first.id(), ended_by);
         let output = finish(first);
         assert_eq!(output.status.code(), code, "{ended_by:?}");
