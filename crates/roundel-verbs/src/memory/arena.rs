@@ -218,6 +218,20 @@ impl Allocation {
         self.length
     }
 
+    /// Makes sure that a range is inside it.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub(super) fn check(&self, offset: usize, length: usize) {
+        assert!(
+            offset
+                .checked_add(length)
+                .is_some_and(|end| end <= self.length),
+            "range {offset}+{length} is outside a buffer of {} bytes",
+            self.length
+        );
+    }
+
     pub(super) fn is_exposed(&self) -> bool {
         self.segment.exposed
     }

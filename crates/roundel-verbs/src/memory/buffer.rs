@@ -28,7 +28,7 @@ impl Buffer {
     /// # Panics
     /// When the range is not inside the buffer.
     pub fn write(&mut self, offset: usize, source: &[u8]) {
-        self.check(offset, source.len());
+        self.allocation.check(offset, source.len());
         // SAFETY: the range is inside this allocation (checked above), which this buffer alone
         // writes in this process; `source` is ordinary memory and cannot overlap it.
         unsafe {
@@ -53,7 +53,7 @@ impl Buffer {
     /// # Panics
     /// When the range is not inside the buffer.
     pub fn read(&self, offset: usize, target: &mut [u8]) {
-        self.check(offset, target.len());
+        self.allocation.check(offset, target.len());
         // SAFETY: the range is inside this allocation; `target` is ordinary memory and cannot
         // overlap it. A peer that writes meanwhile changes which bytes are copied, no more: every
         // bit pattern is a valid u8.
@@ -71,7 +71,7 @@ impl Buffer {
     /// # Panics
     /// When the range is not inside the buffer.
     pub fn read_append(&self, offset: usize, length: usize, target: &mut Vec<u8>) {
-        self.check(offset, length);
+        self.allocation.check(offset, length);
         target.reserve(length);
         // SAFETY: the source range is inside this allocation, the target has `length` spare
         // bytes (reserved above), which the copy initialises before the length counts them.
@@ -83,16 +83,6 @@ impl Buffer {
             );
             target.set_len(target.len() + length);
         }
-    }
-
-    fn check(&self, offset: usize, length: usize) {
-        assert!(
-            offset
-                .checked_add(length)
-                .is_some_and(|end| end <= self.len()),
-            "range {offset}+{length} is outside a buffer of {} bytes",
-            self.len()
-        );
     }
 
     /// Makes the buffer read-only and shareable between work requests.
@@ -195,11 +185,8 @@ impl ExposedBuffer {
     /// # Panics
     /// When `offset` is not a multiple of 8 inside the buffer.
     pub fn word(&self, offset: usize) -> &AtomicU64 {
-        assert!(
-            offset.is_multiple_of(8) && offset + 8 <= self.len(),
-            "no word at {offset} of an exposed buffer of {} bytes",
-            self.len()
-        );
+        self.allocation.check(offset, size_of::<u64>());
+        assert!(offset.is_multiple_of(8), "{offset} is not where a word is");
         // SAFETY: allocations are aligned to a cache line, so the word is aligned; it is inside
         // the allocation, which lives as long as `self`; all access to it is atomic, here and,
         // as far as this process can see, in the peers' devices.
@@ -211,13 +198,7 @@ impl ExposedBuffer {
     /// # Panics
     /// When the range is not inside the buffer.
     pub fn read(&self, offset: usize, target: &mut [u8]) {
-        assert!(
-            offset
-                .checked_add(target.len())
-                .is_some_and(|end| end <= self.len()),
-            "range is outside an exposed buffer of {} bytes",
-            self.len()
-        );
+        self.allocation.check(offset, target.len());
         // SAFETY: in bounds (checked above); every bit pattern is a valid u8.
         unsafe {
             std::ptr::copy_nonoverlapping(
@@ -227,22 +208,14 @@ impl ExposedBuffer {
             );
         }
     }
-}
 
-impl ExposedBuffer {
     /// Appends `length` bytes from `offset` to a vector, without clearing it first. What a peer writes meanwhile may
     /// come out torn.
     ///
     /// # Panics
     /// When the range is not inside the buffer.
     pub fn read_append(&self, offset: usize, length: usize, target: &mut Vec<u8>) {
-        assert!(
-            offset
-                .checked_add(length)
-                .is_some_and(|end| end <= self.len()),
-            "range is outside an exposed buffer of {} bytes",
-            self.len()
-        );
+        self.allocation.check(offset, length);
         target.reserve(length);
         // SAFETY: the source range is inside this allocation, the target has `length` spare bytes (reserved above),
         // which the copy initialises before the length counts them; every bit pattern is a valid u8.
@@ -260,5 +233,36 @@ impl ExposedBuffer {
 impl std::fmt::Debug for ExposedBuffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "ExposedBuffer({} bytes)", self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{ArenaOptions, shm};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn ranges_that_are_not_inside_are_refused() {
+        let device = shm::open(shm::ShmOptions::default()).unwrap();
+        let arena = device.arena(ArenaOptions::default());
+        let (buffer, exposed) = (
+            arena.allocate(64).unwrap(),
+            arena.allocate_exposed(64).unwrap(),
+        );
+        // The last two have ends that wrap around.
+        for offset in [57, 64, usize::MAX, usize::MAX - 7] {
+            let tries: [&dyn Fn(); 5] = [
+                &|| buffer.read(offset, &mut [0; 8]),
+                &|| buffer.read_append(offset, 8, &mut Vec::new()),
+                &|| exposed.read(offset, &mut [0; 8]),
+                &|| exposed.read_append(offset, 8, &mut Vec::new()),
+                &|| _ = exposed.word(offset),
+            ];
+            for (number, one) in tries.into_iter().enumerate() {
+                let refused = catch_unwind(AssertUnwindSafe(one)).is_err();
+                assert!(refused, "{number} at {offset}");
+            }
+        }
+        exposed.word(56);
     }
 }
