@@ -334,28 +334,23 @@ impl Requester {
         let connection = arrival.connection;
         let calls = &mut self.calls[connection];
         let sequence = sequence_near(calls.oldest, arrival.sequence);
-        // What comes twice, or was never asked for, is nothing.
-        let Some(slot) = sequence.and_then(|sequence| calls.unanswered(sequence)) else {
+        // What comes twice, or was never asked for, is nothing; what its caller has given up is nobody's.
+        let Some((token, begun)) = sequence.and_then(|sequence| calls.end(sequence)) else {
             return;
         };
-        let (state, token, begun) = (slot.state, slot.token, slot.begun);
-        slot.state = State::Free;
-        calls.advance();
-        if state == State::Pending {
-            let outcome = match arrival.kind {
-                Kind::Plain => Ok(response),
-                Kind::Refusal => Err(CallError::Refused {
-                    peer: self.port.name(connection).to_owned(),
-                    reason: one_line(&String::from_utf8_lossy(response)),
-                }),
-            };
-            ended(Ended {
-                connection,
-                token,
-                begun,
-                outcome,
-            });
-        }
+        let outcome = match arrival.kind {
+            Kind::Plain => Ok(response),
+            Kind::Refusal => Err(CallError::Refused {
+                peer: self.port.name(connection).to_owned(),
+                reason: one_line(&String::from_utf8_lossy(response)),
+            }),
+        };
+        ended(Ended {
+            connection,
+            token,
+            begun,
+            outcome,
+        });
     }
 
     fn take_reads(&mut self, ended: &mut impl FnMut(Ended<'_>)) -> usize {
@@ -368,24 +363,18 @@ impl Requester {
         for (id, buffer, length) in reads {
             let connection = (id >> 32) as usize;
             let calls = &mut self.calls[connection];
-            // READs of a connection end in order.
-            let sequence = calls.oldest;
             let Some(buffer) = buffer else { continue };
-            if let Some(slot) = calls.unanswered(sequence) {
-                let (state, token, begun) = (slot.state, slot.token, slot.begun);
-                slot.state = State::Free;
-                calls.advance();
-                if state == State::Pending {
-                    bytes.clear();
-                    buffer.read_append(0, length, &mut bytes);
-                    self.port.context().charge(Work::Copy(length));
-                    ended(Ended {
-                        connection,
-                        token,
-                        begun,
-                        outcome: Ok(&bytes),
-                    });
-                }
+            // READs of a connection end in order.
+            if let Some((token, begun)) = calls.end(calls.oldest) {
+                bytes.clear();
+                buffer.read_append(0, length, &mut bytes);
+                self.port.context().charge(Work::Copy(length));
+                ended(Ended {
+                    connection,
+                    token,
+                    begun,
+                    outcome: Ok(&bytes),
+                });
             }
             self.buffers.push(buffer);
         }
@@ -460,12 +449,7 @@ impl Requester {
         let error = self.peer_gone(connection, &gone);
         let calls = &mut self.calls[connection];
         for sequence in calls.oldest..calls.next {
-            let Some(slot) = calls.unanswered(sequence) else {
-                continue;
-            };
-            let (state, token, begun) = (slot.state, slot.token, slot.begun);
-            slot.state = State::Free;
-            if state == State::Pending {
+            if let Some((token, begun)) = calls.end(sequence) {
                 ended(Ended {
                     connection,
                     token,
@@ -474,7 +458,6 @@ impl Requester {
                 });
             }
         }
-        calls.advance();
     }
 
     /// Gives a connection up: its calls end with this reason.

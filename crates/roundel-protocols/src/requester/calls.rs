@@ -60,9 +60,15 @@ impl Calls {
         (slot.sequence == sequence && slot.state != State::Free).then_some(slot)
     }
 
-    pub(super) fn advance(&mut self) {
+    /// Frees the slot of a call that has not been answered. Tells its mark and when it was begun, if its caller waits.
+    pub(super) fn end(&mut self, sequence: u64) -> Option<(u64, Duration)> {
+        let slot = self.unanswered(sequence)?;
+        let waits = slot.state == State::Pending;
+        let (token, begun) = (slot.token, slot.begun);
+        slot.state = State::Free;
         while self.oldest < self.next && self.at(self.oldest).state == State::Free {
             self.oldest += 1;
         }
+        waits.then_some((token, begun))
     }
 }
