@@ -40,23 +40,34 @@ pub trait Steps {
 pub async fn drive(steps: &mut impl Steps, context: &dyn Context) -> Result<()> {
     let mut alarm = Alarm::default();
     std::future::poll_fn(|cx| {
-        match steps.step(context.now()) {
-            Err(error) => return Poll::Ready(Err(error)),
-            Ok(Step::Done) => return Poll::Ready(Ok(())),
-            Ok(Step::Progress) => cx.waker().wake_by_ref(),
-            Ok(Step::Idle(until)) => {
-                match steps.queue() {
-                    // Nothing has come since the step looked: both are in one turn of this task, or the queue
-                    // wakes it again.
-                    Some(queue) => queue.wake_at_next(cx),
-                    None => cx.waker().wake_by_ref(),
-                }
-                if until.is_some_and(|until| alarm.set(until, context, cx)) {
+        let mut armed = false;
+        loop {
+            let until = match steps.step(context.now()) {
+                Err(error) => return Poll::Ready(Err(error)),
+                Ok(Step::Done) => return Poll::Ready(Ok(())),
+                Ok(Step::Progress) => {
                     cx.waker().wake_by_ref();
+                    return Poll::Pending;
                 }
+                Ok(Step::Idle(until)) => until,
+            };
+            match steps.queue() {
+                // On virtual time nothing comes within a turn of a task.
+                Some(queue) if queue.wake_when_new(cx) => {}
+                Some(queue) if !armed => {
+                    queue.wake_at_next(cx);
+                    // What came before that wakes nobody.
+                    armed = true;
+                    continue;
+                }
+                Some(_) => {}
+                None => cx.waker().wake_by_ref(),
             }
+            if until.is_some_and(|until| alarm.set(until, context, cx)) {
+                cx.waker().wake_by_ref();
+            }
+            return Poll::Pending;
         }
-        Poll::Pending
     })
     .await
 }
@@ -111,5 +122,83 @@ impl Alarm {
         let over = sleep.as_mut().poll(cx).is_ready();
         self.0 = (!over).then_some((until, sleep));
         over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roundel_verbs::{
+        ArenaOptions, Payload, QueuePair, QueuePairOptions, ReceiveRequest, SendOperation,
+        SendRequest, TokioContext, Transport, shm,
+    };
+
+    /// Finds nothing at first; what it waits for comes before anybody has armed the queue.
+    struct Overtaken {
+        queue: CompletionQueue,
+        peer: QueuePair,
+        sent: bool,
+    }
+
+    impl Steps for Overtaken {
+        fn step(&mut self, _: Duration) -> Result<Step> {
+            if self.queue.poll(&mut Vec::new(), 1) > 0 {
+                return Ok(Step::Done);
+            }
+            if !std::mem::replace(&mut self.sent, true) {
+                let mut message = vec![SendRequest {
+                    id: 0,
+                    operation: SendOperation::Send,
+                    payload: Payload::Empty,
+                    destination: None,
+                }];
+                self.peer.post_send(&mut message)?;
+            }
+            Ok(Step::Idle(None))
+        }
+
+        fn queue(&self) -> Option<&CompletionQueue> {
+            Some(&self.queue)
+        }
+    }
+
+    #[tokio::test]
+    async fn what_comes_before_the_queue_is_armed_is_found() {
+        let device = shm::open(shm::ShmOptions::default()).unwrap();
+        let channel = device.create_channel().unwrap();
+        tokio::spawn(channel.drive().unwrap());
+        let queue = device.create_completion_queue(2, Some(&channel)).unwrap();
+        let others = device.create_completion_queue(2, None).unwrap();
+        let options = QueuePairOptions {
+            transport: Transport::ReliableConnection,
+            send_depth: 1,
+            receive_depth: 1,
+            rnr_retry: 7,
+            queue_key: 0,
+        };
+        let pair = device.create_queue_pair(&options, &queue, &queue).unwrap();
+        let peer = device
+            .create_queue_pair(&options, &others, &others)
+            .unwrap();
+        pair.connect(peer.address()).unwrap();
+        peer.connect(pair.address()).unwrap();
+        let buffer = device.arena(ArenaOptions::default()).allocate(64).unwrap();
+        let mut receives = vec![ReceiveRequest {
+            id: 0,
+            buffer: Some(buffer),
+        }];
+        pair.post_receive(&mut receives).unwrap();
+        let mut steps = Overtaken {
+            queue,
+            peer,
+            sent: false,
+        };
+        // As a task: nothing else wakes one.
+        let driven = tokio::spawn(async move {
+            let context = TokioContext::current();
+            drive(&mut steps, &context).await
+        });
+        let done = tokio::time::timeout(Duration::from_secs(5), driven).await;
+        done.expect("it is woken").unwrap().unwrap();
     }
 }
