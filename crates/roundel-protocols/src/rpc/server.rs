@@ -7,12 +7,15 @@ use crate::protocol::Protocol;
 use crate::responder::{Handler, Responder, Values};
 use parking_lot::Mutex;
 use roundel_verbs::{CompletionChannel, CompletionQueue, Context};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How often it is looked whether connections broke that have nothing to complete.
 const STATE_INTERVAL: Duration = Duration::from_millis(50);
+/// How a request is refused whose handler panicked.
+const PANICKED: &str = "its handler panicked";
 
 /// A server that is not connected yet.
 pub struct Server {
@@ -80,7 +83,8 @@ impl Server {
     }
 
     /// Starts its task, which ends when what this returns is dropped. The handler answers one request at a time, on that
-    /// task: what it waits for, all connections wait for.
+    /// task: what it waits for, all connections wait for. When it panics, that request is refused, and it is asked the
+    /// next ones.
     ///
     /// # Errors
     /// When the completion channel cannot be watched.
@@ -177,7 +181,10 @@ impl<H: Handler> Steps for Task<H> {
         let (handler, answered) = (&mut self.handler, &self.shared.answered);
         let mut counting = |connection: usize, request: &[u8], response: &mut Vec<u8>| {
             answered.fetch_add(1, Ordering::AcqRel);
-            handler.handle(connection, request, response)
+            let handle = || handler.handle(connection, request, response);
+            // Where it panicked and why is told in this process, not to the peer.
+            let handled = catch_unwind(AssertUnwindSafe(handle));
+            handled.unwrap_or_else(|_| Err(PANICKED.to_owned()))
         };
         let happened = self.responder.poll(now, &mut counting)?;
         if now >= self.states + STATE_INTERVAL {

@@ -271,6 +271,26 @@ async fn calls_end_with_their_client_or_their_server() {
     assert!(closed >= 19, "{closed}");
 }
 
+#[tokio::test]
+async fn a_request_whose_handler_panics_is_refused_and_the_next_is_answered() {
+    for protocol in verbs().filter(|one| one.can_write()) {
+        let fabrics = [in_shared_memory(), in_shared_memory()];
+        let fragile = |at: usize, request: &[u8], response: &mut Vec<u8>| {
+            response.extend(b"half of ");
+            assert!(request != b"panic", "on purpose");
+            reverse(at, request, response)
+        };
+        let (caller, serving) = connected(fabrics, &EndOptions::new(protocol), fragile);
+        let calls = [caller.call(0, b"panic", SOON), caller.call(0, b"ti", SOON)];
+        let [refused, answered] = calls;
+        let refused = refused.await.unwrap_err();
+        let told = "peer server refused: its handler panicked";
+        assert_eq!(refused.to_string(), told, "{protocol}");
+        assert_eq!(answered.await.unwrap(), b"half of it", "{protocol}");
+        assert_eq!((serving.counts().0, serving.failure()), (2, None));
+    }
+}
+
 /// How often the client's task takes a step, as its clock tells.
 struct Counted {
     context: Arc<dyn Context>,
