@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// How often it is looked whether connections broke that have nothing to complete.
 const STATE_INTERVAL: Duration = Duration::from_millis(50);
+/// Of a peer on a reliable connection: when it has not answered for so long, it is looked whether it is there.
+const SILENCE_MAX: Duration = Duration::from_millis(25);
 /// Requests are sent again after at most so many times the first wait.
 const BACKOFF_MAX: u32 = 5;
 
@@ -381,7 +383,7 @@ impl Requester {
         count
     }
 
-    /// Ends calls whose deadline has passed, and sends again what was not answered.
+    /// Ends calls whose deadline has passed, sends again what was not answered, and looks whether silent peers are there.
     fn look_at_time(&mut self, now: Duration, ended: &mut impl FnMut(Ended<'_>)) -> usize {
         let lossy = self.options.protocol.is_lossy();
         let mut due = now + STATE_INTERVAL;
@@ -390,6 +392,10 @@ impl Requester {
         for connection in 0..self.calls.len() {
             if self.port.gone(connection).is_some() {
                 continue;
+            }
+            // When all requests have been taken, nothing else tells that it has died since.
+            if !lossy && self.calls[connection].are_silent(now, SILENCE_MAX) {
+                self.port.probe(connection);
             }
             let (oldest, next) = (self.calls[connection].oldest, self.calls[connection].next);
             for sequence in oldest..next {

@@ -5,10 +5,16 @@ use super::port::Port;
 use crate::error::Result;
 use crate::protocol::{Via, Way};
 use roundel_verbs::work::InlineBytes;
-use roundel_verbs::{Buffer, Payload, SendOperation, SendRequest, Work};
+use roundel_verbs::{Buffer, Payload, RemoteAddress, SendOperation, SendRequest, Work};
 
 /// Payload that is longer is copied into a buffer.
 const INLINE_BYTES_MAX: usize = roundel_verbs::work::INLINE_BYTES_MAX;
+
+/// WRITEs of no bytes go there: they need no key.
+const NOWHERE: RemoteAddress = RemoteAddress {
+    address: 0,
+    remote_key: 0,
+};
 
 /// What waits to be posted.
 pub(crate) struct Outgoing {
@@ -134,6 +140,20 @@ impl Port {
         };
         self.outgoing.add(place, request);
         Ok(())
+    }
+
+    /// Puts a WRITE of no bytes in line, on a reliable connection: the peer's device answers it, and where there is none
+    /// any more it fails, and the connection with it. What waits to be posted does as well.
+    pub(crate) fn probe(&mut self, connection: usize) {
+        if self.outgoing.posts[connection].is_empty() {
+            let request = SendRequest {
+                id: (connection as u64) << 32,
+                operation: SendOperation::Write(NOWHERE),
+                payload: Payload::Empty,
+                destination: None,
+            };
+            self.outgoing.add(connection, request);
+        }
     }
 
     /// Posts what is in line, with one call for each queue pair; what does not fit stays.

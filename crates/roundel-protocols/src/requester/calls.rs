@@ -8,6 +8,8 @@ pub(super) struct Calls {
     pub next: u64,
     pub oldest: u64,
     pub slots: Vec<Slot>,
+    /// Which was the oldest when it was looked last, and since when nothing has come.
+    seen: (u64, Duration),
 }
 
 #[derive(Clone, Default)]
@@ -39,6 +41,7 @@ impl Calls {
             next: 0,
             oldest: 0,
             slots: vec![Slot::default(); pending],
+            seen: (0, Duration::ZERO),
         }
     }
 
@@ -58,6 +61,21 @@ impl Calls {
         }
         let slot = self.at(sequence);
         (slot.sequence == sequence && slot.state != State::Free).then_some(slot)
+    }
+
+    /// Whether calls have waited for so long, and none was answered meanwhile; once each time. On a reliable connection
+    /// they are answered in order.
+    pub(super) fn are_silent(&mut self, now: Duration, silence: Duration) -> bool {
+        let (oldest, since) = self.seen;
+        if self.oldest != oldest || self.oldest == self.next {
+            self.seen = (self.oldest, now);
+            return false;
+        }
+        let silent = now >= since.max(self.at(oldest).begun) + silence;
+        if silent {
+            self.seen = (oldest, now);
+        }
+        silent
     }
 
     /// Frees the slot of a call that has not been answered. Tells its mark and when it was begun, if its caller waits.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::Result;
 use crate::{CallError, EndOptions, Fabric, Handler, Protocol};
-use roundel_verbs::sim::{Parameters, SimNode, Simulation};
+use roundel_verbs::sim::{Faults, Moment, Parameters, SimNode, Simulation, Trouble};
 use roundel_verbs::{
     ArenaOptions, Context, Device, SocketListener, SocketOptions, SocketRendezvous, TokioContext,
     shm, tcp,
@@ -51,12 +51,8 @@ fn connected(
     options: &EndOptions,
     handler: impl Handler + Send + 'static,
 ) -> (Caller, Serving) {
-    let mut server = Server::open(&fabrics[0], 1, 4096, options).unwrap();
-    let mut client = Client::open(&fabrics[1], 1, options).unwrap();
-    server.connect(0, &client.offer(0), "client").unwrap();
-    client.connect(0, &server.offer(0), "server").unwrap();
-    let serving = server.start(handler).unwrap();
-    (client.start().unwrap(), serving)
+    let (caller, server) = with_mute_server(fabrics, options);
+    (caller, server.start(handler).unwrap())
 }
 
 fn reverse(_: usize, request: &[u8], response: &mut Vec<u8>) -> Result<(), String> {
@@ -288,6 +284,81 @@ async fn a_request_whose_handler_panics_is_refused_and_the_next_is_answered() {
         assert_eq!(refused.to_string(), told, "{protocol}");
         assert_eq!(answered.await.unwrap(), b"half of it", "{protocol}");
         assert_eq!((serving.counts().0, serving.failure()), (2, None));
+    }
+}
+
+/// Protocols over connections that tell when a peer does not take requests, which ask its processor.
+fn reliable() -> impl Iterator<Item = Protocol> {
+    verbs().filter(|one| one.can_write() && !one.is_lossy())
+}
+
+/// A client, connected to a server that has not been started: its device takes requests, and nobody answers.
+fn with_mute_server(fabrics: [Fabric; 2], options: &EndOptions) -> (Caller, Server) {
+    let mut server = Server::open(&fabrics[0], 1, 4096, options).unwrap();
+    let mut client = Client::open(&fabrics[1], 1, options).unwrap();
+    server.connect(0, &client.offer(0), "client").unwrap();
+    client.connect(0, &server.offer(0), "server").unwrap();
+    (client.start().unwrap(), server)
+}
+
+#[test]
+fn a_node_that_dies_when_it_has_taken_all_requests_is_noticed() {
+    let from = Duration::from_millis(1);
+    for protocol in reliable() {
+        for trouble in [
+            None,
+            Some(Trouble::Crash),
+            Some(Trouble::DeadNic),
+            Some(Trouble::Cut(4 * SOON)),
+        ] {
+            let simulation = Simulation::new(Parameters::fdr(), 1);
+            let nodes = [(); 2].map(|()| simulation.add_node(1));
+            let moment = |what| Moment {
+                at: from,
+                node: 0,
+                what,
+            };
+            simulation.set_faults(Faults {
+                moments: trouble.map(moment).into_iter().collect(),
+                ..Faults::default()
+            });
+            let fabrics = nodes.each_ref().map(simulated);
+            let (caller, _server) = with_mute_server(fabrics, &EndOptions::new(protocol));
+            let calls = async move {
+                let [one, other] = [SOON, 2 * SOON].map(|deadline| caller.call(0, b"x", deadline));
+                (one.await.unwrap_err(), other.await.unwrap_err())
+            };
+            let (one, other) = simulation.run(&nodes[1], 3 * SOON, calls).unwrap();
+            let told = format!("{protocol} {trouble:?}: {one}; {other}");
+            if trouble.is_some() {
+                let gone = |error| matches!(error, CallError::PeerGone { .. });
+                assert!(gone(one) && gone(other), "{told}");
+                assert!(simulation.now() < SOON, "{told}");
+            } else {
+                let late = |error| matches!(error, CallError::Deadline { .. });
+                assert!(late(one) && late(other), "{told}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_says_nothing_for_long_is_not_gone() {
+    for protocol in reliable() {
+        for fabric in [in_shared_memory, over_sockets] {
+            let options = EndOptions {
+                pending: 2,
+                ..EndOptions::new(protocol)
+            };
+            let (caller, server) = with_mute_server([fabric(), fabric()], &options);
+            let long = Duration::from_millis(200);
+            let late = caller.call(0, b"x", long).await;
+            assert!(matches!(late, Err(CallError::Deadline { .. })), "{late:?}");
+            let _serving = server.start(reverse).unwrap();
+            for _ in 0..4 {
+                assert_eq!(caller.call(0, b"ab", SOON).await.unwrap(), b"ba");
+            }
+        }
     }
 }
 
