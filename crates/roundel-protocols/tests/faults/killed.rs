@@ -21,10 +21,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const SLACK: Duration = Duration::from_secs(2);
 /// It is killed so long after all have spoken with it.
 const ALIVE: Duration = Duration::from_millis(20);
-/// In so many milliseconds a connection is noticed to be broken, at most.
-const NOTICED_MS: usize = 2000;
 /// In so many rounds a process that has just started answers, at most.
 const ROUNDS_MAX: usize = 40;
+/// So long after a peer was killed its connections are noticed to be broken, at most. An RDMA device sends again what
+/// nobody acknowledges before it gives up.
+const NOTICED: Duration = Duration::from_secs(20);
 /// Numbers of requests that the victim makes.
 const OF_VICTIM: u64 = 1 << 22;
 
@@ -55,10 +56,9 @@ async fn started_as_a_node() {
     };
     let kill = rustix::process::Signal::KILL;
     rustix::process::set_parent_process_death_signal(Some(kill)).unwrap();
-    let (tcp, protocol, paradigm, number): (bool, Protocol, Paradigm, usize) =
+    let (provider, protocol, paradigm, number): (Provider, Protocol, Paradigm, usize) =
         serde_json::from_str(&given).unwrap();
-    let provider = if tcp { Provider::Tcp } else { Provider::Shm };
-    let (case, device) = (case(protocol, paradigm), provider.open());
+    let (case, device) = (case(protocol, paradigm), provider.open(number));
     let links = case.setting().links();
     let mut node = Node::open(&case, number, |_| fabric(&device)).unwrap();
     println!(
@@ -100,12 +100,7 @@ struct Victim {
 
 impl Victim {
     fn start(case: Case, provider: Provider, number: usize) -> Self {
-        let given = (
-            provider == Provider::Tcp,
-            case.protocol,
-            case.paradigm,
-            number,
-        );
+        let given = (provider, case.protocol, case.paradigm, number);
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "killed::started_as_a_node", "--nocapture"])
             .env(CHILD, serde_json::to_string(&given).unwrap())
@@ -147,7 +142,7 @@ async fn run(protocol: Protocol, provider: Provider, (paradigm, number): (Paradi
     let mut victim = Victim::start(case, provider, number);
     let mut nodes: Vec<_> = (0..case.setting().all_nodes())
         .map(|node| {
-            let device = provider.open();
+            let device = provider.open(node);
             (node != number).then(|| Node::open(&case, node, |_| fabric(&device)).unwrap())
         })
         .collect();
@@ -196,12 +191,10 @@ async fn run(protocol: Protocol, provider: Provider, (paradigm, number): (Paradi
                     before.add(asking.round(&caller, connection).await);
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
+                let noticed = asking.context.now() + NOTICED;
                 let mut after = asking.round(&caller, connection).await;
                 let notices = server == number && !asking.protocol.is_lossy();
-                for _ in 0..NOTICED_MS {
-                    if !notices || after.gone == after.all() {
-                        break;
-                    }
+                while notices && after.gone < after.all() && asking.context.now() < noticed {
                     // Memory of the dead can be read until they are known to be.
                     let answers = asking.protocol.can_write() && after.answered > 0;
                     assert!(!answers, "{}: {after:?}", asking.told);
@@ -212,7 +205,10 @@ async fn run(protocol: Protocol, provider: Provider, (paradigm, number): (Paradi
             }));
         }
     }
-    while spoken.load(Ordering::Acquire) < tasks.len() {
+    // A task that has ended by now has found something wrong.
+    while spoken.load(Ordering::Acquire) < tasks.len()
+        && !tasks.iter().any(tokio::task::JoinHandle::is_finished)
+    {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     tokio::time::sleep(ALIVE).await;
@@ -234,7 +230,7 @@ async fn run(protocol: Protocol, provider: Provider, (paradigm, number): (Paradi
     book.check(&told);
 }
 
-async fn every_case(provider: Provider) {
+pub async fn every_case(provider: Provider) {
     for protocol in protocols() {
         let runs = VICTIMS.map(|victim| tokio::spawn(run(protocol, provider, victim)));
         for run in runs {

@@ -4,6 +4,7 @@
 mod book;
 mod faulty;
 mod killed;
+mod machine;
 mod nodes;
 mod real;
 mod simulated;

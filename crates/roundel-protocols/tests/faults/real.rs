@@ -1,12 +1,13 @@
 //! On shared memory and over sockets, in this process: devices lose, repeat and hold back what is posted, and handlers
-//! are slow.
+//! are slow. On RDMA devices too, which only a [`machine`](crate::machine) has.
 
 use crate::book::Book;
 use crate::faulty::{Faults, wrap};
 use crate::nodes::{Asking, Case, Fault, Node, Tally, protocols, servers_of};
 use roundel_protocols::Fabric;
 use roundel_protocols::paradigm::Paradigm;
-use roundel_verbs::{ArenaOptions, Context, Device, TokioContext, shm, tcp};
+use roundel_verbs::{ArenaOptions, Context, Device, TokioContext, rdma, shm, tcp};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,18 +19,24 @@ const HURRY: Duration = Duration::from_millis(8);
 const SLOW: Duration = Duration::from_millis(12);
 
 /// The devices that can be opened here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Provider {
     Shm,
     Tcp,
+    Rdma,
 }
 
 impl Provider {
-    pub fn open(self) -> Device {
+    /// The device of a node.
+    pub fn open(self, node: usize) -> Device {
         let address = [127, 0, 0, 1].into();
         match self {
             Self::Shm => shm::open(shm::ShmOptions::default()).unwrap(),
             Self::Tcp => tcp::open(tcp::TcpOptions { address }).unwrap(),
+            Self::Rdma => {
+                let names = roundel_testbed::devices().expect("a machine has devices");
+                rdma::open(&names[node % names.len()].parse().unwrap()).unwrap()
+            }
         }
     }
 }
@@ -62,7 +69,7 @@ async fn run(case: Case, provider: Provider, seed: u64) {
     let slow = case.fault == Fault::SlowHandler;
     let mut nodes: Vec<_> = (0..case.setting().all_nodes())
         .map(|number| {
-            let mut device = provider.open();
+            let mut device = provider.open(number);
             if !slow && case.fault != Fault::Nothing {
                 device = wrap(&device, faults(case.fault), seed + number as u64);
             }
@@ -133,20 +140,26 @@ async fn run(case: Case, provider: Provider, seed: u64) {
     book.check(&told);
 }
 
-async fn every_case(provider: Provider) {
+/// With every fault but that of killed peers, who are processes of their own.
+pub async fn every_case(provider: Provider) {
     let faults = Fault::ALL
         .into_iter()
         .filter(|fault| *fault != Fault::KilledPeer);
     for fault in faults {
-        for protocol in protocols() {
-            for (seed, paradigm) in Paradigm::ALL.into_iter().enumerate() {
-                let case = Case {
-                    protocol,
-                    paradigm,
-                    fault,
-                };
-                run(case, provider, seed as u64).await;
-            }
+        every_protocol(provider, fault).await;
+    }
+}
+
+/// Every protocol in every paradigm.
+pub async fn every_protocol(provider: Provider, fault: Fault) {
+    for protocol in protocols() {
+        for (seed, paradigm) in Paradigm::ALL.into_iter().enumerate() {
+            let case = Case {
+                protocol,
+                paradigm,
+                fault,
+            };
+            run(case, provider, seed as u64).await;
         }
     }
 }
