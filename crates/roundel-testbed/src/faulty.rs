@@ -22,8 +22,9 @@ use std::mem::MaybeUninit;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Of a repetition: nobody knows this mark, so that its completion is dropped.
-const REPEATED: u64 = u64::MAX;
+/// Of a repetition: nobody has this mark, so that its completion is dropped. It is the last that RDMA devices have room
+/// for.
+const REPEATED: u64 = (1 << 24) - 1;
 /// What is held back gets a turn at least so often.
 const TURN: Duration = Duration::from_millis(1);
 
