@@ -43,7 +43,7 @@ pub(super) struct Hardware {
     pub link: f64,
     /// Bytes that a thread hashes and copies in a second.
     pub thread: f64,
-    /// Queue pairs whose contexts the NIC has room for, as those that send.
+    /// Queue pairs of whose contexts the NIC has room for both.
     pub contexts: u64,
     /// Fetching one, as a share of what goes out on the link for it.
     fetching: f64,
@@ -64,8 +64,8 @@ impl Hardware {
         Some(Self {
             link: packet as f64 / packet_picos * 1e12,
             thread: packet as f64 / thread * 1e12,
-            contexts: nic.requesters as u64,
-            fetching: nic.requester_miss.as_picos() as f64 / (nic.turn as f64 * packet_picos),
+            contexts: nic.contexts as u64 / 2,
+            fetching: nic.requester_miss.as_picos() as f64 / packet_picos,
         })
     }
 

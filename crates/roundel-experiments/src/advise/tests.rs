@@ -157,7 +157,7 @@ fn order_takes_connections_unless_datagrams_are_far_ahead() {
 fn many_queue_pairs_are_said_to_be_too_many() {
     let wish = wish("sim:fdr", 6, 14);
     let advice = simulated(&wish);
-    let held = Parameters::fdr().nic.requesters as u64;
+    let held = Parameters::fdr().nic.contexts as u64 / 2;
     assert!(advice.advised.queue_pairs <= held, "{advice:#?}");
     let told = advice.reasons.join("\n");
     let reason = format!("of 84 queue pairs the NIC has the contexts of {held}");

@@ -51,7 +51,8 @@ impl Demand {
 /// What is known of an end's queue pairs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pairs {
-    /// Connected queue pairs of the whole NIC on which it sends messages, and on which it receives them.
+    /// Connected queue pairs of the whole NIC on which it sends messages, and on which it receives them. Each has a context
+    /// for either.
     pub sending: usize,
     pub receiving: usize,
     /// Calls pending on each.
@@ -138,8 +139,10 @@ impl<'a> Costs<'a> {
     /// Share of times that a context is not held, where queue pairs are served one after the other: when it is first
     /// wanted for a burst of messages, and when it is wanted once more after so many other bursts, if at all. What is
     /// fetched takes the place of any other.
-    fn missing(held: usize, contexts: usize, again_after: Option<f64>) -> (f64, f64) {
+    fn missing(&self, pairs: Pairs, again_after: Option<f64>) -> (f64, f64) {
         const STEPS: usize = 50;
+        let held = self.parameters.nic.contexts;
+        let contexts = pairs.sending + pairs.receiving;
         if contexts <= held {
             return (0.0, 0.0);
         }
@@ -181,7 +184,7 @@ impl<'a> Costs<'a> {
         let row = self.in_a_row(pairs, message.wire[0]);
         let acknowledged = (!way.is_lossy()).then_some(ACKNOWLEDGED_AFTER / row);
         let (first, again) = match way.transport.is_connected() {
-            true => Self::missing(nic.requesters, pairs.sending, acknowledged),
+            true => self.missing(pairs, acknowledged),
             false => (0.0, 0.0),
         };
         let miss = nanos(nic.requester_miss);
@@ -206,10 +209,15 @@ impl<'a> Costs<'a> {
         let message = self.of(way, payload);
         let row = self.in_a_row(pairs, message.wire[0]);
         let (missing, _) = match way.transport.is_connected() {
-            true => Self::missing(nic.responders, pairs.receiving, None),
+            true => self.missing(pairs, None),
             false => (0.0, 0.0),
         };
-        let miss = nanos(nic.responder_miss) * missing;
+        // Receives are fetched with the context.
+        let receives = match way.consumes_receive() {
+            true => nanos(nic.fetch),
+            false => 0.0,
+        };
+        let miss = (nanos(nic.responder_miss) + receives) * missing;
         let more = match way.consumes_receive() {
             true => nanos(nic.receive) - nanos(nic.packet),
             false => 0.0,
@@ -258,12 +266,12 @@ impl<'a> Costs<'a> {
         let response = self.message(bytes, 0, ACKNOWLEDGE_BYTES);
         // READs take turns one by one.
         let answered = Some(pairs.reads as f64);
-        let (first, again) = Self::missing(nic.requesters, pairs.sending, answered);
+        let (first, again) = self.missing(pairs, answered);
         let context = nanos(nic.requester_miss);
-        let forgotten = first + (1.0 - first) * self.forgotten(pairs.reads);
+        let fetched = nanos(nic.fetch) * self.forgotten(pairs.reads);
         Demand {
             send: nanos(nic.read),
-            send_misses: context * first + nanos(nic.read_miss) * forgotten,
+            send_misses: (context + nanos(nic.read_miss)) * first + fetched,
             receive: response.packets * nanos(nic.packet) + response.split,
             receive_misses: context * again * response.packets,
             out: self.on_wire(&request.wire),
@@ -278,7 +286,7 @@ impl<'a> Costs<'a> {
         let request = self.message(0, REMOTE_ADDRESS_BYTES, 0);
         let response = self.message(bytes, 0, ACKNOWLEDGE_BYTES);
         let row = self.in_a_row(pairs, response.wire[0]);
-        let (missing, _) = Self::missing(nic.responders, pairs.receiving, None);
+        let (missing, _) = self.missing(pairs, None);
         let context = nanos(nic.responder_miss) * missing / row;
         Demand {
             send: nanos(nic.read) + (response.packets - 1.0) * nanos(nic.packet),

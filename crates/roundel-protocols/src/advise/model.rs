@@ -133,24 +133,18 @@ impl Predict for Model {
                 _ => 0,
             },
         };
-        // With READs, who is read from sends no requests.
-        let both = match (setting.paradigm, protocol) {
-            (Paradigm::ManyToMany, Protocol::Read) => (asking, answering),
-            (Paradigm::ManyToMany, _) => (asking + answering, asking + answering),
-            _ => (0, 0),
+        // With READs, who reads is sent no requests, and who is read from sends none.
+        let (asks, answers) = match (setting.paradigm, protocol) {
+            (Paradigm::ManyToMany, Protocol::Read) => ((asking, answering), (asking, answering)),
+            (Paradigm::ManyToMany, _) => {
+                let all = asking + answering;
+                ((all, all), (all, all))
+            }
+            (_, Protocol::Read) => ((asking, 0), (0, answering)),
+            _ => ((asking, asking), (answering, answering)),
         };
-        let sending = |own: usize| own.max(both.0);
-        let receiving = |own: usize| own.max(both.1);
-        let ask = costs.asking(
-            protocol,
-            bytes,
-            pairs(sending(asking), receiving(asking), false),
-        );
-        let answer = costs.answering(
-            protocol,
-            bytes,
-            pairs(sending(answering), receiving(answering), true),
-        );
+        let ask = costs.asking(protocol, bytes, pairs(asks.0, asks.1, false));
+        let answer = costs.answering(protocol, bytes, pairs(answers.0, answers.1, true));
         // Calls of a node: each asks as many as it answers with M:M.
         let mut bounds: Vec<Bound> = Vec::new();
         let mut nic = |demand: Demand, count: usize| {

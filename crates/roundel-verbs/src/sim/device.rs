@@ -488,7 +488,7 @@ impl ProviderQueuePair for SimQueuePair {
         let node = &mut state.nodes[self.id.node];
         if let Some(pair) = node.pairs[self.id.number as usize].take() {
             node.counters.merge(&pair.counters.snapshot());
-            node.nic.reads -= pair.sending.returning;
+            node.nic.reads -= pair.sending.taken_up;
             node.queues.at(pair.send_queue).detach(self.id.number);
             node.queues.at(pair.receive_queue).detach(self.id.number);
             node.free_numbers.push_back(self.id.number);

@@ -147,7 +147,7 @@ impl State {
     }
 
     /// What a NIC sends next, and what its engine takes for it. Queue pairs take turns: long messages packet by packet,
-    /// as in the simulators that the authors of DCQCN and of HPCC published, and short ones a few at a time, since
+    /// as in the simulators that the authors of DCQCN and of HPCC published, and short ones several at a time, since
     /// a NIC fetches several requests of a queue pair at once.
     fn next_packet(&mut self, node: usize) -> Option<(Box<Packet>, Span)> {
         if let Some(mut packet) = self.nodes[node].nic.control.pop_front() {

@@ -50,6 +50,9 @@ pub(super) struct Sending {
     pub offset: usize,
     /// READs and atomics that were sent and have no answer.
     pub returning: u64,
+    /// Those that the NIC knows of, and those of them that it has taken up.
+    pub asked: u64,
+    pub taken_up: u64,
     /// When the last request was acknowledged, or there was none before.
     pub progress: Time,
     /// Whether somebody looks whether requests are acknowledged.
@@ -207,11 +210,17 @@ impl State {
     /// A queue pair sends from a request on again.
     pub(super) fn go_back(&mut self, id: PairId, message: u64) {
         let Some(pair) = self.pair(id) else { return };
-        let before = pair.sending.returning;
         pair.sending.go_back(message);
-        let left = pair.sending.returning;
+    }
+
+    /// A NIC takes up as many READs and atomics of a queue pair as can be outstanding.
+    pub(super) fn take_up(&mut self, id: PairId) {
+        let most = self.parameters.nic.reads_max as u64;
+        let Some(pair) = self.pair(id) else { return };
+        let now = pair.sending.asked.min(most);
+        let before = std::mem::replace(&mut pair.sending.taken_up, now);
         let reads = &mut self.nodes[id.node].nic.reads;
-        *reads = *reads + left - before;
+        *reads = *reads + now - before;
     }
 
     /// Completes what was carried out, in order.
@@ -250,7 +259,8 @@ impl State {
         pair.state = QueuePairState::Error;
         let first = pair.sending.first;
         let requests = std::mem::take(&mut pair.sending.requests);
-        let returning = std::mem::take(&mut pair.sending.returning);
+        pair.sending.returning = 0;
+        pair.sending.asked = 0;
         pair.sending.first += requests.len() as u64;
         let sends: Vec<_> = (first..)
             .zip(&requests)
@@ -269,9 +279,8 @@ impl State {
             .collect();
         pair.receiving.responses.clear();
         let (send_queue, receive_queue) = (pair.send_queue, pair.receive_queue);
-        let node = &mut self.nodes[id.node];
-        node.nic.reads -= returning;
-        let queues = &mut node.queues;
+        self.take_up(id);
+        let queues = &mut self.nodes[id.node].queues;
         for completion in sends {
             queues.at(send_queue).push(completion);
         }

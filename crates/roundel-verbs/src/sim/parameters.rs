@@ -58,7 +58,8 @@ pub struct Nic {
     pub send: Span,
     /// What its engine takes to send a READ or an atomic, and the first packet of the answer to a READ.
     pub read: Span,
-    /// What its engine takes for a message that comes in for a receive.
+    /// What its engine takes for a message that comes in for a receive. Receives are held with the context with which a
+    /// queue pair is asked: where that is fetched, so are they, as `fetch`.
     pub receive: Span,
     /// What its engines take for any other packet, in each direction.
     pub packet: Span,
@@ -71,18 +72,17 @@ pub struct Nic {
     pub deliver: Span,
     /// Bytes that it can hold before they are in memory.
     pub input_bytes: usize,
-    /// Contexts of queue pairs that it can hold as their requester, and what it takes to fetch another.
-    pub requesters: usize,
-    /// See [`requesters`](Self::requesters).
+    /// Contexts of queue pairs that it can hold. A queue pair has two: one for what it asks, and one for what it is asked.
+    pub contexts: usize,
+    /// What it takes to fetch the one with which a queue pair asks.
     pub requester_miss: Span,
-    /// The same as their responder.
-    pub responders: usize,
-    /// See [`responders`](Self::responders).
+    /// The same of the one with which it is asked.
     pub responder_miss: Span,
-    /// READs that have been sent and not been answered, of all queue pairs, whose requests it can hold.
-    pub reads: usize,
-    /// What a READ takes more when its request, or the context of its queue pair, is not held.
+    /// What a READ takes more when the context of its queue pair is not held.
     pub read_miss: Span,
+    /// READs whose requests it can hold until they are answered. Others are fetched once more, as `fetch`. It has taken up
+    /// of each queue pair as many as can be outstanding.
+    pub reads: usize,
     /// Most requests of a queue pair that it sends in turn, as far as they are not longer than one packet. READs take
     /// turns one by one.
     pub turn: usize,

@@ -68,19 +68,18 @@ impl Parameters {
                 host: Rate::bytes_per_second(13_440_000_000),
                 deliver: Span::nanos(200),
                 input_bytes: 64_000,
-                // Fit of the rate of READs against active queue pairs (rdma_bench, 154 to 1386 of them): 14 ns, of which
-                // as much is the READ's own as of FDR's (assumed).
-                requesters: 345,
+                // Fit of the rate of READs against active queue pairs, each of which asks and is asked (rdma_bench, 154 to
+                // 1386 of them): room for 345, and 14 ns, of which as much is the READ's own as of FDR's (assumed).
+                contexts: 690,
                 requester_miss: Span::nanos(9),
                 read_miss: Span::nanos(5),
                 // 2240 contexts instead of 140 cost 39 ns for each READ (DCT).
-                responders: 345,
                 responder_miss: Span::nanos(39),
                 // 512 READs of each of 28 threads are best (ATC).
                 reads: 14_336,
-                // Work requests are fetched in pieces of more than one (mlx4, which leaves room for 2 KiB of them); four
-                // of 64 bytes at once (assumed).
-                turn: 4,
+                // Work requests of a queue pair are fetched ahead, up to 2 KiB of them (mlx4): short ones with their
+                // bytes are of 128.
+                turn: 16,
                 // "Outstand reads: 16" (perftest).
                 reads_max: 16,
                 not_ready_wait: Span::micros(640),
@@ -160,15 +159,14 @@ impl Parameters {
                 split: Span::nanos(87),
                 // 56 Gb/s of READs of 256 bytes were reached (ATC): PCIe 3.0 x8, less its headers.
                 host: Rate::bytes_per_second(6_550_000_000),
-                // Fit as for EDR, to those queue pairs of 48 to 792 that are not a node's own with itself (rdma_bench).
-                requesters: 78,
-                // A read of the host's memory, as `fetch`. A fifth of the rate of WRITEs is left of 256 queue pairs with
-                // many each (HERD, figure 6), and 2 M per second of 800 (ScaleRPC).
+                // Fit as for EDR, to those queue pairs of 48 to 792 that are not a node's own with itself: 78 of them, each
+                // of which asks and is asked (rdma_bench).
+                contexts: 156,
+                // A read of the host's memory, as `fetch`. A fifth of the rate of WRITEs is left of 256 queue pairs (HERD,
+                // figure 6), and 2 M per second of 800 (ScaleRPC).
                 requester_miss: Span::nanos(500),
                 // The rest of the fit.
                 read_miss: Span::nanos(350),
-                // WRITEs of 256 queue pairs come in as fast as of few (HERD, figure 6).
-                responders: 256,
                 // As for EDR.
                 responder_miss: Span::nanos(39),
                 // 16 READs of each of 16 threads are best (ATC).
@@ -266,9 +264,8 @@ impl Parameters {
                 // PCIe 1.0 x8.
                 host: Rate::bytes_per_second(2_000_000_000),
                 // Contexts are in the card's memory.
-                requesters: 32_768,
+                contexts: 65_536,
                 requester_miss: Span::ZERO,
-                responders: 32_768,
                 responder_miss: Span::ZERO,
                 reads: 32_768,
                 read_miss: Span::ZERO,

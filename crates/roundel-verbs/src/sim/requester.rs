@@ -25,7 +25,14 @@ impl State {
     /// A NIC learns of requests.
     pub(super) fn ring(&mut self, id: PairId, up_to: u64) {
         let Some(pair) = self.pair(id) else { return };
-        pair.sending.rung = pair.sending.rung.max(up_to);
+        let sending = &mut pair.sending;
+        let new = (sending.rung.max(sending.first)..up_to).filter(|message| {
+            let request = sending.requests.get((message - sending.first) as usize);
+            request.is_some_and(Request::returns)
+        });
+        sending.asked += new.count() as u64;
+        sending.rung = sending.rung.max(up_to);
+        self.take_up(id);
         self.activate(id);
     }
 
@@ -94,7 +101,6 @@ impl State {
             _ => nic.packet,
         };
         let cost = engine + self.at_hand(id, read);
-        self.nodes[node].nic.reads += u64::from(read);
         Some((Box::new(packet), cost, read))
     }
 
@@ -347,11 +353,10 @@ impl State {
         if let Some(request) = pair.sending.request(message) {
             request.done = true;
             // One that is to be sent again is not counted.
-            if pair.sending.returning > 0 {
-                pair.sending.returning -= 1;
-                self.nodes[id.node].nic.reads -= 1;
-            }
+            pair.sending.returning = pair.sending.returning.saturating_sub(1);
+            pair.sending.asked -= 1;
         }
+        self.take_up(id);
         self.acknowledged(id, message);
         self.activate(id);
     }

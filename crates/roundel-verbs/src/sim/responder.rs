@@ -7,7 +7,7 @@ use super::packet::{Content, Loose, Packet, PairId, Part};
 use super::pair::{Receive, Request};
 use super::requester::remote_address;
 use super::state::State;
-use super::time::Time;
+use super::time::{Span, Time};
 use crate::capabilities::GRH_BYTES;
 use crate::counters::Opcode;
 use crate::memory::{copy_last_byte_last, copy_words_whole};
@@ -28,18 +28,24 @@ impl State {
             }
             _ => Side::Requester,
         };
+        let context = self.context(packet.to, side);
+        let nic = &self.parameters.nic;
+        let (receive, packets, fetch) = (nic.receive, nic.packet, nic.fetch);
         let engine = match self.is_for_receive(&packet) {
-            true => self.parameters.nic.receive,
-            false => self.parameters.nic.packet,
+            true if context > Span::ZERO => receive + fetch,
+            true => receive,
+            false => packets,
         };
-        let bytes = packet.wire_bytes;
+        let to_host = self.parameters.nic.host.time(packet.wire_bytes);
         let split = self.parameters.split(packet.payload_bytes);
-        let engine = engine + self.context(packet.to, side) + split;
-        let to_host = self.parameters.nic.host.time(bytes);
-        let cost = self.as_slow_as(packet.to.node, engine.max(to_host));
-        let nic = &mut self.nodes[packet.to.node].nic;
-        nic.input_free = at.max(nic.input_free) + cost;
-        let at = nic.input_free + self.parameters.nic.deliver;
+        let node = packet.to.node;
+        let engine = self.as_slow_as(node, engine + context + split);
+        let to_host = self.as_slow_as(node, to_host);
+        let nic = &mut self.nodes[node].nic;
+        // The engine works on one packet while those before it are on their way to the host.
+        nic.input_free = at.max(nic.input_free) + engine;
+        nic.host_free = nic.input_free.max(nic.host_free + to_host);
+        let at = nic.host_free + self.parameters.nic.deliver;
         self.events.add(at, Event::Received(packet));
     }
 

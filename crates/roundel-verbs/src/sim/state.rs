@@ -2,6 +2,7 @@
 //! busy they are; who runs on them is the executor's.
 
 use super::completions::Queues;
+use super::contexts::Side;
 use super::events::{Cpu, Event, Events};
 use super::executor::Waiting;
 use super::faults::{FaultState, Health};
@@ -76,15 +77,16 @@ pub(super) struct Nic {
     pub link_free: Time,
     /// When the engine that looks at what comes in is free.
     pub input_free: Time,
+    /// When what has come in is in the host's memory.
+    pub host_free: Time,
     /// When the engine that sends is free.
     pub engine_free: Time,
-    /// READs and atomics that were sent and have no answer.
+    /// READs and atomics that it has taken up and that have no answer.
     pub reads: u64,
     /// Requests and bytes that the first of the active queue pairs has sent in its turn.
     pub turn: (usize, usize),
-    /// Queue pairs whose contexts it holds, as requester and as responder.
-    pub requesters: Vec<u32>,
-    pub responders: Vec<u32>,
+    /// The contexts that it holds.
+    pub contexts: Vec<(u32, Side)>,
 }
 
 /// How busy a thread is.
