@@ -106,9 +106,10 @@ fn read_peak(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&[Read]),
         grows && at >= (1.0 - SAME) * curves.most(Read),
-        "a NIC answers READs at a rate that few pending calls reach",
-        "more calls than that are needed before the NIC that answers is busy, or it answers fewer when more \
-             are pending",
+        "with some READs of a queue pair pending their answers share its context, and the bus to the host's \
+             memory is all that holds up the NIC",
+        "more calls than that are needed before the NIC that answers is busy, or it answers fewer when more are \
+             pending",
     )?;
     Ok(seen.beside(&[(at, 43.0)]))
 }
@@ -126,8 +127,8 @@ fn read_factor(lab: &Lab) -> Result<Seen> {
             curves.told_at(&ALL, 16)
         ),
         least >= 0.75 * 2.0,
-        "the NIC answers a READ by itself; other protocols post a response, for which contexts of queue pairs \
-             are fetched",
+        "READs need a context at the NIC that answers which is soon fetched; responses need one that takes long, \
+             and requests by SEND receives as well",
         "a READ costs the NIC that answers little less than a request and a response",
     )?;
     Ok(seen.beside(&[(least, 2.0), (most, 6.0)]))
@@ -142,10 +143,9 @@ fn writes_plateau(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&ASK_BY_WRITE),
         ASK_BY_WRITE.into_iter().all(ends),
-        "the NIC is busy with the contexts of the queue pairs that responses go by",
-        "contexts of the queue pairs that responses go by hold up the NIC; with more calls pending a thread \
-             has several responses for a queue pair at once, which share a context, so that there is still \
-             something to gain",
+        "the NIC that answers fetches a context for each turn of a queue pair, and with 16 calls pending turns \
+             have as many responses as they can",
+        "the more calls are pending the more responses share a context that is fetched",
     )?;
     Ok(seen.beside(&ASK_BY_WRITE.map(|protocol| (curves.at(protocol, 128), 28.0))))
 }
@@ -155,8 +155,8 @@ fn sends_slower(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.told_at(&OTHERS, 256),
         curves.ahead(&ASK_BY_WRITE, &ASK_BY_SEND, 256),
-        "receives cost the NIC that answers more than WRITEs that come in",
-        "contexts of the queue pairs that responses go by hold up both alike, and cost more than receives do",
+        "receives are fetched with each context that the NIC that answers does not hold",
+        "contexts for responses hold up both alike, and take longer than receives",
     )?;
     let at = |protocol| curves.at(protocol, 256);
     Ok(seen.beside(&[(at(SendSend), 24.0), (at(SendWrite), 22.0)]))
@@ -176,7 +176,7 @@ fn responses_alike(lab: &Lab) -> Result<Seen> {
             100.0 * write
         ),
         send.max(write) <= ALIKE,
-        "a response costs the NIC that sends it the same by either verb",
+        "a response costs the NIC that answers the same by either verb, and those that ask have time for receives",
         "receives of responses hold up those that ask",
     )
 }
@@ -187,7 +187,8 @@ fn read_threads(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&ALL),
         FIG_10B.told.iter().all(first) && curves.peak(Read) == 1,
-        "few queue pairs are enough for all that the NIC answers, and many do not fit into it",
+        "few queue pairs keep the bus to the memory of the one that answers busy; with many, contexts that READs \
+             need are fetched, which takes little time",
         "READs cost the NIC as much as messages, or gain from more queue pairs",
     )?;
     Ok(seen.beside(&[(curves.at(Read, 1), 40.0)]))
@@ -203,8 +204,9 @@ fn write_threads(lab: &Lab) -> Result<Seen> {
         curves.all_told(&OTHERS),
         FIG_10B.told.iter().all(second) && most,
         "receives cost more than WRITEs that come in, and more queue pairs do not fit into the NIC",
-        "with many queue pairs contexts for responses hold up all protocols that have them; receives cost \
-             less than that, so that requests by SEND are not behind",
+        "with 1 and 2 threads all contexts are held, and sending responses and acknowledgements is what the NIC \
+             is busy with: how requests come does not matter, and responses by WRITE are longer by an address. With \
+             more threads requests by WRITE are ahead",
     )?;
     Ok(seen.beside(&ASK_BY_WRITE.map(|protocol| (curves.at(protocol, 1), 33.0))))
 }
@@ -222,9 +224,8 @@ fn all_fall(lab: &Lab) -> Result<Seen> {
             told.join(", ")
         ),
         ALL.into_iter().all(fall) && others.iter().all(|left| is_ahead(*left, most)),
-        "receives cost more where their queue pairs do not fit into the NIC",
-        "what is lost with more queue pairs is time for contexts of responses, which requests by WRITE have \
-             as well; receives have no contexts of their own in the model",
+        "contexts of more queue pairs do not fit into the NIC, and receives are fetched with them",
+        "what is lost with more queue pairs is time for contexts of responses, which requests by WRITE have as well",
     )
 }
 
@@ -235,8 +236,8 @@ fn one_node(lab: &Lab) -> Result<Seen> {
         curves.told_at(&ALL, 1),
         spread(&each) <= ALIKE,
         "the NIC that asks is what all have to pass",
-        "with few queue pairs no context is fetched again, and a READ costs both NICs less than a request and \
-             a response do",
+        "contexts and READs all fit into the NIC that asks, which is busy taking in packets: one of a READ, but a \
+             response and an acknowledgement of others, and a receive costs more than a WRITE that comes in",
     )?;
     let numbers: Vec<_> = each.into_iter().map(|value| (value, 20.0)).collect();
     Ok(seen.beside(&numbers))
@@ -250,8 +251,9 @@ fn read_nodes(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&ALL),
         many.clone().all(first) && spread(&rest) <= ALIKE,
-        "the NIC that answers is busy, and needs no thread for it",
-        "contexts of those that ask hold up READs, too",
+        "with 4 nodes the bus to the memory of the one that answers is full, and contexts that do not fit cost \
+             READs little",
+        "contexts hold up READs, too",
     )?;
     Ok(seen.beside(&[(mean(&rest), 36.0)]))
 }
@@ -263,8 +265,8 @@ fn write_nodes(lab: &Lab) -> Result<Seen> {
         curves.all_told(&ASK_BY_WRITE),
         rest.iter().all(|rest| spread(rest) <= ALIKE),
         "the NIC that answers is busy with four nodes",
-        "from 8 nodes on there are more queue pairs than the NIC has contexts of, and those of responses are \
-             fetched again and again",
+        "contexts of 4 nodes fit into the NIC; from 8 on they do not, and it fetches one for each turn of a queue \
+             pair that responds",
     )?;
     Ok(seen.beside(&rest.map(|rest| (mean(&rest), 30.0))))
 }
@@ -275,9 +277,8 @@ fn send_nodes(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&ASK_BY_SEND),
         ASK_BY_SEND.into_iter().all(fall),
-        "queue pairs do not fit into the NIC any more",
-        "from 8 nodes on there are more queue pairs than the NIC has contexts of: it falls at once and not \
-             little by little, and not for receives",
+        "from 8 nodes on contexts do not fit into the NIC, and with 28 it is busy fetching receives with them",
+        "contexts and receives that are fetched do not take more time with more nodes",
     )?;
     let numbers = ASK_BY_SEND.map(|protocol| {
         [
@@ -294,8 +295,8 @@ fn read_values(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&[Read]),
         is_same(at, most) && is_ahead(at, curves.at(Read, 1024)),
-        "the link is full",
-        "the link is full with other values already, or is not yet",
+        "the bus to the host's memory, which is slower than the link, is full",
+        "that bus is full with other values already, or is not yet",
     )?;
     Ok(seen.beside(&[(at, 52.0)]))
 }
@@ -306,9 +307,9 @@ fn other_values(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&OTHERS),
         at.iter().all(|(at, most)| is_same(*at, *most)) && curves.ahead(&[Read], &OTHERS, 8192),
-        "the link is full but for headers and acknowledgements",
-        "a value of 4 KB and its header are two packets, for each of which contexts may be fetched: it takes \
-             larger ones to hide that",
+        "the bus to the host's memory is full but for headers and acknowledgements",
+        "packets of long values take turns. The context for the next is fetched while one is on the link, unless \
+             an acknowledgement of a request goes between, of which larger values have fewer",
     )?;
     Ok(seen.beside(&at.map(|(at, _)| (at, 47.0))))
 }
@@ -331,7 +332,7 @@ fn read_first(lab: &Lab) -> Result<Seen> {
     Seen::new(
         told.join("; "),
         first,
-        "it has no thread to wait for, and fewer messages",
+        "READs need no acknowledgements, and a context that is soon fetched",
         "what contexts cost READs outweighs that they are fewer messages",
     )
 }
@@ -354,9 +355,8 @@ fn more_for_small(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         told([few, many]),
         is_ahead(many, few),
-        "READs of a queue pair that come together share its context",
-        "4 calls pending on each queue pair are all that the NIC can answer: nothing in the model costs less \
-             when more READs of a queue pair come together",
+        "READs of a queue pair that come together share its context; with 4 pending most of them do already",
+        "4 calls pending on each queue pair are all that the NIC can answer",
     )?;
     Ok(seen.beside(&[(many - few, 14.0)]))
 }
@@ -367,7 +367,8 @@ fn less_for_1k(lab: &Lab) -> Result<Seen> {
         told([few, many]),
         is_ahead(few, many),
         "more READs are pending than the NIC holds",
-        "the NIC that answers holds no state of a READ, so that their number costs it nothing, and the link is full",
+        "each NIC that asks holds all READs that it has taken up, of 16 queue pairs, and the one that answers \
+             holds none: their number costs nothing",
     )?;
     Ok(seen.beside(&[(few - many, 5.0)]))
 }
@@ -383,7 +384,7 @@ fn as_much_for_large(lab: &Lab) -> Result<Seen> {
     Seen::new(
         each.join(", "),
         same,
-        "the link is full with either",
+        "the bus to the host's memory is full with either",
         "contexts cost more where more calls are pending",
     )
 }

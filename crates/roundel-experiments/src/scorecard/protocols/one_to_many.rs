@@ -80,8 +80,9 @@ fn read_pending(lab: &Lab) -> Result<Seen> {
     let seen = Seen::new(
         curves.all_told(&[Read]),
         curves.peak(Read) == 1 && is_ahead(first, stays) && spread(&rest) <= ALIKE,
-        "there are more READs pending than the NIC that asks can hold, and each costs it contexts twice",
-        "contexts are fetched for nearly every READ with one call pending already, and what more READs than the NIC remembers cost is part of that: nothing costs more when more of them are pending",
+        "contexts are fetched for nearly every READ; and the more of them are pending, the more often the NIC no \
+             longer holds the request of one, and fetches it once more",
+        "what more pending READs cost is little beside the contexts that are fetched for nearly every READ",
     )?;
     Ok(seen.beside(&[(first, 4.2), (stays, 2.0)]))
 }
@@ -96,8 +97,9 @@ fn last_from(lab: &Lab, sweep: &'static Sweep, from: usize) -> Result<Seen> {
     Seen::new(
         curves.all_told(&ALL),
         places.all(|x| curves.ahead(&OTHERS, &[Read], *x)),
-        "the NIC comes back to the context of a READ when its answer comes, which by then is gone",
-        "as long as all contexts fit into the NIC, a READ costs it less than a request and a response",
+        "the NIC that asks has taken up more READs than it holds, and fetches requests once more; and where \
+             contexts do not fit, each READ needs one for itself, which messages of a queue pair share",
+        "as long as contexts and READs fit into the NIC, a READ costs it less than a request and a response",
     )
 }
 
@@ -112,7 +114,8 @@ fn responses(lab: &Lab, sweep: &'static Sweep, paper: [f64; 2]) -> Result<Seen> 
     let seen = Seen::new(
         curves.all_told(&OTHERS),
         holds,
-        "receives cost the one that asks more than WRITEs that come in",
+        "a receive costs the one that asks more than a WRITE that comes in, most of all where it is fetched with \
+             a context",
         "a receive costs the one that asks less than the contexts of its requests, which hold up both verbs alike",
     )?;
     let numbers = [
@@ -136,7 +139,7 @@ fn requests(lab: &Lab, sweep: &'static Sweep) -> Result<Seen> {
             100.0 * write
         ),
         send.max(write) <= ALIKE,
-        "both are one short message that was posted with its bytes",
+        "both are one short message that was posted with its bytes, and those that answer have time for receives",
         "requests by SEND wait for receives at those that answer",
     )
 }
@@ -147,9 +150,9 @@ fn read_falls(lab: &Lab, sweep: &'static Sweep, paper: [f64; 2]) -> Result<Seen>
     let seen = Seen::new(
         curves.all_told(&[Read]),
         falls(&line),
-        "more queue pairs do not fit into the NIC, and READs need their contexts twice",
-        "one thread, or one node that is asked, does not keep the NIC busy that asks: twice as many do, whose \
-             queue pairs it still holds",
+        "the more queue pairs there are, the more READs has the NIC taken up that it does not hold, until \
+             contexts do not fit either",
+        "one thread, or one node that is asked, does not keep the NIC busy that asks",
     )?;
     let last = line[line.len() - 1];
     Ok(seen.beside(&[(line[0], paper[0]), (last, paper[1])]))
@@ -167,8 +170,8 @@ fn large_values(lab: &Lab) -> Result<Seen> {
         curves.all_told(&OTHERS),
         ended && large.all(ahead),
         "receives cost the one that asks more than WRITEs that come in",
-        "packets of many nodes come in turns, each for another queue pair than the one before, and have their \
-             contexts fetched; that holds up both verbs until packets of a queue pair come together",
+        "from 8 KB on the bus to the memory of the one that asks is full by either verb: a message of several \
+             packets takes one receive, which is fetched while they come",
     )?;
     Ok(seen.beside(&[
         (at(SendWrite), 49.0),
@@ -196,9 +199,9 @@ fn read_behind(lab: &Lab) -> Result<Seen> {
     Seen::new(
         told.join("; "),
         holds,
-        "a READ costs the NIC contexts twice, whatever its size",
-        "a value of 4 KB comes back in one packet of a READ, but in two with the header of a message, and its \
-             queue pair is both requester and responder: READs need fewer contexts",
+        "a READ takes the NIC that asks longer than its answer takes the bus to memory",
+        "what a READ costs the NIC that asks does not depend on its size: from 8 KB on with 4 calls pending, and \
+             from 16 KB on with 128, answers fill the bus to memory",
     )
 }
 
@@ -211,7 +214,7 @@ fn write_first(lab: &Lab) -> Result<Seen> {
             .told
             .iter()
             .all(|x| curves.ahead(&ANSWER_BY_WRITE, &others, *x)),
-        "receives cost the one that asks more than WRITEs that come in",
-        "contexts hold up both verbs alike, and READs of large values need fewer of them",
+        "receives cost the one that asks more than WRITEs that come in, and it fetches READs once more",
+        "they are up to 4 KB; larger values fill the bus to the memory of the one that asks by all protocols",
     )
 }
