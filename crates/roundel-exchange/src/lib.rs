@@ -12,6 +12,7 @@
 //! * [`frame`]: a batch as one run of bytes and back; knows no messages.
 //! * [`wire`]: the header of a message.
 //! * [`operator`]: puts the three together.
+//! * [`multiplexer`]: carries the links of all exchanges of a node over one connection to each other node.
 //! * [`mesh`]: joins nodes all with all, for programs without an engine.
 //!
 //! This crate knows nothing of DataFusion, nor which provider runs below. What it needs from an
@@ -26,6 +27,7 @@ pub mod error;
 pub mod frame;
 pub mod loss;
 pub mod mesh;
+pub mod multiplexer;
 pub mod operator;
 pub mod options;
 pub mod report;
@@ -40,6 +42,7 @@ pub use endpoint::{Fabric, LinkAddress};
 pub use error::ExchangeError;
 pub use loss::{OnLoss, UnknownOnLoss};
 pub use mesh::Mesh;
+pub use multiplexer::{Multiplexer, MultiplexerOptions, MultiplexerReport, NodeId};
 pub use operator::{
     Destination, PartitionStream, Partitioner, Receive, ReceiveLink, Scatter, Shuffle,
 };

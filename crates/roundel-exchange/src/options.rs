@@ -3,6 +3,7 @@
 use crate::buffers::{RC_MESSAGE_BYTES, READ_AT_ONCE_MESSAGE_BYTES, Window};
 use crate::design::{Design, Verb};
 use crate::loss::OnLoss;
+use crate::multiplexer::Multiplexer;
 use crate::operator::LocalLinks;
 use crate::wire::{HEADER_LENGTH, Missing};
 use roundel_verbs::{Capabilities, Transport};
@@ -46,6 +47,11 @@ pub struct ExchangeOptions {
     pub datagrams_max: usize,
     /// The links of this process, if rows for a consumer in it are handed over in memory.
     pub local: Option<Arc<LocalLinks>>,
+    /// Through which multiplexer, if through one: the node's connections carry the links then, and there are no
+    /// endpoints.
+    pub multiplexer: Option<Multiplexer>,
+    /// Through a multiplexer: a number of the query, whose exchanges share its quota of messages.
+    pub query: u64,
     /// Whether a task of a source may feed several destinations, so that one that is not read would
     /// hold up the others: then a receiver takes what has arrived although nobody reads it, as far as
     /// its budget and the disk go.
@@ -80,9 +86,22 @@ impl ExchangeOptions {
             queue_key: None,
             datagrams_max: DATAGRAMS_MAX.min(capabilities.work_requests_max),
             local: None,
+            multiplexer: None,
+            query: 0,
             coupled: false,
             batch_rows: 8192,
             ordered: false,
+        }
+    }
+
+    /// The same through a multiplexer, for exchanges of the query with this number.
+    pub fn through(self, multiplexer: &Multiplexer, query: u64) -> Self {
+        Self {
+            message_bytes: multiplexer.options().message_bytes,
+            local: Some(multiplexer.local().clone()),
+            multiplexer: Some(multiplexer.clone()),
+            query,
+            ..self
         }
     }
 

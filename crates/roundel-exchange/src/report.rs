@@ -27,6 +27,8 @@ pub struct EndpointReport {
     pub buffered_bytes_max: usize,
     /// Bytes of rows that went to disk.
     pub spilled_bytes: u64,
+    /// Messages through a multiplexer that the reader of another partition has taken in.
+    pub steals: u64,
     /// Messages that arrived more than once and were dropped.
     pub duplicates: u64,
     /// Messages that a source has sent again because their receiver missed them.
@@ -61,6 +63,7 @@ impl EndpointReport {
         self.registered_bytes += other.registered_bytes;
         self.buffered_bytes_max += other.buffered_bytes_max;
         self.spilled_bytes += other.spilled_bytes;
+        self.steals += other.steals;
         self.duplicates += other.duplicates;
         self.repaired_messages += other.repaired_messages;
         self.multicast_messages += other.multicast_messages;

@@ -3,32 +3,32 @@
 
 /// What a source may send on a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Credit {
+pub(crate) struct Credit {
     granted: u32,
     spent: u32,
 }
 
 impl Credit {
     /// The highest credit heard of.
-    pub(super) fn granted(&self) -> u32 {
+    pub(crate) fn granted(&self) -> u32 {
         self.granted
     }
 
     /// Messages that may be sent now.
-    pub(super) fn left(&self) -> u32 {
+    pub(crate) fn left(&self) -> u32 {
         let left = self.granted.wrapping_sub(self.spent);
         if left > i32::MAX as u32 { 0 } else { left }
     }
 
     /// Takes a credit; an older one does not take credit away.
-    pub(super) fn grant(&mut self, credit: u32) {
+    pub(crate) fn grant(&mut self, credit: u32) {
         if credit.wrapping_sub(self.granted) <= i32::MAX as u32 {
             self.granted = credit;
         }
     }
 
     /// Counts a message sent.
-    pub(super) fn spend(&mut self) {
+    pub(crate) fn spend(&mut self) {
         self.spent = self.spent.wrapping_add(1);
     }
 }

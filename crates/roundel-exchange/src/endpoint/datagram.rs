@@ -86,7 +86,7 @@ pub(super) fn header(completion: &Completion) -> Option<Header> {
 
 /// Reads the header at `at` of the first `bytes` of a buffer into private memory and checks it
 /// there.
-pub(super) fn header_at(buffer: &Buffer, at: usize, bytes: usize) -> Result<Header, WireError> {
+pub(crate) fn header_at(buffer: &Buffer, at: usize, bytes: usize) -> Result<Header, WireError> {
     let bytes = bytes.min(buffer.len());
     let message = bytes.saturating_sub(at);
     if message < HEADER_LENGTH {

@@ -27,8 +27,12 @@ mod seal;
 mod send;
 
 pub use address::LinkAddress;
+pub(crate) use credit::Credit;
+pub(crate) use datagram::header_at;
 pub use receive::{LinkId, Message, ReceiveEndpoint};
 pub use ring::RingAddress;
+pub(crate) use ring::empty_write;
+pub(crate) use send::TakesBack;
 pub use send::{DestinationId, GroupId, Origin, SendBuffer, SendEndpoint};
 
 use crate::error::{ExchangeError, Result};
@@ -42,6 +46,38 @@ use std::time::Duration;
 /// and then between two probes. Devices notice that a peer is gone when they send to it; whoever
 /// only waits would wait for ever.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How a link stands at its receiving end.
+pub(crate) enum LinkState {
+    /// More may come.
+    Open,
+    /// Everything has come.
+    Complete,
+    /// Not everything has come, and no more will.
+    Failed(ExchangeError),
+}
+
+impl LinkState {
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self, Self::Open)
+    }
+
+    /// Ends the link, unless it has ended.
+    pub(crate) fn fail(&mut self, error: ExchangeError) {
+        if self.is_open() {
+            *self = Self::Failed(error);
+        }
+    }
+
+    /// `None` while more may come, then how it ended.
+    pub(crate) fn ended(&self) -> Option<Result<()>> {
+        match self {
+            Self::Open => None,
+            Self::Complete => Some(Ok(())),
+            Self::Failed(error) => Some(Err(error.clone())),
+        }
+    }
+}
 
 /// What endpoints are made of: a device, its memory, a channel that a driver serves, and the
 /// world outside. Clones share it.

@@ -180,7 +180,7 @@ pub(super) const NOWHERE: RemoteAddress = RemoteAddress {
 };
 
 /// A WRITE without bytes: a bell or a credit with immediate data, a sign of life without.
-pub(super) fn empty_write(id: u64, immediate: Option<u32>) -> SendRequest {
+pub(crate) fn empty_write(id: u64, immediate: Option<u32>) -> SendRequest {
     SendRequest {
         id,
         operation: match immediate {

@@ -17,6 +17,11 @@ pub trait Fragment {
 
     /// Copies all of them to `target`, which has their length; false when they cannot be read.
     fn copy_to(&mut self, target: &mut [u8]) -> bool;
+
+    /// All of them in memory of their own, where they are: a frame of one fragment need not be copied then.
+    fn whole(&self) -> Option<Buffer> {
+        None
+    }
 }
 
 impl Fragment for &[u8] {

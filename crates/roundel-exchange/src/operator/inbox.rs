@@ -45,6 +45,15 @@ enum Stored {
     Disk { at: u64, length: usize },
 }
 
+impl Stored {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Memory { frame, .. } => frame.len(),
+            Self::Disk { length, .. } => *length,
+        }
+    }
+}
+
 /// What a fragment was.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
@@ -155,6 +164,48 @@ impl Store {
     }
 }
 
+/// How far a fragment brought its frame.
+enum Assembly {
+    Complete(Buffer),
+    Fresh,
+    Duplicate,
+}
+
+/// Puts a fragment into its frame.
+fn assemble(
+    frame: &mut Frame,
+    peer: &str,
+    data: &Data,
+    payload: impl Fragment,
+) -> Result<Assembly> {
+    let Frame::Arriving(assembler) = frame else {
+        return Ok(Assembly::Duplicate);
+    };
+    if assembler.frame_length() != data.frame_length as usize {
+        return Err(ExchangeError::Protocol {
+            peer: peer.into(),
+            reason: format!("fragments of frame {} disagree", data.frame_sequence),
+        });
+    }
+    match assembler.insert_from(
+        data.offset as usize,
+        data.payload_length as usize,
+        payload,
+    ) {
+        Ok(true) => {}
+        Ok(false) => return Ok(Assembly::Fresh),
+        Err(FrameError::FragmentOverlap { .. }) => return Ok(Assembly::Duplicate),
+        Err(error) => return Err(ExchangeError::frame(peer, error)),
+    }
+    match std::mem::replace(frame, Frame::Complete(None)) {
+        Frame::Arriving(assembler) => match assembler.finish() {
+            Ok(bytes) => Ok(Assembly::Complete(bytes)),
+            Err(error) => Err(ExchangeError::frame(peer, error)),
+        },
+        Frame::Complete(_) => Ok(Assembly::Duplicate),
+    }
+}
+
 impl Inbox {
     pub(super) fn new(ordered: bool) -> Self {
         Self {
@@ -192,8 +243,14 @@ impl Inbox {
         if ahead >= FRAMES_AHEAD_MAX {
             return Ok(Arrival::TooEarly);
         }
+        let whole = match data.payload_length == data.frame_length {
+            true => payload.whole(),
+            false => None,
+        };
         let frame = match self.frames.entry(data.frame_sequence) {
-            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Occupied(entry) if whole.is_none() => entry.into_mut(),
+            Entry::Occupied(_) => return Ok(Arrival::Duplicate),
+            Entry::Vacant(entry) if whole.is_some() => entry.insert(Frame::Complete(None)),
             Entry::Vacant(_) if self.arriving == ARRIVING_MAX => return Ok(Arrival::TooEarly),
             Entry::Vacant(entry) => {
                 self.arriving += 1;
@@ -203,37 +260,19 @@ impl Inbox {
                 )))
             }
         };
-        let Frame::Arriving(assembler) = frame else {
-            return Ok(Arrival::Duplicate);
-        };
-        if assembler.frame_length() != data.frame_length as usize {
-            return Err(ExchangeError::Protocol {
-                peer: peer.into(),
-                reason: format!("fragments of frame {} disagree", data.frame_sequence),
-            });
-        }
-        let complete = match assembler.insert_from(
-            data.offset as usize,
-            data.payload_length as usize,
-            payload,
-        ) {
-            Ok(complete) => complete,
-            Err(FrameError::FragmentOverlap { .. }) => return Ok(Arrival::Duplicate),
-            Err(error) => return Err(ExchangeError::frame(peer, error)),
-        };
-        if !complete {
-            return Ok(Arrival::Fresh);
-        }
-        self.arriving -= 1;
-        let in_turn = ahead == 0;
-        let Frame::Arriving(assembler) = std::mem::replace(frame, Frame::Complete(None)) else {
-            return Ok(Arrival::Duplicate);
+        let bytes = match whole {
+            Some(bytes) => bytes,
+            None => match assemble(frame, peer, data, payload)? {
+                Assembly::Complete(bytes) => {
+                    self.arriving -= 1;
+                    bytes
+                }
+                Assembly::Fresh => return Ok(Arrival::Fresh),
+                Assembly::Duplicate => return Ok(Arrival::Duplicate),
+            },
         };
         if self.wanted {
-            let bytes = assembler
-                .finish()
-                .map_err(|error| ExchangeError::frame(peer, error))?;
-            let deliver = in_turn || !self.ordered;
+            let deliver = ahead == 0 || !self.ordered;
             let read_at_once = (reading || self.reading) && deliver && self.ready.is_empty();
             let stored = store.keep(bytes, read_at_once)?;
             if deliver {
@@ -277,18 +316,23 @@ impl Inbox {
         Some(store.take(stored))
     }
 
-    /// Nobody reads the partition any more: frees what waits, and what comes is dropped.
-    pub(super) fn discard(&mut self, store: &mut Store) {
+    /// Nobody reads the partition any more: frees what waits, and what comes is dropped. Returns the bytes that
+    /// waited.
+    pub(super) fn discard(&mut self, store: &mut Store) -> usize {
         self.wanted = false;
+        let mut unread = 0;
         for stored in self.ready.drain(..) {
+            unread += stored.bytes();
             store.drop_stored(stored);
         }
         for frame in self.frames.values_mut() {
             if let Frame::Complete(held) = frame
                 && let Some(stored) = held.take()
             {
+                unread += stored.bytes();
                 store.drop_stored(stored);
             }
         }
+        unread
     }
 }

@@ -1,7 +1,8 @@
 //! Links within a process: rows for a consumer here are gathered into a frame of its own memory, and
 //! no message is made of them.
 
-use super::receive::{Lane, LinkEnd};
+use super::lane::Lane;
+use super::receive::LinkEnd;
 use crate::endpoint::LinkId;
 use crate::error::{ExchangeError, Result};
 use arrow::buffer::Buffer;
@@ -52,12 +53,14 @@ impl std::fmt::Debug for LocalLink {
     }
 }
 
-/// What a lane knows of its links within the process.
+/// What a lane knows of its links within the process, and of those through the multiplexer.
 #[derive(Default)]
 pub(super) struct Waiting {
     /// Bytes that wait for a reader, by link.
     bytes: HashMap<LinkId, usize>,
     sources: Vec<Waker>,
+    /// Messages that sources on other nodes may send for what has come and not been read, by link.
+    held_back: HashMap<LinkId, u32>,
     /// Nobody reads, and others wait for these sources: they need not wait.
     relieved: bool,
 }
@@ -71,6 +74,32 @@ impl Waiting {
         }
     }
 
+    /// So many bytes wait for a reader of a link.
+    pub(super) fn add(&mut self, link: LinkId, bytes: usize) {
+        *self.bytes.entry(link).or_default() += bytes;
+    }
+
+    /// Whether so much of a link waits that its source shall wait, too.
+    pub(super) fn is_full(&self, link: LinkId) -> bool {
+        let waiting = self.bytes.get(&link).copied().unwrap_or(0);
+        waiting >= WAITING_BYTES_MAX && !self.relieved
+    }
+
+    /// A message of a link has come, for which its source may send another later.
+    pub(super) fn hold_back(&mut self, link: LinkId) {
+        *self.held_back.entry(link).or_default() += 1;
+    }
+
+    /// What a source may send now.
+    pub(super) fn take_held_back(&mut self, link: LinkId) -> u32 {
+        self.held_back.remove(&link).unwrap_or(0)
+    }
+
+    /// Links whose sources may have to wait.
+    pub(super) fn held_back(&self) -> Vec<LinkId> {
+        self.held_back.keys().copied().collect()
+    }
+
     /// Whether sources need not wait for readers.
     pub(super) fn relieve(&mut self, relieved: bool) {
         self.relieved = relieved;
@@ -81,6 +110,7 @@ impl Waiting {
 
     pub(super) fn forget(&mut self, link: LinkId) {
         self.bytes.remove(&link);
+        self.held_back.remove(&link);
         self.wake();
     }
 
@@ -101,18 +131,16 @@ impl LocalLink {
                 return Poll::Ready(Err(error));
             }
             let waiting = &mut state.waiting;
-            let bytes = waiting.bytes.entry(link).or_default();
-            if *bytes >= WAITING_BYTES_MAX && !waiting.relieved {
+            if waiting.is_full(link) {
                 waiting.sources.push(cx.waker().clone());
                 return Poll::Pending;
             }
             let Some(frame) = frame.take() else {
                 return Poll::Ready(Ok(()));
             };
-            *bytes += frame.len();
             let delivered = state.deliver(link, partition, frame);
             drop(state);
-            lane.queue.wake();
+            lane.readers.wake();
             Poll::Ready(delivered)
         })
         .await
@@ -123,7 +151,7 @@ impl LocalLink {
         let end = self.end()?;
         if let Some((lane, link)) = end.lanes.get(lane) {
             lane.state.lock().endpoint.complete(*link);
-            lane.queue.wake();
+            lane.readers.wake();
         }
         Ok(())
     }
@@ -136,7 +164,7 @@ impl LocalLink {
         };
         for (lane, link) in &end.lanes {
             lane.state.lock().endpoint.abort(*link, error.clone());
-            lane.queue.wake();
+            lane.readers.wake();
         }
     }
 

@@ -6,12 +6,17 @@
 
 mod coalesce;
 mod inbox;
+mod incoming;
+mod lane;
 mod local;
+mod outgoing;
 mod receive;
 mod scatter;
 mod shuffle;
+mod stream;
 
 pub use local::LocalLinks;
-pub use receive::{PartitionStream, Receive, ReceiveLink};
+pub use receive::{Receive, ReceiveLink};
 pub use scatter::{Partitioner, Scatter};
 pub use shuffle::{Destination, Group, Shuffle};
+pub use stream::PartitionStream;

@@ -2,7 +2,8 @@
 
 use super::local::{LocalLink, LocalLinks};
 use crate::design::Design;
-use crate::endpoint::{DestinationId, Fabric, GroupId, LinkAddress, Origin, SendEndpoint};
+use super::outgoing::Outgoing;
+use crate::endpoint::{DestinationId, Fabric, GroupId, LinkAddress, Origin};
 use crate::error::{ExchangeError, Result};
 use crate::frame::{FrameSource, RowSource};
 use crate::options::ExchangeOptions;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 
 /// The sending side of an exchange in one node. Every method may be called by any thread.
 pub struct Shuffle {
-    endpoints: Vec<SendEndpoint>,
+    endpoints: Vec<Outgoing>,
     payload_bytes: usize,
     design: Design,
     exchange: u64,
@@ -123,15 +124,8 @@ impl Shuffle {
         exchange: u64,
         source: u32,
     ) -> Result<Self> {
-        let count = options.endpoints.max(1);
-        let endpoints = (0..count)
-            .map(|_| SendEndpoint::open(fabric, options, exchange, source))
-            .collect::<Result<Vec<_>>>()?;
-        for endpoint in &endpoints {
-            fabric.context.spawn(Box::pin(endpoint.attend()));
-        }
         Ok(Self {
-            endpoints,
+            endpoints: Outgoing::open(fabric, options, exchange, source)?,
             payload_bytes: options.payload_bytes(),
             design: options.design,
             exchange,
@@ -335,7 +329,7 @@ impl Shuffle {
     }
 
     /// The endpoint and its group that lead to a partition.
-    fn way(&self, group: &Group, partition: u32) -> (&SendEndpoint, GroupId) {
+    fn way(&self, group: &Group, partition: u32) -> (&Outgoing, GroupId) {
         let lane = partition as usize % group.lanes.len();
         (&self.endpoints[group.endpoints[lane]], group.lanes[lane])
     }

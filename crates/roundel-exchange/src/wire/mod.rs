@@ -9,7 +9,7 @@
 //!      0     2  magic, 0x4452 (the bytes "RD")
 //!      2     2  version, 2
 //!      4     1  kind: 1 data, 2 end-of-stream, 3 credit, 4 acknowledge, 5 sent, 6 missing,
-//!               7 join, 8 joined
+//!               7 join, 8 joined, 9 member, 10 leave, 11 abort
 //!      5     1  flags: bit 0 repeated; all others 0
 //!      6     2  transmission group of the source: the one that a data message was sent to, or
 //!               that a control message is about
@@ -41,7 +41,13 @@
 //! join             40 20  multicast group to which the source will send what is for the
 //!                         transmission group: its address (16) and its queue key (4)
 //! joined           the receiver has joined it
+//! member           the link belongs to the transmission group from now on
+//! leave            nobody reads the link any more
+//! abort            no more comes on the link, and not all of it has come
 //! ```
+//!
+//! The last three are of multiplexers, whose connections carry the links of many exchanges: there,
+//! what a source says about a link has the link's number in place of a partition.
 //!
 //! Only data has a payload, which is never empty. [`Header::parse`] is total: any 64 bytes give a
 //! header that satisfies all of the above or a [`WireError`] that says which rule they break.
@@ -106,6 +112,12 @@ pub enum Kind {
     Join = 7,
     /// The receiver has joined it.
     Joined = 8,
+    /// A link through a multiplexer belongs to a transmission group from now on.
+    Member = 9,
+    /// The receiver wants no more on a link through a multiplexer.
+    Leave = 10,
+    /// The source has given a link through a multiplexer up.
+    Abort = 11,
 }
 
 impl Kind {
@@ -119,6 +131,9 @@ impl Kind {
             6 => Ok(Self::Missing),
             7 => Ok(Self::Join),
             8 => Ok(Self::Joined),
+            9 => Ok(Self::Member),
+            10 => Ok(Self::Leave),
+            11 => Ok(Self::Abort),
             found => Err(WireError::Kind { found }),
         }
     }
@@ -166,6 +181,12 @@ pub enum Body {
     Join(Join),
     /// See [`Kind::Joined`].
     Joined,
+    /// See [`Kind::Member`].
+    Member,
+    /// See [`Kind::Leave`].
+    Leave,
+    /// See [`Kind::Abort`].
+    Abort,
 }
 
 /// Which fragment of which frame a data message carries.
@@ -263,6 +284,9 @@ impl Header {
             Body::Missing(_) => Kind::Missing,
             Body::Join(_) => Kind::Join,
             Body::Joined => Kind::Joined,
+            Body::Member => Kind::Member,
+            Body::Leave => Kind::Leave,
+            Body::Abort => Kind::Abort,
         }
     }
 
@@ -325,7 +349,7 @@ impl Header {
                 put(&mut bytes, 48, bitmap.to_le_bytes());
             }
             Body::Join(Join { multicast }) => put(&mut bytes, 40, multicast),
-            Body::Joined => {}
+            Body::Joined | Body::Member | Body::Leave | Body::Abort => {}
         }
         bytes
     }
@@ -396,9 +420,14 @@ impl Header {
                 let multicast = get(bytes, 40);
                 Body::Join(Join { multicast })
             }
-            Kind::Joined => {
+            Kind::Joined | Kind::Member | Kind::Leave | Kind::Abort => {
                 reserved(bytes, 40..64)?;
-                Body::Joined
+                match kind {
+                    Kind::Member => Body::Member,
+                    Kind::Leave => Body::Leave,
+                    Kind::Abort => Body::Abort,
+                    _ => Body::Joined,
+                }
             }
         };
         Ok(Self {

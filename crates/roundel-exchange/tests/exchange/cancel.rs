@@ -1,11 +1,11 @@
 //! Readers and senders that end at random moments hold up nobody else.
 
-use crate::cluster::{Node, connect, designs, options, own};
+use crate::cluster::{Node, Way, connect, options, own, ways};
 use crate::designs::batch;
 use crate::random::{Random, on_runtime};
 use futures::StreamExt;
 use proptest::prelude::*;
-use roundel_exchange::{Design, ExchangeError};
+use roundel_exchange::ExchangeError;
 use std::time::Duration;
 
 const NODES: usize = 3;
@@ -20,7 +20,7 @@ enum Ending {
     ReaderCancelled(i64),
 }
 
-async fn run(design: Design, threads: usize, mut random: Random) {
+async fn run(design: Way, threads: usize, mut random: Random) {
     let mut options = options(design, threads);
     options.message_bytes = 1024;
     options.window.least = 4;
@@ -128,7 +128,7 @@ proptest! {
     #[test]
     fn the_cancelled_hold_up_nobody(
         seed: u64,
-        design in prop::sample::select(designs()),
+        design in prop::sample::select(ways()),
         threads in 1usize..=2,
     ) {
         on_runtime(2, run(design, threads, Random(seed)));

@@ -2,8 +2,8 @@
 
 use roundel_exchange::operator::Group;
 use roundel_exchange::{
-    Design, Destination, ExchangeOptions, Fabric, MemoryBudget, Receive, ReceiveLink, Shuffle,
-    Unlimited,
+    Design, Destination, ExchangeOptions, Fabric, MemoryBudget, Multiplexer, MultiplexerOptions,
+    Receive, ReceiveLink, Shuffle, Unlimited,
 };
 use roundel_verbs::{ArenaOptions, Device, TokioContext, rdma, shm};
 use std::ops::Range;
@@ -15,6 +15,7 @@ pub struct Node {
     pub fabric: Fabric,
     pub shuffle: Arc<Shuffle>,
     pub receive: Receive,
+    pub multiplexer: Option<Multiplexer>,
 }
 
 /// Links between all pairs of nodes.
@@ -58,13 +59,62 @@ pub fn designs() -> Vec<Design> {
     Design::every().filter(lacks).collect()
 }
 
-/// The default options of a design.
-pub fn options(design: Design, threads: usize) -> ExchangeOptions {
+/// How rows travel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Way {
+    /// By endpoints of every exchange's own.
+    Endpoints(Design),
+    /// Through the multiplexers of the nodes.
+    Multiplexer,
+}
+
+impl Way {
+    /// The design, where endpoints have one.
+    pub fn design(self) -> Option<Design> {
+        match self {
+            Self::Endpoints(design) => Some(design),
+            Self::Multiplexer => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Way {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Endpoints(design) => design.fmt(f),
+            Self::Multiplexer => f.write_str("multiplexer"),
+        }
+    }
+}
+
+impl From<Design> for Way {
+    fn from(design: Design) -> Self {
+        Self::Endpoints(design)
+    }
+}
+
+/// Every design that can run on the devices at hand, and multiplexers.
+pub fn ways() -> Vec<Way> {
+    let designs = designs().into_iter().map(Way::Endpoints);
+    designs.chain([Way::Multiplexer]).collect()
+}
+
+/// The default options of a way. Where they name a multiplexer, each node opens one like it.
+pub fn options(way: impl Into<Way>, threads: usize) -> ExchangeOptions {
     let device = open_device();
+    let way = way.into();
+    let design = way.design().unwrap_or(Design::SemqSr);
     let mut options = ExchangeOptions::new(design, threads, device.capabilities());
     // Batches come out as they went in.
     options.batch_rows = 1;
-    options
+    match way {
+        Way::Endpoints(_) => options,
+        Way::Multiplexer => {
+            let sizes = MultiplexerOptions::new(device.capabilities());
+            let like = Multiplexer::open(&fabric(device, ArenaOptions::default()), sizes);
+            options.through(&like.unwrap(), 1)
+        }
+    }
 }
 
 /// What an exchange needs of a device, whose channel is served.
@@ -96,11 +146,28 @@ impl Node {
         budget: Arc<dyn MemoryBudget>,
     ) -> Self {
         let exchange = fabric.context.random();
+        let mut options = options.clone();
+        if let Some(like) = &options.multiplexer {
+            let sizes = MultiplexerOptions {
+                message_bytes: options.message_bytes,
+                ..*like.options()
+            };
+            let own = multiplexer(&fabric, sizes);
+            options = options.through(&own, 1);
+        }
         Self {
-            shuffle: Arc::new(Shuffle::open(&fabric, options, exchange, 7).unwrap()),
-            receive: Receive::open(&fabric, options, &budget).unwrap(),
+            shuffle: Arc::new(Shuffle::open(&fabric, &options, exchange, 7).unwrap()),
+            receive: Receive::open(&fabric, &options, &budget).unwrap(),
+            multiplexer: options.multiplexer,
             fabric,
         }
+    }
+
+    /// One with a multiplexer of these sizes.
+    pub fn multiplexed(options: &ExchangeOptions, sizes: MultiplexerOptions) -> Self {
+        let fabric = fabric(open_device(), ArenaOptions::default());
+        let like = multiplexer(&fabric, sizes);
+        Self::on(fabric, &options.clone().through(&like, 1))
     }
 }
 
@@ -108,6 +175,22 @@ impl Node {
 pub fn own(node: usize, count: u32) -> Range<u32> {
     let first = node as u32 * count;
     first..first + count
+}
+
+/// A multiplexer that is driven.
+pub fn multiplexer(fabric: &Fabric, options: MultiplexerOptions) -> Multiplexer {
+    let multiplexer = Multiplexer::open(fabric, options).unwrap();
+    fabric.context.spawn(Box::pin(multiplexer.drive()));
+    multiplexer
+}
+
+/// Connects two multiplexers, once.
+pub fn meet(one: &Multiplexer, other: &Multiplexer) {
+    if !one.knows(other.id()) {
+        let address = one.meet(other.id(), "other").unwrap();
+        let answer = other.accept(one.id(), "one", &address).unwrap();
+        one.join(other.id(), &answer).unwrap();
+    }
 }
 
 /// Connects every node with every node, itself included; a node reads the partitions that
@@ -120,10 +203,17 @@ pub fn connect(cluster: &[Node], partitions: impl Fn(usize) -> Range<u32>) -> Li
     for (target, receiver) in cluster.iter().enumerate() {
         let mut incoming = Vec::new();
         for (source, sender) in cluster.iter().enumerate() {
-            let (link, offers) = receiver
-                .receive
-                .offer(&format!("node {source}"), partitions(target))
-                .unwrap();
+            let name = format!("node {source}");
+            let offered = match (&receiver.multiplexer, &sender.multiplexer) {
+                (Some(here), Some(there)) => {
+                    meet(here, there);
+                    receiver
+                        .receive
+                        .offer_to(there.id(), &name, partitions(target))
+                }
+                _ => receiver.receive.offer(&name, partitions(target)),
+            };
+            let (link, offers) = offered.unwrap();
             let (destination, answers) = sender
                 .shuffle
                 .accept(&offers, &format!("node {target}"))

@@ -11,6 +11,7 @@ mod faulty;
 mod machine;
 mod memory;
 mod multicast;
+mod multiplexer;
 mod order;
 mod patterns;
 mod random;

@@ -1,10 +1,12 @@
 //! Memory that is short, is given back, or is not there.
 
-use crate::cluster::{self, Links, Node, connect, designs, fabric, open_device, own};
+use crate::cluster::{
+    self, Links, Node, Way, connect, designs, fabric, open_device, own, ways,
+};
 use crate::designs::batch;
 use arrow::array::RecordBatch;
 use futures::{StreamExt, TryStreamExt};
-use roundel_exchange::{Design, ExchangeError, ExchangeOptions, MemoryBudget, SpillFile, Window};
+use roundel_exchange::{ExchangeError, ExchangeOptions, MemoryBudget, SpillFile, Window};
 use roundel_verbs::{Arena, ArenaOptions, VerbsError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,7 +68,7 @@ impl MemoryBudget for Limited {
 }
 
 /// With windows that hold little of what is sent.
-fn options(design: Design, threads: usize) -> ExchangeOptions {
+fn options(design: impl Into<Way>, threads: usize) -> ExchangeOptions {
     let mut options = cluster::options(design, threads);
     options.window = Window::fixed(options.window.least);
     options
@@ -110,7 +112,7 @@ async fn freed(arena: &Arena) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_that_wait_without_memory_go_to_disk() {
-    for design in designs() {
+    for design in ways() {
         for (threads, limit) in [(1, 0), (2, 0), (1, 200_000), (2, 200_000)] {
             let mut options = options(design, threads);
             options.ordered = true;
@@ -141,7 +143,7 @@ async fn rows_that_wait_without_memory_go_to_disk() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_memory_and_disk_the_exchange_fails() {
-    for design in designs() {
+    for design in ways() {
         let budget = Limited::new(0, false);
         let (cluster, links) = pair(&options(design, 1), &budget);
         let sender = send(&cluster, &links);
@@ -169,7 +171,7 @@ async fn without_memory_and_disk_the_exchange_fails() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_exchange_gives_everything_back() {
-    for design in designs() {
+    for design in ways() {
         for read in [0, 1, 5] {
             let budget = Limited::new(1 << 30, true);
             let (cluster, mut links) = pair(&options(design, 2), &budget);

@@ -1,7 +1,7 @@
 //! Whatever the order in which partitions and exchanges are consumed, and however slowly, every
 //! row arrives exactly once and nobody waits for ever.
 
-use crate::cluster::{Links, Node, connect, designs, fabric, open_device, options, own};
+use crate::cluster::{Links, Node, connect, fabric, open_device, options, own, ways};
 use crate::designs::batch;
 use crate::random::{Random, on_runtime};
 use futures::StreamExt;
@@ -154,7 +154,7 @@ proptest! {
     #[test]
     fn any_order_of_consumption(
         seed: u64,
-        design in prop::sample::select(designs()),
+        design in prop::sample::select(ways()),
         threads in 1usize..=4,
         nodes in 1usize..=3,
         partitions in 1u32..=3,
@@ -162,14 +162,16 @@ proptest! {
         growth in 1usize..=4,
         one_source_task: bool,
     ) {
-        let mut options = options(design, threads);
-        options.message_bytes = 512;
-        options.window.least = window;
-        options.window.first = window;
-        options.window.most = window * growth;
-        options.repeat_interval = Duration::from_millis(3);
-        options.ordered = true;
-        let case = Case { options, nodes, partitions, one_source_task };
-        on_runtime(threads.min(2), run(case, Random(seed)));
+        on_runtime(threads.min(2), async move {
+            let mut options = options(design, threads);
+            options.message_bytes = 512;
+            options.window.least = window;
+            options.window.first = window;
+            options.window.most = window * growth;
+            options.repeat_interval = Duration::from_millis(3);
+            options.ordered = true;
+            let case = Case { options, nodes, partitions, one_source_task };
+            run(case, Random(seed)).await;
+        });
     }
 }

@@ -1,13 +1,13 @@
 //! One suite for all endpoints: every design with every transmission pattern and 1 to 4 threads, over
 //! tiny pools, with sources and readers that dawdle, one of them badly.
 
-use crate::cluster::{Node, connect, designs, options};
+use crate::cluster::{Node, Way, connect, options, ways};
 use crate::designs::batch;
 use crate::random::{Random, on_runtime};
 use arrow::array::RecordBatch;
 use futures::StreamExt;
 use roundel_exchange::operator::Group;
-use roundel_exchange::{Buffers, Design, ExchangeOptions, Window};
+use roundel_exchange::{Buffers, ExchangeOptions, Window};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ async fn run(options: &ExchangeOptions, pattern: Pattern, threads: u32, mut rand
 }
 
 /// Two messages of 512 bytes at each end of a link, of which a batch takes several.
-fn tiny(design: Design, threads: u32) -> ExchangeOptions {
+fn tiny(design: Way, threads: u32) -> ExchangeOptions {
     let mut options = options(design, threads as usize);
     options.message_bytes = 512;
     options.window = Buffers::Fixed(2).window(512);
@@ -121,9 +121,9 @@ fn tiny(design: Design, threads: u32) -> ExchangeOptions {
 }
 
 fn with_pattern(pattern: Pattern) {
-    for design in designs() {
+    for design in ways() {
         for threads in 1..=4 {
-            let seed = u64::from(threads) << 8 | design.name().len() as u64;
+            let seed = u64::from(threads) << 8 | design.to_string().len() as u64;
             on_runtime(threads as usize, async {
                 run(&tiny(design, threads), pattern, threads, Random(seed)).await;
                 let adaptive = ExchangeOptions {

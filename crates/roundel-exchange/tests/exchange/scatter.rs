@@ -1,7 +1,7 @@
 //! Rows that are scattered over partitions: each arrives once, where it belongs, whatever its type.
 
 use crate::arrays::{Random, array, flat_types, nested_types};
-use crate::cluster::{Node, connect, designs, options, own};
+use crate::cluster::{Node, connect, options, own, ways};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -113,7 +113,7 @@ async fn every_design_scatters_all_flat_types() {
     let mut types = flat_types();
     types.retain(|data_type| *data_type != DataType::FixedSizeBinary(0));
     let batches = batches(&types, &[1000, 0, 1, 300]);
-    for design in designs() {
+    for design in ways() {
         let mut options = options(design, 2);
         options.ordered = true;
         scatter(&options, &batches).await;
@@ -127,7 +127,7 @@ async fn a_nested_column_makes_batches_travel_as_a_whole() {
             continue;
         }
         let types = [DataType::Int64, nested, DataType::Utf8];
-        let mut options = options(Default::default(), 1);
+        let mut options = options(roundel_exchange::Design::default(), 1);
         options.ordered = true;
         scatter(&options, &batches(&types, &[500, 3])).await;
     }
@@ -139,7 +139,7 @@ async fn a_row_that_is_longer_than_a_message() {
         (0..40).map(|row| "x".repeat(if row % 7 == 3 { 10_000 } else { row })),
     ));
     let batch = RecordBatch::try_from_iter([("text", texts)]).unwrap();
-    for design in designs() {
+    for design in ways() {
         let mut options = options(design, 1);
         options.ordered = true;
         options.message_bytes = 4096;
@@ -151,7 +151,7 @@ async fn a_row_that_is_longer_than_a_message() {
 async fn short_frames_are_joined_to_batches() {
     let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10_000));
     let batch = RecordBatch::try_from_iter([("key", keys)]).unwrap();
-    for design in designs() {
+    for design in ways() {
         let mut options = options(design, 1);
         options.ordered = true;
         options.message_bytes = 1024;
@@ -173,7 +173,7 @@ async fn short_frames_are_joined_to_batches() {
 async fn rows_for_the_own_process_are_handed_over() {
     let mut types = flat_types();
     types.retain(|data_type| *data_type != DataType::FixedSizeBinary(0));
-    for design in designs() {
+    for design in ways() {
         let mut options = options(design, 2);
         options.ordered = true;
         options.coupled = true;
@@ -193,7 +193,7 @@ async fn rows_for_the_own_process_are_handed_over() {
 async fn coupled_exchanges_are_read_in_any_order() {
     let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(0..8192));
     let batch = RecordBatch::try_from_iter([("key", keys)]).unwrap();
-    for (design, local) in designs()
+    for (design, local) in ways()
         .into_iter()
         .flat_map(|one| [(one, false), (one, true)])
     {

@@ -1,10 +1,10 @@
 //! Every design on virtual time: it moves every row, and twice the same way.
 
-use crate::cluster::{Node, connect, own};
+use crate::cluster::{Node, Way, connect, own};
 use crate::designs::{batch, check_verb};
 use arrow::array::RecordBatch;
 use futures::TryStreamExt as _;
-use roundel_exchange::{Design, ExchangeOptions, Fabric};
+use roundel_exchange::{Design, ExchangeOptions, Fabric, Multiplexer, MultiplexerOptions};
 use roundel_verbs::ArenaOptions;
 use roundel_verbs::sim::{Parameters, SimNode, Simulation};
 use std::time::Duration;
@@ -20,10 +20,21 @@ struct Run {
 }
 
 /// Everybody sends to everybody.
-fn run(design: Design, nodes: usize, threads: usize, batches: i64, rows: usize, seed: u64) -> Run {
+fn run(way: Way, nodes: usize, threads: usize, batches: i64, rows: usize, seed: u64) -> Run {
     let simulation = Simulation::new(Parameters::edr(), seed);
     let hosts: Vec<SimNode> = (0..nodes).map(|_| simulation.add_node(threads)).collect();
-    let mut options = ExchangeOptions::new(design, threads, hosts[0].device().capabilities());
+    let design = way.design().unwrap_or(Design::SemqSr);
+    let capabilities = hosts[0].device().capabilities().clone();
+    let options = ExchangeOptions::new(design, threads, &capabilities);
+    let mut options = match way {
+        Way::Endpoints(_) => options,
+        Way::Multiplexer => {
+            let fabric =
+                Fabric::on(hosts[0].device(), ArenaOptions::default(), hosts[0].context()).unwrap();
+            let like = Multiplexer::open(&fabric, MultiplexerOptions::new(&capabilities)).unwrap();
+            options.through(&like, 1)
+        }
+    };
     options.batch_rows = 1;
     let memory = ArenaOptions::default();
     let cluster: Vec<Node> = hosts
@@ -78,12 +89,12 @@ fn run(design: Design, nodes: usize, threads: usize, batches: i64, rows: usize, 
         all_done.collect::<Vec<()>>().await;
     };
     let ended = simulation.run(&hosts[0], LIMIT, everyone);
-    assert_eq!(ended, Ok(()), "{design}, {nodes} nodes of {threads}");
+    assert_eq!(ended, Ok(()), "{way}, {nodes} nodes of {threads}");
     let ran = Run {
         took: simulation.now(),
         trace: simulation.trace(),
     };
-    for node in &cluster {
+    for node in cluster.iter().filter(|node| node.multiplexer.is_none()) {
         let report = node.shuffle.report();
         let queue_pairs = options.design.queue_pairs(nodes, options.endpoints);
         assert_eq!(report.queue_pairs, queue_pairs, "Table 1");
@@ -92,9 +103,14 @@ fn run(design: Design, nodes: usize, threads: usize, batches: i64, rows: usize, 
     ran
 }
 
+fn every() -> impl Iterator<Item = Way> {
+    let designs = Design::every().map(Way::Endpoints);
+    designs.chain([Way::Multiplexer])
+}
+
 #[test]
 fn every_design_moves_every_row() {
-    for design in Design::every() {
+    for design in every() {
         for (nodes, threads) in [(2, 1), (3, 2), (5, 3)] {
             let ran = run(design, nodes, threads, 5, 700, 1);
             assert!(ran.took > Duration::from_micros(10), "{design}: {ran:?}");
@@ -104,7 +120,7 @@ fn every_design_moves_every_row() {
 
 #[test]
 fn the_same_seed_gives_the_same_events() {
-    for design in Design::every() {
+    for design in every() {
         let once = run(design, 3, 2, 4, 300, 7);
         assert_eq!(run(design, 3, 2, 4, 300, 7), once, "{design}");
         let other = run(design, 3, 2, 4, 301, 7);

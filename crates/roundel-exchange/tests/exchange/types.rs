@@ -1,12 +1,11 @@
 //! Every type of Arrow crosses an exchange of every design.
 
 use crate::arrays::{Random, array, flat_types, nested_types};
-use crate::cluster::{Node, connect, designs, options};
+use crate::cluster::{Node, Way, connect, options, ways};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema};
 use futures::TryStreamExt;
 use futures::future::join_all;
-use roundel_exchange::Design;
 use std::sync::Arc;
 
 fn batches(data_type: &DataType) -> Vec<RecordBatch> {
@@ -21,7 +20,7 @@ fn batches(data_type: &DataType) -> Vec<RecordBatch> {
         .to_vec()
 }
 
-async fn journey(design: Design) {
+async fn journey(design: Way) {
     let types = [flat_types(), nested_types()].concat();
     let cluster = [Node::open(&options(design, 2))];
     let links = connect(&cluster, |_| 0..types.len() as u32);
@@ -53,7 +52,7 @@ async fn journey(design: Design) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_type_on_every_design() {
-    for design in designs() {
+    for design in ways() {
         journey(design).await;
     }
 }

@@ -3,6 +3,7 @@
 use super::read::Reads;
 use super::sequence::Sequences;
 use super::written::Written;
+use crate::endpoint::LinkState;
 use crate::buffers::Circulation;
 use crate::error::ExchangeError;
 use crate::loss::OnLoss;
@@ -90,12 +91,6 @@ pub(super) enum Way {
     Read(Box<Reads>),
 }
 
-pub(super) enum LinkState {
-    Open,
-    Complete,
-    Failed(ExchangeError),
-}
-
 impl Link {
     pub(super) fn offered(
         peer: &str,
@@ -158,14 +153,12 @@ impl Link {
     }
 
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.state, LinkState::Open)
+        self.state.is_open()
     }
 
     /// Ends it, unless it has ended.
     pub(super) fn fail(&mut self, error: ExchangeError) {
-        if self.is_open() {
-            self.state = LinkState::Failed(error);
-        }
+        self.state.fail(error);
     }
 
     pub(super) fn lost(&self, status: CompletionStatus) -> ExchangeError {

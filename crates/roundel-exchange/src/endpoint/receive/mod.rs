@@ -14,14 +14,14 @@ mod tests;
 mod window;
 mod written;
 
-use super::{Fabric, LinkAddress, datagram};
+use super::{Fabric, LinkAddress, LinkState, datagram};
 use crate::design::Verb;
 use crate::error::{ExchangeError, Result};
 use crate::frame::aligned;
 use crate::options::ExchangeOptions;
 use crate::report::EndpointReport;
 use crate::wire::{Data, HEADER_LENGTH};
-use link::{Carrier, Connection, Link, LinkState, Way};
+use link::{Carrier, Connection, Link, Way};
 use read::Reads;
 use roundel_verbs::{
     Buffer, Completion, CompletionQueue, CompletionStatus, QueuePair, QueuePairOptions,
@@ -339,11 +339,7 @@ impl ReceiveEndpoint {
 
     /// How a link stands: `None` while more may come, then how it ended.
     pub fn ended(&self, link: LinkId) -> Option<Result<()>> {
-        match &self.links[link.0].state {
-            LinkState::Open => None,
-            LinkState::Complete => Some(Ok(())),
-            LinkState::Failed(error) => Some(Err(error.clone())),
-        }
+        self.links[link.0].state.ended()
     }
 
     /// Buffers of a link: the messages that its source may have in flight.

@@ -1,8 +1,8 @@
 //! Over datagrams: what a receiver says, and what it does when it hears nothing.
 
-use super::super::PROBE_INTERVAL;
+use super::super::{LinkState, PROBE_INTERVAL};
 use super::super::ring::{self, empty_write};
-use super::link::{Carrier, LinkState};
+use super::link::Carrier;
 use super::{LinkId, ReceiveEndpoint};
 use crate::error::Result;
 use crate::wire::{Acknowledge, Body, Header};

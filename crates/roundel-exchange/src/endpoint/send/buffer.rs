@@ -1,33 +1,39 @@
 //! A registered buffer in the hands of whoever fills it.
 
-use super::{GroupId, Inner};
+use super::GroupId;
 use crate::wire::HEADER_LENGTH;
 use roundel_verbs::Buffer;
 use std::mem::MaybeUninit;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
+
+/// Where a buffer goes that is not sent.
+pub(crate) trait TakesBack: Send + Sync {
+    /// Takes a buffer of a group back.
+    fn take_back(&self, group: GroupId, buffer: Buffer);
+}
 
 /// A registered buffer to fill with a message. Dropped without being put, it goes back.
 pub struct SendBuffer {
     buffer: Option<Buffer>,
     group: GroupId,
-    endpoint: Weak<Inner>,
+    home: Weak<dyn TakesBack>,
 }
 
 impl SendBuffer {
-    pub(super) fn new(buffer: Buffer, group: GroupId, endpoint: &Arc<Inner>) -> Self {
+    pub(crate) fn new(buffer: Buffer, group: GroupId, home: Weak<dyn TakesBack>) -> Self {
         Self {
             buffer: Some(buffer),
             group,
-            endpoint: Arc::downgrade(endpoint),
+            home,
         }
     }
 
-    pub(super) fn group(&self) -> GroupId {
+    pub(crate) fn group(&self) -> GroupId {
         self.group
     }
 
     /// The memory, which does not go back any more.
-    pub(super) fn take(&mut self) -> Buffer {
+    pub(crate) fn take(&mut self) -> Buffer {
         self.buffer.take().expect(FILLED_ONCE)
     }
 
@@ -54,9 +60,8 @@ const FILLED_ONCE: &str = "a buffer is there until it is put, which consumes it"
 
 impl Drop for SendBuffer {
     fn drop(&mut self) {
-        if let (Some(buffer), Some(endpoint)) = (self.buffer.take(), self.endpoint.upgrade()) {
-            endpoint.state.lock().give_back(self.group.0, buffer);
-            endpoint.queue.wake();
+        if let (Some(buffer), Some(home)) = (self.buffer.take(), self.home.upgrade()) {
+            home.take_back(self.group, buffer);
         }
     }
 }

@@ -15,6 +15,7 @@ mod tests;
 mod write;
 
 pub use buffer::SendBuffer;
+pub(crate) use buffer::TakesBack;
 pub use repair::Origin;
 
 use super::seal::sealed_length;
@@ -35,7 +36,7 @@ use roundel_verbs::{
 };
 use state::{CONTROL_SENDS, Carrier, Destination, Group, State, Way};
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 use write::Writing;
@@ -50,11 +51,11 @@ const BUFFERS_FIRST: usize = 8;
 
 /// A destination of a send endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct DestinationId(usize);
+pub struct DestinationId(pub(crate) usize);
 
 /// A transmission group: the destinations that get the same messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct GroupId(usize);
+pub struct GroupId(pub(crate) usize);
 
 /// One sending endpoint. Clones share it; every method may be called by any thread.
 #[derive(Clone)]
@@ -67,6 +68,13 @@ struct Inner {
     source: u32,
     queue: CompletionQueue,
     state: Guarded<State>,
+}
+
+impl TakesBack for Inner {
+    fn take_back(&self, group: GroupId, buffer: Buffer) {
+        self.state.lock().give_back(group.0, buffer);
+        self.queue.wake();
+    }
 }
 
 impl Inner {
@@ -288,7 +296,10 @@ impl SendEndpoint {
         }
         let buffer = state.groups[group.0].free.pop();
         match buffer.or_else(|| self.grow(&mut state, group)) {
-            Some(buffer) => Poll::Ready(Ok(SendBuffer::new(buffer, group, &self.0))),
+            Some(buffer) => {
+                let home = Arc::downgrade(&self.0) as Weak<dyn TakesBack>;
+                Poll::Ready(Ok(SendBuffer::new(buffer, group, home)))
+            }
             None => {
                 self.wait_for_members(&mut state, group);
                 Poll::Pending

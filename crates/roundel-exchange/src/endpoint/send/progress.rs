@@ -73,7 +73,7 @@ impl SendEndpoint {
             }
             Body::Missing(missing) => self.take_missing(state, index, header.group, missing),
             Body::Joined => state.joined(index, usize::from(header.group)),
-            Body::Data(_) | Body::EndOfStream(_) | Body::Sent(_) | Body::Join(_) => {}
+            _ => {}
         }
     }
 

@@ -1,0 +1,262 @@
+//! The multiplexer of a node (Rödiger et al., "High-Speed Query Processing over High-Speed Networks"):
+//! exchange operators hand it filled messages and take messages from it, and it alone talks to the other
+//! nodes, over one connection to each, whatever the number of operators, threads and queries.
+//!
+//! ```text
+//!   Shuffle ─► Outbound ─┐                                        ┌─► Arrivals ─► readers of Receive
+//!   Shuffle ─► Outbound ─┼─► Outgoing ══ one Connection ══SEND══► ┤
+//!   Shuffle ─► Outbound ─┘   (a queue for each query)             └─► Arrivals ─► readers of Receive
+//! ```
+//!
+//! * [`connection`]: the queue pair to one peer, its receives and its credit.
+//! * [`outgoing`]: what waits for it: control first, then the queries in turn.
+//! * [`pool`]: registered messages, of which each query gets its quota.
+//! * [`outbound`] and [`inbound`]: the two ends of links, as SHUFFLE and RECEIVE use them.
+//! * [`arrivals`]: what has come for one operator, which any of its readers takes in.
+//! * [`dispatch`]: what the completion queue brings.
+//! * [`meeting`]: how two nodes get their connection.
+//!
+//! **Nothing waits with a message in hand.** Who wants to send waits first for the credit of its links, then
+//! for a message of the pool; from then on the message needs only the connection's receives, and the peer always
+//! gives those back: when its readers are busy, it copies what has come to where they will find it. So
+//! exchanges of one query cannot hold each other up. How much may wait there is the credit of each link.
+//!
+//! This module knows nothing of rows.
+
+mod arrivals;
+mod connection;
+mod dispatch;
+mod inbound;
+mod meeting;
+mod outbound;
+mod outgoing;
+mod pool;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use arrivals::{Arrivals, MessageHead, News, Sink};
+pub(crate) use inbound::Inbound;
+pub use meeting::NodeId;
+pub(crate) use outbound::Outbound;
+
+use crate::buffers::RC_MESSAGE_BYTES;
+use crate::endpoint::Fabric;
+use crate::error::Result;
+use crate::operator::LocalLinks;
+use connection::Connection;
+use inbound::Ends;
+use outbound::{Source, SourceKey};
+use pool::Pool;
+use roundel_verbs::completion_queue::until_ready;
+use roundel_verbs::{Capabilities, Completion, CompletionQueue, Guarded};
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+/// Completions that the multiplexer's queue is asked to hold.
+const COMPLETIONS: usize = 4096;
+/// How often it is looked whether silent peers live.
+const ATTEND_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Settings of a multiplexer. All nodes of a cluster have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MultiplexerOptions {
+    /// Bytes of a message, header included.
+    pub message_bytes: usize,
+    /// Messages that a peer may have on their way to this node, each of which has a receive.
+    pub receives: usize,
+    /// Messages posted to a connection at a time: those behind them can still be overtaken by control messages and
+    /// take turns with those of other queries.
+    pub posted: usize,
+    /// Messages that a source may have sent on a link before its receiver has read one: in memory of the
+    /// query's.
+    pub link_messages: usize,
+    /// Registered bytes of messages that one query may have waiting or on their way at a time.
+    pub query_bytes: usize,
+}
+
+impl MultiplexerOptions {
+    /// The defaults on a device.
+    pub fn new(capabilities: &Capabilities) -> Self {
+        let message_bytes = RC_MESSAGE_BYTES.min(capabilities.rc_message_bytes_max);
+        Self {
+            message_bytes,
+            receives: 16,
+            posted: 8,
+            link_messages: 16,
+            query_bytes: 64 * message_bytes,
+        }
+    }
+}
+
+/// What a multiplexer has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MultiplexerReport {
+    /// Connections that work, one for each peer.
+    pub connections: usize,
+    /// Most of them at a time.
+    pub connections_max: usize,
+    /// Registered bytes of messages to send: in the pool, waiting and on their way.
+    pub pool_bytes: usize,
+    /// Most that one query had in use at a time.
+    pub query_bytes_max: usize,
+    /// Registered bytes of receives.
+    pub receive_bytes: usize,
+    /// Messages that the multiplexer copied itself to where their readers will find them, because receives ran short.
+    pub relieved: u64,
+}
+
+/// The multiplexer of a node. Clones share it; every method may be called by any thread.
+#[derive(Clone)]
+pub struct Multiplexer(Arc<Inner>);
+
+struct Inner {
+    fabric: Fabric,
+    options: MultiplexerOptions,
+    id: NodeId,
+    local: Arc<LocalLinks>,
+    queue: CompletionQueue,
+    state: Guarded<State>,
+}
+
+struct State {
+    /// Those that have failed stay, without a queue pair.
+    connections: Vec<Connection>,
+    by_peer: HashMap<NodeId, usize>,
+    by_queue_pair: HashMap<u32, usize>,
+    pool: Pool,
+    sources: HashMap<SourceKey, Source>,
+    ends: Ends,
+    completions: Vec<Completion>,
+    /// Tasks to wake when the state is not locked any more.
+    wakers: Vec<Waker>,
+    report: MultiplexerReport,
+}
+
+impl std::fmt::Debug for Multiplexer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Multiplexer({})", self.0.id)
+    }
+}
+
+impl Multiplexer {
+    /// A multiplexer on a device. Something must run its [driver](Self::drive).
+    ///
+    /// # Errors
+    /// When the device has no completion queue left.
+    pub fn open(fabric: &Fabric, options: MultiplexerOptions) -> Result<Self> {
+        let queue = fabric
+            .device
+            .create_completion_queue(COMPLETIONS, Some(&fabric.channel))?;
+        let state = State {
+            connections: Vec::new(),
+            by_peer: HashMap::new(),
+            by_queue_pair: HashMap::new(),
+            pool: Pool::new(&fabric.arena, &options),
+            sources: HashMap::new(),
+            ends: Ends::default(),
+            completions: Vec::new(),
+            wakers: Vec::new(),
+            report: MultiplexerReport::default(),
+        };
+        Ok(Self(Arc::new(Inner {
+            fabric: fabric.clone(),
+            options,
+            id: NodeId::random(&*fabric.context),
+            local: Arc::default(),
+            queue,
+            state: Guarded::new(state, &*fabric.context),
+        })))
+    }
+
+    /// By what peers know this node.
+    pub fn id(&self) -> NodeId {
+        self.0.id
+    }
+
+    /// Its settings.
+    pub fn options(&self) -> &MultiplexerOptions {
+        &self.0.options
+    }
+
+    /// The links within this process.
+    pub(crate) fn local(&self) -> &Arc<LocalLinks> {
+        &self.0.local
+    }
+
+    /// Serves the connections when no operator does, and looks now and then whether silent peers live. Ends
+    /// when nobody holds the multiplexer any more.
+    pub fn drive(&self) -> impl Future<Output = ()> + Send + use<> {
+        let serve = serve(Arc::downgrade(&self.0), self.0.queue.clone());
+        let attend = attend(Arc::downgrade(&self.0));
+        async move {
+            futures::pin_mut!(serve, attend);
+            futures::future::select(serve, attend).await;
+        }
+    }
+
+    /// What it has done so far.
+    pub fn report(&self) -> MultiplexerReport {
+        let state = self.0.state.lock();
+        let mut report = state.report;
+        let connections = state.connections.iter();
+        report.connections = connections.clone().filter(|one| one.is_alive()).count();
+        report.receive_bytes = connections.map(Connection::receive_bytes).sum();
+        report.pool_bytes = state.pool.bytes();
+        report.query_bytes_max = state.pool.query_bytes_max();
+        report
+    }
+}
+
+/// Takes what comes, until the multiplexer is gone.
+async fn serve(multiplexer: Weak<Inner>, queue: CompletionQueue) {
+    until_ready(&[&queue], |_| match multiplexer.upgrade() {
+        Some(inner) => {
+            inner.progress();
+            Poll::Pending
+        }
+        None => Poll::Ready(()),
+    })
+    .await;
+}
+
+async fn attend(multiplexer: Weak<Inner>) {
+    loop {
+        let Some(context) = multiplexer.upgrade().map(|inner| inner.fabric.context.clone()) else {
+            return;
+        };
+        context.sleep(ATTEND_INTERVAL).await;
+        if let Some(inner) = multiplexer.upgrade() {
+            inner.with(State::attend);
+        }
+    }
+}
+
+impl Inner {
+    /// Does something with the state, posts what can be posted then, and wakes whom that concerns.
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.lock();
+        let done = act(&mut state);
+        state.post_all();
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+        done
+    }
+
+    /// Takes the completions that are there. Where receives run short, copies what has come.
+    fn progress(&self) {
+        let crowded = self.with(|state| {
+            state.poll(&self.queue);
+            state.crowded()
+        });
+        let mut relieved = 0;
+        for arrivals in crowded {
+            relieved += u64::from(arrivals.take_in(None));
+        }
+        if relieved > 0 {
+            self.state.lock().report.relieved += relieved;
+        }
+    }
+}

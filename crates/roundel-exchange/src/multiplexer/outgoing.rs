@@ -1,0 +1,169 @@
+//! What waits for a connection: control messages first, then the queries in turn, a message each.
+
+use super::outbound::SourceKey;
+use crate::wire::{Body, HEADER_LENGTH, Header};
+use roundel_verbs::{Payload, SharedBuffer};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// A message that waits for its connection, and what it is about.
+pub(super) struct Outgoing {
+    pub(super) payload: Payload,
+    pub(super) about: About,
+}
+
+/// What a message is about, for when it has been sent.
+pub(super) enum About {
+    /// Short, and needs no second thought.
+    Control,
+    Data(Rows),
+    /// The end of a source's rows for a destination.
+    End(SourceKey, usize),
+}
+
+/// Rows of a source for some of its destinations.
+pub(super) struct Rows {
+    /// Whose memory they are in.
+    pub(super) query: u64,
+    pub(super) source: SourceKey,
+    pub(super) destinations: Arc<[usize]>,
+    /// The memory of a message to several nodes, which their connections share.
+    pub(super) shared: Option<SharedBuffer>,
+}
+
+/// The queues of a connection.
+#[derive(Default)]
+pub(super) struct Queues {
+    control: VecDeque<Header>,
+    queries: HashMap<u64, VecDeque<Outgoing>>,
+    /// Queries that have messages, in the order of their turns.
+    turns: VecDeque<u64>,
+}
+
+impl Queues {
+    /// A message that overtakes rows. Of the credits of a link, the last one is said.
+    pub(super) fn push_control(&mut self, header: Header) {
+        if let Body::Credit(_) = header.body {
+            let same = |waiting: &&mut Header| {
+                matches!(waiting.body, Body::Credit(_))
+                    && (waiting.exchange, waiting.source, waiting.partition)
+                        == (header.exchange, header.source, header.partition)
+            };
+            if let Some(waiting) = self.control.iter_mut().find(same) {
+                *waiting = header;
+                return;
+            }
+        }
+        self.control.push_back(header);
+    }
+
+    /// A message of a query, behind those that it has here already.
+    pub(super) fn push(&mut self, query: u64, message: Outgoing) {
+        let waiting = self.queries.entry(query).or_default();
+        if waiting.is_empty() {
+            self.turns.push_back(query);
+        }
+        waiting.push_back(message);
+    }
+
+    pub(super) fn pop_control(&mut self) -> Option<Header> {
+        self.control.pop_front()
+    }
+
+    /// The next message, of the query whose turn it is.
+    pub(super) fn pop(&mut self) -> Option<Outgoing> {
+        let query = self.turns.pop_front()?;
+        let waiting = self.queries.get_mut(&query)?;
+        let message = waiting.pop_front();
+        if waiting.is_empty() {
+            self.queries.remove(&query);
+        } else {
+            self.turns.push_back(query);
+        }
+        message
+    }
+
+    /// Takes everything that is about sources, which will not be sent.
+    pub(super) fn take_all(&mut self) -> Vec<About> {
+        self.control.clear();
+        self.turns.clear();
+        let queries = std::mem::take(&mut self.queries).into_values();
+        queries.flatten().map(|message| message.about).collect()
+    }
+}
+
+/// A header that travels in its request.
+pub(super) fn inline(header: &Header) -> Payload {
+    let bytes: [u8; HEADER_LENGTH] = header.emit();
+    let bytes = roundel_verbs::work::InlineBytes::new(&bytes)
+        .expect("a header is smaller than an inline payload");
+    Payload::Inline(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Credit, EndOfStream};
+
+    fn header(partition: u32, body: Body) -> Header {
+        Header {
+            flags: 0,
+            group: 0,
+            exchange: 1,
+            source: 2,
+            partition,
+            sequence: 0,
+            credit_seen: 0,
+            body,
+        }
+    }
+
+    fn credit(partition: u32, credit: u32) -> Header {
+        let body = Body::Credit(Credit {
+            credit,
+            acknowledged: 0,
+        });
+        header(partition, body)
+    }
+
+    fn message(destination: usize) -> Outgoing {
+        let source = SourceKey {
+            exchange: 1,
+            source: 2,
+        };
+        Outgoing {
+            payload: Payload::Empty,
+            about: About::End(source, destination),
+        }
+    }
+
+    #[test]
+    fn queries_take_turns() {
+        let mut queues = Queues::default();
+        for number in 0..3 {
+            queues.push(7, message(number));
+        }
+        queues.push(8, message(10));
+        queues.push(9, message(20));
+        let order: Vec<_> = std::iter::from_fn(|| queues.pop())
+            .map(|message| match message.about {
+                About::End(_, destination) => destination,
+                _ => unreachable!("only ends were pushed"),
+            })
+            .collect();
+        assert_eq!(order, [0, 10, 20, 1, 2]);
+    }
+
+    #[test]
+    fn of_credits_of_a_link_the_last_is_said() {
+        let mut queues = Queues::default();
+        let end = Body::EndOfStream(EndOfStream {
+            sent: Default::default(),
+        });
+        for header in [credit(3, 4), header(3, end), credit(4, 1), credit(3, 8)] {
+            queues.push_control(header);
+        }
+        let said: Vec<_> = std::iter::from_fn(|| queues.pop_control()).collect();
+        assert_eq!(said, [credit(3, 8), header(3, end), credit(4, 1)]);
+    }
+}

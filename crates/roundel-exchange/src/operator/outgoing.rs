@@ -1,0 +1,107 @@
+//! Where the messages of a SHUFFLE go: an endpoint of its own, or the node's multiplexer.
+
+use crate::endpoint::{
+    DestinationId, Fabric, GroupId, LinkAddress, Origin, SendBuffer, SendEndpoint,
+};
+use crate::error::{ExchangeError, Result};
+use crate::multiplexer::Outbound;
+use crate::options::ExchangeOptions;
+use crate::report::{DestinationReport, EndpointReport};
+use crate::wire::Data;
+use std::sync::Arc;
+
+/// Where messages go.
+pub(super) enum Outgoing {
+    Endpoint(SendEndpoint),
+    Multiplexer(Outbound),
+}
+
+impl Outgoing {
+    /// What source `source` of an exchange sends through.
+    pub(super) fn open(
+        fabric: &Fabric,
+        options: &ExchangeOptions,
+        exchange: u64,
+        source: u32,
+    ) -> Result<Vec<Self>> {
+        if let Some(multiplexer) = &options.multiplexer {
+            let outbound = Outbound::open(multiplexer, options.query, exchange, source)?;
+            return Ok(vec![Self::Multiplexer(outbound)]);
+        }
+        let endpoints = (0..options.endpoints.max(1))
+            .map(|_| SendEndpoint::open(fabric, options, exchange, source))
+            .collect::<Result<Vec<_>>>()?;
+        for endpoint in &endpoints {
+            fabric.context.spawn(Box::pin(endpoint.attend()));
+        }
+        Ok(endpoints.into_iter().map(Self::Endpoint).collect())
+    }
+
+    pub(super) fn accept(
+        &self,
+        offer: &LinkAddress,
+        peer: &str,
+    ) -> Result<(DestinationId, LinkAddress)> {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.accept(offer, peer),
+            Self::Multiplexer(outbound) => outbound.accept(offer, peer),
+        }
+    }
+
+    pub(super) fn group(&self, members: &[DestinationId]) -> Result<GroupId> {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.group(members),
+            Self::Multiplexer(outbound) => outbound.group(members),
+        }
+    }
+
+    /// Waits for a free buffer of the group.
+    pub(super) async fn acquire(&self, group: GroupId) -> Result<SendBuffer> {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.acquire(group).await,
+            Self::Multiplexer(outbound) => outbound.acquire(group).await,
+        }
+    }
+
+    /// Sends a buffer to its group; `origin` is what its payload was cut from, where it may have to be sent again.
+    pub(super) async fn put(
+        &self,
+        buffer: SendBuffer,
+        partition: u32,
+        data: Data,
+        origin: Option<&Arc<dyn Origin>>,
+    ) -> Result<()> {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.put(buffer, partition, data, origin).await,
+            Self::Multiplexer(outbound) => outbound.put(buffer, partition, data),
+        }
+    }
+
+    pub(super) async fn finish(&self, destination: DestinationId) -> Result<()> {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.finish(destination).await,
+            Self::Multiplexer(outbound) => outbound.finish(destination).await,
+        }
+    }
+
+    pub(super) fn close(&self, destination: DestinationId, error: Option<ExchangeError>) {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.close(destination, error),
+            Self::Multiplexer(outbound) => outbound.close(destination, error),
+        }
+    }
+
+    pub(super) fn report(&self) -> EndpointReport {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.report(),
+            Self::Multiplexer(outbound) => outbound.report(),
+        }
+    }
+
+    pub(super) fn destination_report(&self, destination: DestinationId) -> DestinationReport {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.destination_report(destination),
+            Self::Multiplexer(outbound) => outbound.destination_report(destination),
+        }
+    }
+}

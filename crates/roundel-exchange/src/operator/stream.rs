@@ -1,0 +1,172 @@
+//! The batches of one partition from one source, for its reader.
+
+use super::coalesce::Coalesce;
+use super::receive::LinkEnd;
+use crate::endpoint::Fabric;
+use crate::error::{ExchangeError, Result};
+use crate::frame::FrameDecoder;
+use arrow::array::RecordBatch;
+use arrow::buffer::Buffer;
+use arrow::datatypes::SchemaRef;
+use futures::Stream;
+use roundel_verbs::completion_queue::BoxFuture;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// The batches of one partition from one source.
+pub struct PartitionStream {
+    end: Arc<LinkEnd>,
+    partition: u32,
+    decoder: FrameDecoder,
+    joined: Coalesce,
+    fabric: Fabric,
+    repeat_interval: Duration,
+    /// Runs while nothing comes, so that silence is noticed.
+    silence: Option<BoxFuture<'static, ()>>,
+    waiting_since: Option<Duration>,
+    /// It has waited for long: its source may wait for credit on another lane, which nobody reads.
+    helping: bool,
+    done: bool,
+}
+
+impl PartitionStream {
+    /// The rows of a partition that come over a link; nothing for `repeat_interval` is silence.
+    pub(super) fn new(
+        fabric: &Fabric,
+        end: Arc<LinkEnd>,
+        partition: u32,
+        decoder: FrameDecoder,
+        joined: Coalesce,
+        repeat_interval: Duration,
+    ) -> Self {
+        Self {
+            end,
+            partition,
+            decoder,
+            joined,
+            fabric: fabric.clone(),
+            repeat_interval,
+            silence: None,
+            waiting_since: None,
+            helping: false,
+            done: false,
+        }
+    }
+
+    /// The schema of the batches.
+    pub fn schema(&self) -> &SchemaRef {
+        self.decoder.schema()
+    }
+
+    fn poll_frame(&mut self) -> Poll<Option<Result<Buffer>>> {
+        let (lane, link) = self.end.lane(self.partition);
+        lane.poll_frame((link, self.partition), &self.end.peer)
+    }
+
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let interval = self.repeat_interval;
+        let context = &self.fabric.context;
+        let silence = self.silence.get_or_insert_with(|| context.sleep(interval));
+        if silence.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        self.silence = None;
+        let (lane, _) = self.end.lane(self.partition);
+        lane.state.lock().endpoint.on_silence();
+        lane.readers.wake();
+        self.helping = self.end.lanes.len() > 1;
+        Poll::Ready(())
+    }
+
+    /// Takes what has arrived on the other lanes, and will be woken when there is more.
+    fn help(&self, cx: &mut Context<'_>) {
+        let (own, _) = self.end.lane(self.partition);
+        for (lane, link) in &self.end.lanes {
+            if Arc::ptr_eq(lane, own) {
+                continue;
+            }
+            lane.readers.wait((*link, self.partition), cx);
+            let mut state = lane.state.lock();
+            while state.pump_once(None) {}
+            state.endpoint.on_silence();
+        }
+    }
+
+    fn waited(&mut self) {
+        self.silence = None;
+        self.helping = false;
+        if let Some(since) = self.waiting_since.take() {
+            let waited = self.fabric.context.now().saturating_sub(since);
+            let (lane, _) = self.end.lane(self.partition);
+            lane.state.lock().note_wait(waited);
+        }
+    }
+
+    /// The next frame; `None` in place of it when none has come for a while.
+    fn poll_next_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Option<Result<Buffer>>>> {
+        let mut found = self.poll_frame();
+        if found.is_pending() {
+            // Armed first, asked once more after: what comes in between wakes this task.
+            let (lane, link) = self.end.lane(self.partition);
+            lane.readers.wait((link, self.partition), cx);
+            found = self.poll_frame();
+        }
+        if found.is_pending() {
+            self.waiting_since
+                .get_or_insert_with(|| self.fabric.context.now());
+            if self.helping {
+                self.help(cx);
+            }
+            if self.poll_silence(cx).is_pending() {
+                return Poll::Pending;
+            }
+            return Poll::Ready(None);
+        }
+        self.waited();
+        found.map(Some)
+    }
+
+    fn decode(&mut self, frame: Buffer) -> Result<()> {
+        let refused = |error| ExchangeError::frame(&self.end.peer, error);
+        let batch = self.decoder.decode(frame).map_err(refused)?;
+        self.joined.push(batch).map_err(ExchangeError::joining)
+    }
+}
+
+impl Stream for PartitionStream {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        loop {
+            if let Some(batch) = this.joined.next() {
+                return Poll::Ready(Some(Ok(batch)));
+            }
+            if this.done {
+                return Poll::Ready(None);
+            }
+            let taken = match std::task::ready!(this.poll_next_frame(cx)) {
+                Some(Some(Ok(frame))) => this.decode(frame),
+                Some(Some(Err(error))) => Err(error),
+                // The rest, or what has waited for more for long enough.
+                end_or_silence => {
+                    this.done = end_or_silence.is_some();
+                    this.joined.flush().map_err(ExchangeError::joining)
+                }
+            };
+            if let Err(error) = taken {
+                this.done = true;
+                return Poll::Ready(Some(Err(error)));
+            }
+        }
+    }
+}
+
+impl Drop for PartitionStream {
+    fn drop(&mut self) {
+        let (lane, link) = self.end.lane(self.partition);
+        lane.state.lock().discard(link, self.partition);
+    }
+}
