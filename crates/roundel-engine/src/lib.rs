@@ -49,7 +49,7 @@ pub use options::{ClusterOptions, PARTITIONS_PER_TASK_MIN, WorkerOptions, partit
 pub use ring::{Calibration, calibrate_host};
 pub use roundel_exchange::OnLoss;
 pub use roundel_exchange::design::{Design, Verb};
-pub use roundel_exchange::{BuffersChoice, DesignChoice};
+pub use roundel_exchange::{Architecture, BuffersChoice, DesignChoice};
 pub use session::{LoadProgress, Session};
 pub use token::Token;
 pub use worker::{run_worker, runtime};

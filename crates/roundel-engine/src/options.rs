@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use roundel_exchange::{BuffersChoice, DesignChoice, OnLoss};
+use roundel_exchange::{Architecture, BuffersChoice, DesignChoice, OnLoss};
 
 use crate::{FabricChoice, Token};
 
@@ -20,6 +20,8 @@ pub struct ClusterOptions {
     pub threads: usize,
     /// What carries the rows.
     pub fabric: FabricChoice,
+    /// Which connections exchanges use. gRPC does not read it.
+    pub exchange: Architecture,
     /// The shuffle design, for all exchanges or what suits each. gRPC does not read it.
     pub design: DesignChoice,
     /// Endpoints of each side of an exchange in a node, from 1 to `threads`; those of the design

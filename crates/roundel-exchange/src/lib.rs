@@ -18,6 +18,7 @@
 //! This crate knows nothing of DataFusion, nor which provider runs below. What it needs from an
 //! engine is injected: [`Partitioner`] and [`MemoryBudget`].
 
+pub mod architecture;
 pub mod budget;
 pub mod buffers;
 pub mod choice;
@@ -34,6 +35,7 @@ pub mod report;
 pub mod selection;
 pub mod wire;
 
+pub use architecture::{Architecture, UnknownArchitecture};
 pub use budget::{MemoryBudget, SpillFile, Unlimited};
 pub use buffers::{Buffers, BuffersChoice, UnknownBuffers, Window};
 pub use choice::{Choice, Circumstances, DesignChoice, choose};

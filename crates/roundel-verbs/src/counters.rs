@@ -1,7 +1,8 @@
 //! Counts of messages and payload bytes, per queue pair and opcode: the one source of every
 //! report above.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// What is counted: the operation as its initiator posted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -112,5 +113,41 @@ impl CounterSnapshot {
             mine.1 = mine.1.saturating_sub(theirs.1);
         }
         difference
+    }
+}
+
+/// How many queue pairs of a device there are.
+#[derive(Debug, Default)]
+pub struct QueuePairCount {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl QueuePairCount {
+    /// Those that have been created and not destroyed.
+    pub fn now(&self) -> usize {
+        self.now.load(Relaxed)
+    }
+
+    /// Most of them that there were at a time.
+    pub fn most(&self) -> usize {
+        self.most.load(Relaxed)
+    }
+
+    /// One more, until what this returns is dropped.
+    pub(crate) fn one_more(self: &Arc<Self>) -> CountedQueuePair {
+        let now = self.now.fetch_add(1, Relaxed) + 1;
+        self.most.fetch_max(now, Relaxed);
+        CountedQueuePair(self.clone())
+    }
+}
+
+/// A queue pair that counts as long as it lives.
+#[derive(Debug)]
+pub(crate) struct CountedQueuePair(Arc<QueuePairCount>);
+
+impl Drop for CountedQueuePair {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Relaxed);
     }
 }

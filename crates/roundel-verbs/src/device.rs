@@ -3,7 +3,7 @@
 use crate::address::{DeviceAddress, QueuePairAddress};
 use crate::capabilities::Capabilities;
 use crate::completion_queue::{CompletionChannel, CompletionQueue};
-use crate::counters::CounterSnapshot;
+use crate::counters::{CounterSnapshot, QueuePairCount};
 use crate::error::{Result, VerbsError};
 use crate::memory::{Arena, ArenaOptions};
 use crate::multicast::MulticastGroup;
@@ -14,37 +14,43 @@ use std::sync::Arc;
 
 /// An open device of some provider. Clones share it.
 #[derive(Clone)]
-pub struct Device(Arc<dyn ProviderDevice>);
+pub struct Device {
+    provider: Arc<dyn ProviderDevice>,
+    queue_pairs: Arc<QueuePairCount>,
+}
 
 impl Device {
     /// Wraps a provider's device.
     pub fn new(provider: Arc<dyn ProviderDevice>) -> Self {
-        Self(provider)
+        Self {
+            provider,
+            queue_pairs: Arc::default(),
+        }
     }
 
     /// The provider's device, for a provider that wraps it.
     pub fn provider(&self) -> &Arc<dyn ProviderDevice> {
-        &self.0
+        &self.provider
     }
 
     /// Limits and properties.
     pub fn capabilities(&self) -> &Capabilities {
-        self.0.capabilities()
+        self.provider.capabilities()
     }
 
     /// Its address, for peers.
     pub fn address(&self) -> DeviceAddress {
-        self.0.address()
+        self.provider.address()
     }
 
     /// An arena of registered memory on this device.
     pub fn arena(&self, options: ArenaOptions) -> Arena {
-        Arena::new(self.0.clone(), options)
+        Arena::new(self.provider.clone(), options)
     }
 
     /// A completion channel.
     pub fn create_channel(&self) -> Result<CompletionChannel> {
-        Ok(CompletionChannel::new(self.0.create_channel()?))
+        Ok(CompletionChannel::new(self.provider.create_channel()?))
     }
 
     /// A completion queue for at most `depth` completions, on a channel if its user wants to
@@ -55,7 +61,7 @@ impl Device {
         channel: Option<&CompletionChannel>,
     ) -> Result<CompletionQueue> {
         let provider = self
-            .0
+            .provider
             .create_completion_queue(depth, channel.map(CompletionChannel::provider))?;
         Ok(CompletionQueue::new(provider, channel.cloned()))
     }
@@ -106,7 +112,7 @@ impl Device {
         if shared.is_none() {
             within("requests per receive queue", options.receive_depth, limit)?;
         }
-        let provider = self.0.create_queue_pair(RawQueuePairOptions {
+        let provider = self.provider.create_queue_pair(RawQueuePairOptions {
             transport,
             send_queue: send_queue.provider().clone(),
             receive_queue: receive_queue.provider().clone(),
@@ -126,38 +132,44 @@ impl Device {
             send_queue.clone(),
             receive_queue.clone(),
             shared.cloned(),
+            self.queue_pairs.one_more(),
         ))
     }
 
     /// Resolves a UD destination.
     pub fn create_address_handle(&self, remote: &QueuePairAddress) -> Result<AddressHandle> {
         within_queue_keys(remote.queue_key)?;
-        Ok(AddressHandle(self.0.create_address_handle(remote)?))
+        Ok(AddressHandle(self.provider.create_address_handle(remote)?))
     }
 
     /// A receive queue for at most `depth` receives that many queue pairs take theirs from.
     pub fn create_shared_receive_queue(&self, depth: usize) -> Result<SharedReceiveQueue> {
         if self.capabilities().shared_receive_queues_max == 0 {
-            return Err(self.0.unsupported("shared receive queues"));
+            return Err(self.provider.unsupported("shared receive queues"));
         }
         let limit = self.capabilities().shared_receives_max;
         within("receives per shared receive queue", depth, limit)?;
-        let provider = self.0.create_shared_receive_queue(depth)?;
+        let provider = self.provider.create_shared_receive_queue(depth)?;
         Ok(SharedReceiveQueue::new(provider, depth))
     }
 
     /// Resolves a multicast group as a UD destination.
     pub fn create_multicast_handle(&self, group: &MulticastGroup) -> Result<AddressHandle> {
         if self.capabilities().multicast_groups_max == 0 {
-            return Err(self.0.unsupported("multicast"));
+            return Err(self.provider.unsupported("multicast"));
         }
         within_queue_keys(group.queue_key)?;
-        Ok(AddressHandle(self.0.create_multicast_handle(group)?))
+        Ok(AddressHandle(self.provider.create_multicast_handle(group)?))
+    }
+
+    /// Queue pairs that there are.
+    pub fn queue_pairs(&self) -> &QueuePairCount {
+        &self.queue_pairs
     }
 
     /// Messages and bytes of all queue pairs so far, the destroyed ones too.
     pub fn counters(&self) -> CounterSnapshot {
-        self.0.counters()
+        self.provider.counters()
     }
 }
 

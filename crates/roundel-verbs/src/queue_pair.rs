@@ -3,7 +3,7 @@
 
 use crate::address::QueuePairAddress;
 use crate::completion_queue::CompletionQueue;
-use crate::counters::CounterSnapshot;
+use crate::counters::{CountedQueuePair, CounterSnapshot};
 use crate::error::{Result, VerbsError};
 use crate::in_flight::InFlight;
 use crate::memory::{Buffer, RemoteAddress};
@@ -123,6 +123,7 @@ pub struct QueuePair {
     send_queue: CompletionQueue,
     receive_queue: CompletionQueue,
     shared: Option<SharedReceiveQueue>,
+    _counted: CountedQueuePair,
 }
 
 impl QueuePair {
@@ -133,6 +134,7 @@ impl QueuePair {
         send_queue: CompletionQueue,
         receive_queue: CompletionQueue,
         shared: Option<SharedReceiveQueue>,
+        counted: CountedQueuePair,
     ) -> Self {
         let receives = shared
             .as_ref()
@@ -150,6 +152,7 @@ impl QueuePair {
             send_queue,
             receive_queue,
             shared,
+            _counted: counted,
         }
     }
 

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use roundel_engine::{BuffersChoice, DesignChoice, Fabric, FabricChoice, OnLoss};
+use roundel_engine::{Architecture, BuffersChoice, DesignChoice, Fabric, FabricChoice, OnLoss};
 
 pub use advise::{
     AdviseArgs, AdviseCheckArgs, AdviseCommand, AdviseProtocolArgs, AdviseShuffleArgs, ModelArgs,
@@ -197,6 +197,10 @@ pub struct ClusterArgs {
 /// Flags of the exchanges of a query. gRPC reads none of them.
 #[derive(Debug, Args)]
 pub struct ExchangeArgs {
+    /// Which connections exchanges use: those of endpoints of every operator's own, or the one that
+    /// the multiplexer of a worker has to each other worker.
+    #[arg(long, value_name = "endpoint|multiplexer", default_value_t)]
+    pub exchange: Architecture,
     /// Shuffle design: endpoints per thread (ME) or per operator (SE), RC (MQ) or UD (SQ) queue
     /// pairs, and rows that are sent (SR), read (RD) or written (WR, with :cq, :mq or :buffers).
     /// `auto` takes what suits each exchange; EXPLAIN says which and why.

@@ -14,6 +14,7 @@ pub fn options(args: &ClusterArgs) -> Result<ClusterOptions, Failure> {
         workers: usize::from(args.workers),
         threads: usize::from(args.node.threads),
         fabric: args.node.fabric.clone(),
+        exchange: args.exchange.exchange,
         design: args.exchange.design,
         endpoints: args.exchange.endpoints.map(usize::from),
         buffers: args.exchange.buffers,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
+use roundel_exchange::Design;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
@@ -21,7 +22,8 @@ use crate::spill_dir::SpillDir;
 use crate::tables::catalog::ShardCatalog;
 use crate::tables::load::SharedTables;
 use crate::{
-    ClusterOptions, DesignChoice, EngineError, Fabric, FabricReason, Result, Session, Token,
+    Architecture, ClusterOptions, DesignChoice, EngineError, Fabric, FabricReason, Result, Session,
+    Token,
 };
 use membership::Membership;
 use spawn::WorkerProcess;
@@ -215,6 +217,7 @@ impl Core {
             return Ok(None);
         };
         let asked = Asked {
+            architecture: self.options.exchange,
             design: self.options.design,
             endpoints: self.options.endpoints,
             buffers: self.options.buffers,
@@ -250,6 +253,9 @@ fn check(options: &ClusterOptions) -> Result<()> {
             "a worker needs at least 1 thread".to_owned(),
         ));
     }
+    if options.exchange == Architecture::Multiplexer {
+        return check_multiplexer(options);
+    }
     let Some(endpoints) = options.endpoints else {
         return Ok(());
     };
@@ -264,6 +270,21 @@ fn check(options: &ClusterOptions) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// A multiplexer has no endpoints, and sends over Reliable Connection.
+fn check_multiplexer(options: &ClusterOptions) -> Result<()> {
+    let refused = |why: String| Err(EngineError::Usage(why));
+    if options.endpoints.is_some() {
+        return refused("a multiplexer has no endpoints to choose the number of".to_owned());
+    }
+    match options.design {
+        DesignChoice::Auto | DesignChoice::Of(Design::SemqSr) => Ok(()),
+        DesignChoice::Of(design) => refused(format!(
+            "a multiplexer sends as {} does, not as {design}: leave --design away, or use --exchange endpoint",
+            Design::SemqSr
+        )),
+    }
 }
 
 fn worker_url(worker: &str) -> Result<Url> {

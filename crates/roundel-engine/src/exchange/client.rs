@@ -32,7 +32,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use http::HeaderMap;
 use http::uri::PathAndQuery;
 use parking_lot::Mutex;
-use roundel_exchange::{ExchangeError, LinkAddress, MemoryBudget, ReceiveLink};
+use roundel_exchange::{Architecture, ExchangeError, LinkAddress, MemoryBudget, ReceiveLink};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
@@ -391,9 +391,16 @@ async fn start(
     let receive = &input.receive;
     let partitions = execute.partition_start as u32..execute.partition_end as u32;
     let partitions_count = partitions.len();
-    let (link, offers) = receive
-        .offer(&format!("worker {url}"), partitions)
-        .map_err(failed)?;
+    let peer = format!("worker {url}");
+    let offered = match setting.architecture {
+        Architecture::Endpoint => receive.offer(&peer, partitions),
+        Architecture::Multiplexer => {
+            let fabric = execute.fabric.parse()?;
+            let source = node.meet(fabric, &channels, &url).await?;
+            receive.offer_to(source, &peer, partitions)
+        }
+    };
+    let (link, offers) = offered.map_err(failed)?;
     node.note_queue_pairs(receive.report().queue_pairs);
     execute.offers = offers.iter().map(LinkAddress::to_bytes).collect();
 

@@ -13,6 +13,8 @@ pub struct FabricCounters {
     /// Most queue pairs that one operator, a SHUFFLE or a RECEIVE, had in one process. A worker
     /// exchanges rows with the other workers, the coordinator with all of them.
     pub queue_pairs: u64,
+    /// Most queue pairs that the device of one process had at a time, of all operators of all queries together.
+    pub device_queue_pairs: u64,
     /// Messages by opcode, such as `send`.
     pub messages: BTreeMap<String, u64>,
     /// Bytes of these messages, their headers included.
@@ -26,6 +28,7 @@ pub struct FabricCounters {
 impl FabricCounters {
     fn add(&mut self, process: CountersAnswer) {
         self.queue_pairs = self.queue_pairs.max(process.queue_pairs_max);
+        self.device_queue_pairs = self.device_queue_pairs.max(process.device_queue_pairs_max);
         self.registered_bytes_max = self.registered_bytes_max.max(process.registered_bytes_max);
         self.buffer_bytes += process.buffer_bytes;
         for count in process.counts {

@@ -11,7 +11,9 @@ use datafusion::error::DataFusionError;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
 use datafusion_distributed::{NetworkBoundaryExt as _, Stage};
-use roundel_exchange::{BuffersChoice, Choice, Circumstances, DesignChoice, choose};
+use roundel_exchange::{
+    Architecture, BuffersChoice, Choice, Circumstances, Design, DesignChoice, choose,
+};
 use std::fmt;
 use std::sync::Arc;
 
@@ -22,6 +24,7 @@ const SHARE_OF_MEMORY: usize = 8;
 /// What is asked for.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked {
+    pub architecture: Architecture,
     pub design: DesignChoice,
     /// Endpoints at each side of a node, when not those of the design.
     pub endpoints: Option<usize>,
@@ -70,6 +73,7 @@ impl Asked {
             // A design with one endpoint has no more, whatever the others of the query are to have.
             let own = choice.design.endpoints(self.threads);
             let setting = Setting {
+                architecture: self.architecture,
                 design: choice.design,
                 endpoints: self.endpoints.map_or(own, |asked| asked.min(own)),
                 buffers,
@@ -86,6 +90,13 @@ impl Asked {
         if let DesignChoice::Of(design) = self.design {
             let reason = "asked for".to_owned();
             return Choice { design, reason };
+        }
+        if self.architecture == Architecture::Multiplexer {
+            let reason = "what a multiplexer sends with".to_owned();
+            return Choice {
+                design: Design::SemqSr,
+                reason,
+            };
         }
         let producers = stage.task_count().max(1);
         let plan = stage.local_plan();
@@ -128,15 +139,21 @@ impl fmt::Display for Designs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, (stage, setting, reason)) in self.stages.iter().enumerate() {
             let Setting {
+                architecture,
                 design,
                 endpoints,
                 buffers,
             } = setting;
             let line = if number == 0 { "" } else { "\n" };
-            write!(
-                f,
-                "{line}stage {stage}: {design}, endpoints {endpoints}, buffers {buffers}: {reason}"
-            )?;
+            match architecture {
+                Architecture::Endpoint => write!(
+                    f,
+                    "{line}stage {stage}: {design}, endpoints {endpoints}, buffers {buffers}: {reason}"
+                ),
+                Architecture::Multiplexer => {
+                    write!(f, "{line}stage {stage}: multiplexer, {design}: {reason}")
+                }
+            }?;
         }
         Ok(())
     }

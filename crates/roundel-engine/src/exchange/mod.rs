@@ -16,6 +16,7 @@ mod budget;
 mod client;
 pub(crate) mod counters;
 mod designs;
+mod meeting;
 mod node;
 mod protocol;
 mod scatter;

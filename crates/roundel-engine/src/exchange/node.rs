@@ -2,6 +2,7 @@
 //! links of one task share.
 
 use super::client::exchange_error;
+use super::meeting::Acquaintances;
 use super::protocol::{CountersAnswer, OpcodeCount};
 use super::setting::Setting;
 use crate::fabric::{Sizes, bytes};
@@ -10,8 +11,8 @@ use datafusion_distributed::TaskKey;
 use parking_lot::Mutex;
 use roundel_exchange::operator::LocalLinks;
 use roundel_exchange::{
-    Buffers, BuffersChoice, Design, EndpointReport, ExchangeOptions, Fabric, MemoryBudget, OnLoss,
-    Receive, Shuffle,
+    Architecture, Buffers, BuffersChoice, Design, EndpointReport, ExchangeOptions, Fabric,
+    MemoryBudget, Multiplexer, MultiplexerOptions, OnLoss, Receive, Shuffle,
 };
 use roundel_ring::RingHost;
 use roundel_verbs::loopback::pipe;
@@ -24,10 +25,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tokio_util::task::AbortOnDropHandle;
+use uuid::Uuid;
 
 /// The exchange of one process.
 pub(crate) struct ExchangeNode {
     fabric: Fabric,
+    multiplexer: Multiplexer,
+    acquaintances: Acquaintances,
     on_loss: OnLoss,
     local: Arc<LocalLinks>,
     /// In bytes, once it was measured.
@@ -50,14 +54,14 @@ pub(super) struct InputSide {
     pub noted: Mutex<EndpointReport>,
 }
 
-/// Serves the completion channel from a thread of its own, which ends with the channel. The query
+/// Serves the completion channel and the multiplexer from a thread of its own, which ends with them. The query
 /// runtime looks at file descriptors when it runs out of work, or after as many polls as can take
 /// a second when they are a query's: a source that has got credit is not to wait for that, with its
 /// reader behind it. Woken from outside, its task is the next but one.
-fn spawn_driver(channel: &CompletionChannel) -> Result<()> {
+fn spawn_driver(channel: &CompletionChannel, multiplexer: &Multiplexer) -> Result<()> {
     let failed = |error| EngineError::io("start the completion thread", error);
     let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
+        .enable_all()
         .build()
         .map_err(failed)?;
     let driver = {
@@ -65,9 +69,10 @@ fn spawn_driver(channel: &CompletionChannel) -> Result<()> {
         let watched = channel.drive();
         watched.map_err(|error| EngineError::io("watch the exchange's device", error))?
     };
+    let multiplexer = multiplexer.drive();
     std::thread::Builder::new()
         .name("completions".into())
-        .spawn(move || runtime.block_on(driver))
+        .spawn(move || runtime.block_on(async { tokio::join!(driver, multiplexer) }))
         .map_err(failed)?;
     Ok(())
 }
@@ -101,7 +106,7 @@ fn check(design: Design, capabilities: &Capabilities) -> Result<()> {
 /// The consumer of an input stage: who asks for which partitions of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct InputKey {
-    pub query: uuid::Uuid,
+    pub query: Uuid,
     pub stage: usize,
     pub partition_start: usize,
 }
@@ -115,7 +120,6 @@ impl ExchangeNode {
             check(design, device.capabilities())?;
         }
         let channel = device.create_channel().map_err(failed)?;
-        spawn_driver(&channel)?;
         let device_name = device.capabilities().device.clone();
         let arena = device.arena(ArenaOptions {
             registered_bytes_max,
@@ -124,13 +128,20 @@ impl ExchangeNode {
         // A device that registers nothing for this process is found out now, not by a query.
         arena.allocate(1).map_err(failed)?;
         let shrinker = tokio::spawn(shrink_when_idle(arena.clone()));
+        let fabric = Fabric {
+            device,
+            arena,
+            channel,
+            context: Arc::new(TokioContext::current()),
+        };
+        let sizes_of_multiplexer = MultiplexerOptions::new(fabric.device.capabilities());
+        let multiplexer = Multiplexer::open(&fabric, sizes_of_multiplexer)
+            .map_err(|error| EngineError::NoFabric(error.to_string()))?;
+        spawn_driver(&fabric.channel, &multiplexer)?;
         Ok(Arc::new(Self {
-            fabric: Fabric {
-                device,
-                arena,
-                channel,
-                context: Arc::new(TokioContext::current()),
-            },
+            fabric,
+            multiplexer,
+            acquaintances: Acquaintances::default(),
             on_loss: sizes.on_loss,
             local: Arc::default(),
             bandwidth_delay: OnceLock::new(),
@@ -145,6 +156,16 @@ impl ExchangeNode {
     /// What errors call this process.
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What carries the links of queries that use it.
+    pub(super) fn multiplexer(&self) -> &Multiplexer {
+        &self.multiplexer
+    }
+
+    /// The workers that its multiplexer has met.
+    pub(super) fn acquaintances(&self) -> &Acquaintances {
+        &self.acquaintances
     }
 
     /// What a ring runs on.
@@ -201,7 +222,7 @@ impl ExchangeNode {
         })
     }
 
-    fn options(&self, setting: &Setting) -> Result<ExchangeOptions> {
+    fn options(&self, setting: &Setting, query: Uuid) -> Result<ExchangeOptions> {
         check(setting.design, self.capabilities())?;
         let mut options =
             ExchangeOptions::new(setting.design, setting.endpoints, self.capabilities());
@@ -211,12 +232,18 @@ impl ExchangeNode {
         options.ordered = true;
         options.on_loss = self.on_loss;
         options.local = Some(self.local.clone());
-        Ok(options)
+        Ok(match setting.architecture {
+            Architecture::Endpoint => options,
+            Architecture::Multiplexer => {
+                let (high, low) = query.as_u64_pair();
+                options.through(&self.multiplexer, high ^ low)
+            }
+        })
     }
 
     /// The sending side of a task: all its consumers share it.
     pub(super) fn shuffle(&self, task: TaskKey, setting: &Setting) -> Result<Arc<Shuffle>> {
-        let options = self.options(setting)?;
+        let options = self.options(setting, task.query_id)?;
         let key = (task, *setting);
         let mut shuffles = self.shuffles.lock();
         if let Some(shuffle) = shuffles.get(&key).and_then(Weak::upgrade) {
@@ -241,7 +268,7 @@ impl ExchangeNode {
         coupled: bool,
         budget: impl FnOnce() -> Arc<dyn MemoryBudget>,
     ) -> Result<Arc<InputSide>> {
-        let mut options = self.options(setting)?;
+        let mut options = self.options(setting, key.query)?;
         options.coupled = coupled;
         let mut receives = self.receives.lock();
         if let Some(receive) = receives.get(&key).and_then(Weak::upgrade) {
@@ -280,6 +307,7 @@ impl ExchangeNode {
             registered_bytes_max: usage.registered_max as u64,
             buffer_bytes: usage.allocated as u64,
             queue_pairs_max: self.queue_pairs_max.load(Ordering::Relaxed) as u64,
+            device_queue_pairs_max: self.fabric.device.queue_pairs().most() as u64,
         }
     }
 }

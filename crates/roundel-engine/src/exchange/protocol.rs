@@ -11,6 +11,7 @@ use uuid::Uuid;
 pub(super) const SERVICE_NAME: &str = "roundel.Exchange";
 pub(super) const EXECUTE_PATH: &str = "/roundel.Exchange/Execute";
 pub(super) const BEGIN_PATH: &str = "/roundel.Exchange/Begin";
+pub(super) const MEET_PATH: &str = "/roundel.Exchange/Meet";
 pub(super) const COUNTERS_PATH: &str = "/roundel.Exchange/Counters";
 
 /// Asks a worker to run partitions of a task and to send their rows to the offered endpoints.
@@ -146,6 +147,35 @@ pub(super) struct Begin {
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub(super) struct Begun {}
 
+/// Asks a process which node of the multiplexers it is, and to connect its own with the queue pair of the one that
+/// asks.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Meet {
+    /// The fabric's name.
+    #[prost(string, tag = "1")]
+    pub fabric: String,
+    /// The node that asks.
+    #[prost(fixed64, tag = "2")]
+    pub node: u64,
+    /// What errors call it.
+    #[prost(string, tag = "3")]
+    pub name: String,
+    /// Its queue pair for the node that is asked.
+    #[prost(bytes = "vec", optional, tag = "4")]
+    pub address: Option<Vec<u8>>,
+}
+
+/// The answer to [`Meet`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Met {
+    /// The node that was asked.
+    #[prost(fixed64, tag = "1")]
+    pub node: u64,
+    /// Its queue pair for the one that asks, if that gave one.
+    #[prost(bytes = "vec", tag = "2")]
+    pub address: Vec<u8>,
+}
+
 /// Asks for the counters of a worker's device.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct CountersRequest {
@@ -165,6 +195,9 @@ pub(super) struct CountersAnswer {
     pub queue_pairs_max: u64,
     #[prost(uint64, tag = "4")]
     pub buffer_bytes: u64,
+    /// Most queue pairs that the device had at a time.
+    #[prost(uint64, tag = "5")]
+    pub device_queue_pairs_max: u64,
 }
 
 /// Messages and bytes of one opcode.

@@ -4,7 +4,8 @@ use super::client::exchange_error;
 use super::node::ExchangeNode;
 use super::protocol::{
     Accepted, Answer, AnswerKind, BEGIN_PATH, Begin, Begun, COUNTERS_PATH, CountersAnswer,
-    CountersRequest, EXECUTE_PATH, Execute, Failed, FailureKind, SERVICE_NAME, Sent,
+    CountersRequest, EXECUTE_PATH, Execute, Failed, FailureKind, MEET_PATH, Meet, Met,
+    SERVICE_NAME, Sent,
 };
 use super::scatter::{self, ScatterState};
 use super::setting::Setting;
@@ -393,6 +394,11 @@ impl tower::Service<http::Request<Body>> for ExchangeServer {
                         .unary(BeginCall(this), request)
                         .await
                 }
+                MEET_PATH => {
+                    tonic::server::Grpc::new(ProstCodec::<Met, Meet>::default())
+                        .unary(MeetCall(this), request)
+                        .await
+                }
                 COUNTERS_PATH => {
                     tonic::server::Grpc::new(
                         ProstCodec::<CountersAnswer, CountersRequest>::default(),
@@ -436,6 +442,25 @@ impl UnaryService<Begin> for BeginCall {
                 .map(|()| Response::new(Begun {}))
                 .map_err(|failed| Status::aborted(failed.message))
         })
+    }
+}
+
+struct MeetCall(ExchangeServer);
+
+impl UnaryService<Meet> for MeetCall {
+    type Response = Met;
+    type Future = BoxFuture<'static, Result<Response<Met>, Status>>;
+
+    fn call(&mut self, request: Request<Meet>) -> Self::Future {
+        let meet = request.into_inner();
+        let met = match self.0.node(&meet.fabric) {
+            Ok(node) => node
+                .be_met(&meet)
+                .map(Response::new)
+                .map_err(|error| Status::aborted(error.to_string())),
+            Err(why) => Err(Status::failed_precondition(why)),
+        };
+        Box::pin(async move { met })
     }
 }
 

@@ -2,13 +2,14 @@
 //! link must agree on.
 
 use crate::{EngineError, Result};
-use roundel_exchange::{Buffers, Design};
+use roundel_exchange::{Architecture, Buffers, Design};
 use std::fmt;
 use std::str::FromStr;
 
-/// How the rows of a stage are exchanged. As text, `MEMQ/SR;2;adaptive`.
+/// How the rows of a stage are exchanged. As text, `endpoint;MEMQ/SR;2;adaptive`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Setting {
+    pub architecture: Architecture,
     pub design: Design,
     /// Endpoints at each side of a node, at least 1.
     pub endpoints: usize,
@@ -21,6 +22,7 @@ const ENDPOINTS_MAX: usize = 1024;
 impl Default for Setting {
     fn default() -> Self {
         Self {
+            architecture: Architecture::default(),
             design: Design::default(),
             endpoints: 1,
             buffers: Buffers::default(),
@@ -30,7 +32,13 @@ impl Default for Setting {
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{};{};{}", self.design, self.endpoints, self.buffers)
+        let Self {
+            architecture,
+            design,
+            endpoints,
+            buffers,
+        } = self;
+        write!(f, "{architecture};{design};{endpoints};{buffers}")
     }
 }
 
@@ -41,6 +49,7 @@ impl FromStr for Setting {
         let setting = || {
             let mut parts = text.split(';');
             let setting = Self {
+                architecture: parts.next()?.parse().ok()?,
                 design: parts.next()?.parse().ok()?,
                 endpoints: parts.next()?.parse().ok()?,
                 buffers: parts.next()?.parse().ok()?,
@@ -54,7 +63,7 @@ impl FromStr for Setting {
     }
 }
 
-/// The settings of a query's stages as text: `1=MEMQ/SR;2;adaptive,2=…`.
+/// The settings of a query's stages as text: `1=endpoint;MEMQ/SR;2;adaptive,2=…`.
 pub(super) fn to_text(stages: impl IntoIterator<Item = (usize, Setting)>) -> String {
     let stages: Vec<String> = stages
         .into_iter()
@@ -78,6 +87,7 @@ mod tests {
     #[test]
     fn settings_are_read_as_written() {
         let one = Setting {
+            architecture: Architecture::Multiplexer,
             design: Design::MemqSr,
             endpoints: 3,
             buffers: Buffers::Fixed(9),
@@ -88,9 +98,10 @@ mod tests {
         assert_eq!(of_stage(&text, 2).unwrap(), Setting::default());
         for wrong in [
             "1=",
-            "1=MEMQ/SR",
-            "1=MEMQ/SR;0;adaptive",
-            "1=MEMQ/SR;1;bdp",
+            "1=endpoint;MEMQ/SR",
+            "1=endpoint;MEMQ/SR;0;adaptive",
+            "1=endpoint;MEMQ/SR;1;bdp",
+            "1=MEMQ/SR;1;adaptive",
             "1=x;1;1;1",
         ] {
             assert!(of_stage(wrong, 1).is_err(), "{wrong}");

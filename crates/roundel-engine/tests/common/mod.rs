@@ -6,7 +6,8 @@ use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::TryStreamExt as _;
 use roundel_engine::{
-    BuffersChoice, ClusterOptions, DesignChoice, FabricChoice, OnLoss, Result, Session,
+    Architecture, BuffersChoice, ClusterOptions, DesignChoice, FabricChoice, OnLoss, Result,
+    Session,
 };
 
 /// The worker program that cargo builds next to the tests.
@@ -18,6 +19,7 @@ pub fn worker_program() -> PathBuf {
 
 pub fn options(workers: usize) -> ClusterOptions {
     ClusterOptions {
+        exchange: Architecture::default(),
         workers,
         threads: 1,
         fabric: FabricChoice::Shm,

@@ -12,8 +12,8 @@ use crate::endpoint::{Credit, empty_write};
 use crate::error::{ExchangeError, Result};
 use crate::wire::Header;
 use roundel_verbs::{
-    Buffer, CompletionQueue, CompletionStatus, Payload, QueuePair, QueuePairAddress, QueuePairOptions,
-    ReceiveRequest, SendOperation, SendRequest, Transport,
+    Buffer, CompletionQueue, CompletionStatus, Payload, QueuePair, QueuePairAddress,
+    QueuePairOptions, ReceiveRequest, SendOperation, SendRequest, Transport,
 };
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -111,6 +111,11 @@ impl Connection {
 
     pub(super) fn is_alive(&self) -> bool {
         self.queue_pair.is_some()
+    }
+
+    /// Whether both sides are connected.
+    pub(super) fn is_open(&self) -> bool {
+        self.open
     }
 
     pub(super) fn receive_bytes(&self) -> usize {

@@ -8,9 +8,7 @@ use super::outgoing::About;
 use crate::endpoint::header_at;
 use crate::wire::{Body, Header};
 use parking_lot::Mutex;
-use roundel_verbs::{
-    Buffer, Completion, CompletionQueue, CompletionStatus, Opcode, SharedBuffer,
-};
+use roundel_verbs::{Buffer, Completion, CompletionQueue, CompletionStatus, Opcode, SharedBuffer};
 use std::sync::Arc;
 
 /// Completions taken from the queue at a time.
@@ -118,7 +116,11 @@ impl State {
 
     /// What is on a connection is not what this version understands: nothing on it can be trusted.
     fn refuse(&mut self, index: usize, reason: &str) {
-        tracing::warn!(peer = self.connections[index].name, reason, "connection refused");
+        tracing::warn!(
+            peer = self.connections[index].name,
+            reason,
+            "connection refused"
+        );
         self.fail_connection(index, CompletionStatus::Failed);
     }
 

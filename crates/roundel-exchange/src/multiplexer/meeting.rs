@@ -30,9 +30,13 @@ impl fmt::Display for NodeId {
 }
 
 impl Multiplexer {
-    /// Whether there is a connection to a node, or one is being made.
-    pub fn knows(&self, node: NodeId) -> bool {
-        node == self.id() || self.0.with(|state| state.by_peer.contains_key(&node))
+    /// Whether there is a connection to a node, from both sides, or the node is this one.
+    pub fn is_connected(&self, node: NodeId) -> bool {
+        let open = |state: &mut State| {
+            let connection = state.by_peer.get(&node);
+            connection.is_some_and(|index| state.connections[*index].is_open())
+        };
+        node == self.id() || self.0.with(open)
     }
 
     /// Begins a connection to a node, if there is none: the address for [`accept`](Self::accept) there. Errors will

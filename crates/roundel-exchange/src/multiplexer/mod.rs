@@ -31,8 +31,6 @@ mod meeting;
 mod outbound;
 mod outgoing;
 mod pool;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use arrivals::{Arrivals, MessageHead, News, Sink};
 pub(crate) use inbound::Inbound;
@@ -223,7 +221,10 @@ async fn serve(multiplexer: Weak<Inner>, queue: CompletionQueue) {
 
 async fn attend(multiplexer: Weak<Inner>) {
     loop {
-        let Some(context) = multiplexer.upgrade().map(|inner| inner.fabric.context.clone()) else {
+        let Some(context) = multiplexer
+            .upgrade()
+            .map(|inner| inner.fabric.context.clone())
+        else {
             return;
         };
         context.sleep(ATTEND_INTERVAL).await;

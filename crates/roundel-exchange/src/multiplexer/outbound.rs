@@ -80,15 +80,17 @@ impl Outbound {
             waiting: Vec::new(),
             blocked_for_credit: Duration::ZERO,
         };
-        multiplexer.0.with(|state| match state.sources.contains_key(&key) {
-            true => Err(ExchangeError::own(format!(
-                "source {source} of exchange {exchange} twice on one node"
-            ))),
-            false => {
-                state.sources.insert(key, opened);
-                Ok(())
-            }
-        })?;
+        multiplexer
+            .0
+            .with(|state| match state.sources.contains_key(&key) {
+                true => Err(ExchangeError::own(format!(
+                    "source {source} of exchange {exchange} twice on one node"
+                ))),
+                false => {
+                    state.sources.insert(key, opened);
+                    Ok(())
+                }
+            })?;
         Ok(Self(Arc::new(Shared {
             multiplexer: multiplexer.clone(),
             key,
@@ -275,7 +277,10 @@ impl Drop for Shared {
     fn drop(&mut self) {
         let key = self.key;
         self.multiplexer.0.with(|state| {
-            let count = state.sources.get(&key).map_or(0, |source| source.destinations.len());
+            let count = state
+                .sources
+                .get(&key)
+                .map_or(0, |source| source.destinations.len());
             for destination in 0..count {
                 state.close_destination(key, destination, None);
             }
@@ -441,7 +446,9 @@ impl State {
         waker: Option<&Waker>,
     ) -> Poll<Result<()>> {
         let Some(source) = self.sources.get_mut(&key) else {
-            return Poll::Ready(Err(ExchangeError::own("a source that was closed".to_owned())));
+            return Poll::Ready(Err(ExchangeError::own(
+                "a source that was closed".to_owned(),
+            )));
         };
         let target = &mut source.destinations[destination.0];
         if target.ended && target.pending == 0 {

@@ -187,11 +187,7 @@ fn assemble(
             reason: format!("fragments of frame {} disagree", data.frame_sequence),
         });
     }
-    match assembler.insert_from(
-        data.offset as usize,
-        data.payload_length as usize,
-        payload,
-    ) {
+    match assembler.insert_from(data.offset as usize, data.payload_length as usize, payload) {
         Ok(true) => {}
         Ok(false) => return Ok(Assembly::Fresh),
         Err(FrameError::FragmentOverlap { .. }) => return Ok(Assembly::Duplicate),

@@ -44,7 +44,6 @@ pub(super) struct LaneState {
     pumped: bool,
 }
 
-
 impl Lane {
     /// A lane, and what it does by itself.
     pub(super) fn open(
@@ -256,7 +255,14 @@ impl LaneState {
         };
         let wanted = inbox.wanted;
         let fragment = Delivered(payload);
-        match inbox.insert(&peer, &message.data, fragment, false, self.gap, &mut self.store) {
+        match inbox.insert(
+            &peer,
+            &message.data,
+            fragment,
+            false,
+            self.gap,
+            &mut self.store,
+        ) {
             Ok(Arrival::Fresh) => {}
             Ok(Arrival::Duplicate | Arrival::TooEarly) => {
                 let reason = format!(
@@ -379,7 +385,6 @@ impl LaneState {
         self.endpoint.release(message, fresh);
     }
 }
-
 
 /// What a message carries, and how the connection ended over which it could not be read.
 struct Payload<'a> {

@@ -1,8 +1,8 @@
 //! SHUFFLE: batches become frames, frames become messages to the members of a group.
 
 use super::local::{LocalLink, LocalLinks};
-use crate::design::Design;
 use super::outgoing::Outgoing;
+use crate::design::Design;
 use crate::endpoint::{DestinationId, Fabric, GroupId, LinkAddress, Origin};
 use crate::error::{ExchangeError, Result};
 use crate::frame::{FrameSource, RowSource};

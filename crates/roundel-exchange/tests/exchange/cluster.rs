@@ -186,7 +186,7 @@ pub fn multiplexer(fabric: &Fabric, options: MultiplexerOptions) -> Multiplexer 
 
 /// Connects two multiplexers, once.
 pub fn meet(one: &Multiplexer, other: &Multiplexer) {
-    if !one.knows(other.id()) {
+    if !one.is_connected(other.id()) {
         let address = one.meet(other.id(), "other").unwrap();
         let answer = other.accept(one.id(), "one", &address).unwrap();
         one.join(other.id(), &answer).unwrap();

@@ -135,7 +135,10 @@ async fn repartition_on_every_design() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_number_of_endpoints_between_one_and_one_per_thread() {
     for design in ways() {
-        if design.design().is_none_or(|design| design.endpoints(2) == 1) {
+        if design
+            .design()
+            .is_none_or(|design| design.endpoints(2) == 1)
+        {
             continue;
         }
         let mut options = options(design, 4);

@@ -1,8 +1,6 @@
 //! Memory that is short, is given back, or is not there.
 
-use crate::cluster::{
-    self, Links, Node, Way, connect, designs, fabric, open_device, own, ways,
-};
+use crate::cluster::{self, Links, Node, Way, connect, designs, fabric, open_device, own, ways};
 use crate::designs::batch;
 use arrow::array::RecordBatch;
 use futures::{StreamExt, TryStreamExt};

@@ -29,8 +29,12 @@ fn run(way: Way, nodes: usize, threads: usize, batches: i64, rows: usize, seed: 
     let mut options = match way {
         Way::Endpoints(_) => options,
         Way::Multiplexer => {
-            let fabric =
-                Fabric::on(hosts[0].device(), ArenaOptions::default(), hosts[0].context()).unwrap();
+            let fabric = Fabric::on(
+                hosts[0].device(),
+                ArenaOptions::default(),
+                hosts[0].context(),
+            )
+            .unwrap();
             let like = Multiplexer::open(&fabric, MultiplexerOptions::new(&capabilities)).unwrap();
             options.through(&like, 1)
         }

@@ -185,6 +185,7 @@ impl Bench<'_> {
             workers: self.cluster.workers().len(),
             threads: cluster.node.threads,
             partitions_per_task: partitions_per_task(usize::from(cluster.node.threads)),
+            exchange: cluster.exchange.exchange.to_string(),
             design: cluster.exchange.design.to_string(),
             endpoints: cluster.exchange.endpoints,
             buffers: cluster.exchange.buffers.to_string(),

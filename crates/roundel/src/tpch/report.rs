@@ -66,6 +66,8 @@ pub struct Settings {
     pub threads: u16,
     /// Partitions per task.
     pub partitions_per_task: usize,
+    /// Which connections exchanges used.
+    pub exchange: String,
     /// Shuffle design, or `auto`.
     pub design: String,
     /// Endpoints of each side of an exchange; those of the design when `null`.
@@ -99,6 +101,8 @@ pub struct Settings {
 pub struct FabricReport {
     /// Queue pairs of one SHUFFLE or RECEIVE in one process, at most.
     pub queue_pairs: u64,
+    /// Queue pairs of one process at a time, at most, of all operators together.
+    pub device_queue_pairs: u64,
     /// Messages by opcode, such as `send`.
     pub messages: BTreeMap<String, u64>,
     /// Bytes of these messages by opcode.
@@ -111,9 +115,20 @@ impl From<FabricCounters> for FabricReport {
     fn from(counters: FabricCounters) -> Self {
         Self {
             queue_pairs: counters.queue_pairs,
+            device_queue_pairs: counters.device_queue_pairs,
             messages: counters.messages,
             bytes: counters.bytes,
             registered_bytes_max: counters.registered_bytes_max,
+        }
+    }
+}
+
+impl FabricReport {
+    /// The queue pairs that say most of an exchange.
+    fn connections(&self, exchange: &str) -> String {
+        match exchange {
+            "multiplexer" => format!("queue pairs per process: {}", self.device_queue_pairs),
+            _ => format!("queue pairs per operator: {}", self.queue_pairs),
         }
     }
 }
@@ -221,11 +236,11 @@ impl Table {
                 .unwrap_or("send");
             let of = |counts: &BTreeMap<String, u64>| counts.get(by).copied().unwrap_or(0);
             self.text.line(&format!(
-                "exchange: {} in {} messages by {}, queue pairs per operator: {}, {} registered",
+                "exchange: {} in {} messages by {}, {}, {} registered",
                 ByteSize(of(&fabric.bytes)),
                 of(&fabric.messages),
                 by.to_uppercase().replace('_', " "),
-                fabric.queue_pairs,
+                fabric.connections(&report.settings.exchange),
                 ByteSize(fabric.registered_bytes_max),
             ))?;
         }

@@ -1,7 +1,7 @@
 //! What a RECEIVE endpoint's completion queue brings: messages, ends, and broken connections.
 
-use super::link::{Carrier, Connection, Link, Way};
 use super::super::LinkState;
+use super::link::{Carrier, Connection, Link, Way};
 use super::{LinkId, Message, Place, ReceiveEndpoint, datagram, read};
 use crate::wire::{Body, EndOfStream, HEADER_LENGTH, Header};
 use roundel_verbs::capabilities::GRH_BYTES;

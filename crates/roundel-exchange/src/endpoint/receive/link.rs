@@ -3,8 +3,8 @@
 use super::read::Reads;
 use super::sequence::Sequences;
 use super::written::Written;
-use crate::endpoint::LinkState;
 use crate::buffers::Circulation;
+use crate::endpoint::LinkState;
 use crate::error::ExchangeError;
 use crate::loss::OnLoss;
 use crate::wire::SequenceDigest;

@@ -1,7 +1,7 @@
 //! Over datagrams: what a receiver says, and what it does when it hears nothing.
 
-use super::super::{LinkState, PROBE_INTERVAL};
 use super::super::ring::{self, empty_write};
+use super::super::{LinkState, PROBE_INTERVAL};
 use super::link::Carrier;
 use super::{LinkId, ReceiveEndpoint};
 use crate::error::Result;
