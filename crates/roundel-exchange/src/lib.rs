@@ -44,7 +44,10 @@ pub use endpoint::{Fabric, LinkAddress};
 pub use error::ExchangeError;
 pub use loss::{OnLoss, UnknownOnLoss};
 pub use mesh::Mesh;
-pub use multiplexer::{Multiplexer, MultiplexerOptions, MultiplexerReport, NodeId};
+pub use multiplexer::{
+    Multiplexer, MultiplexerOptions, MultiplexerReport, NodeId, ScheduleReport, Scheduling,
+    UnknownScheduling,
+};
 pub use operator::{
     Destination, PartitionStream, Partitioner, Receive, ReceiveLink, Scatter, Shuffle,
 };

@@ -7,24 +7,26 @@
 use super::arrivals::{Arrivals, Member};
 use super::meeting::NodeId;
 use super::outgoing::{About, Outgoing, Queues, inline};
+use super::schedule::{Backlog, Turn};
 use super::{MultiplexerOptions, State};
 use crate::endpoint::{Credit, empty_write};
 use crate::error::{ExchangeError, Result};
-use crate::wire::Header;
+use crate::wire::{Body, Header, Phase};
 use roundel_verbs::{
-    Buffer, CompletionQueue, CompletionStatus, Payload, QueuePair, QueuePairAddress,
+    Buffer, CompletionQueue, CompletionStatus, Context, Payload, QueuePair, QueuePairAddress,
     QueuePairOptions, ReceiveRequest, SendOperation, SendRequest, Transport,
 };
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
+use std::task::Waker;
 
 /// Credit is said once for so many parts of it.
 const CREDITS_PER_WINDOW: usize = 4;
 /// Receives beyond the credit, for words about credit: a peer says it only after it has used up, and heard of, that
 /// before the last.
 const SPARE_RECEIVES: usize = CREDITS_PER_WINDOW + 2;
-/// Credit that rows leave to control messages.
-const CONTROL_CREDIT: u32 = 4;
+/// Rows leave one part in so many of the credit to control messages.
+const CONTROL_SHARE: usize = 4;
 /// Sends beyond rows: control, words about credit, and a probe.
 const CONTROL_SENDS: usize = 24;
 
@@ -48,6 +50,8 @@ pub(super) struct Connection {
     /// Where they wait, the oldest first.
     holders: VecDeque<Weak<Arrivals>>,
     pub(super) queues: Queues,
+    /// Tasks with more rows for the peer, of which enough wait.
+    waiting: Vec<Waker>,
     /// In the order in which it was posted, by number.
     in_flight: VecDeque<(u64, About)>,
     /// Of these, rows and ends.
@@ -101,6 +105,7 @@ impl Connection {
             held: 0,
             holders: VecDeque::new(),
             queues: Queues::default(),
+            waiting: Vec::new(),
             in_flight: VecDeque::new(),
             messages_in_flight: 0,
             next: 0,
@@ -144,11 +149,13 @@ impl Connection {
         Ok(())
     }
 
-    /// The peer is connected, too: from now on it may be sent to, and is told its credit.
-    pub(super) fn begin(&mut self) {
-        if !std::mem::replace(&mut self.open, true) {
+    /// The peer is connected, too: from now on it may be sent to, and is told its credit. Whether that is news.
+    pub(super) fn begin(&mut self) -> bool {
+        let news = !std::mem::replace(&mut self.open, true);
+        if news {
             self.unsaid = self.posted;
         }
+        news
     }
 
     pub(super) fn lost(&self, status: CompletionStatus) -> ExchangeError {
@@ -158,12 +165,12 @@ impl Connection {
         }
     }
 
-    /// The peer has said its credit, for which one of the spare receives was used up.
-    pub(super) fn take_credit(&mut self, credit: u32, buffer: Option<Buffer>) {
+    /// The peer has said its credit, for which one of the spare receives was used up. Whether it is the first.
+    pub(super) fn take_credit(&mut self, credit: u32, buffer: Option<Buffer>) -> bool {
         self.heard = true;
         self.credit.grant(credit);
-        self.begin();
         self.post_receive(buffer);
+        self.begin()
     }
 
     /// A message has come, whose receive is held until it is [given back](Self::give_back).
@@ -202,11 +209,29 @@ impl Connection {
         self.holders.iter().filter_map(Weak::upgrade).take(surplus)
     }
 
-    /// Posts what can be posted.
-    pub(super) fn post(&mut self) -> Result<(), CompletionStatus> {
-        if !self.open {
-            return Ok(());
+    /// A task is woken when less waits.
+    pub(super) fn wait(&mut self, waker: &Waker) {
+        if !self.waiting.iter().any(|waiting| waiting.will_wake(waker)) {
+            self.waiting.push(waker.clone());
         }
+    }
+
+    /// What of rows waits for it, and is on its way.
+    pub(super) fn backlog(&self) -> Backlog {
+        let (messages, bytes) = self.queues.waiting();
+        Backlog {
+            bytes,
+            messages,
+            in_flight: self.messages_in_flight,
+        }
+    }
+
+    /// Posts what can be posted, of rows what begins within so many bytes; returns how many bytes of rows.
+    pub(super) fn post(&mut self, rows: usize) -> Result<usize, CompletionStatus> {
+        if !self.open {
+            return Ok(0);
+        }
+        let mut posted_rows = 0;
         let mut requests = Vec::new();
         let window = self.options.receives / CREDITS_PER_WINDOW;
         if self.unsaid as usize >= window.max(1) && self.control_in_flight() < CONTROL_SENDS {
@@ -223,12 +248,15 @@ impl Connection {
             let id = self.note(About::Control);
             requests.push(send(id, inline(&header)));
         }
-        while self.credit.left() > CONTROL_CREDIT
+        let for_control = (self.options.receives / CONTROL_SHARE) as u32;
+        while posted_rows < rows
+            && self.credit.left() > for_control
             && self.messages_in_flight < self.options.posted
             && let Some(Outgoing { payload, about }) = self.queues.pop()
         {
             self.credit.spend();
             self.messages_in_flight += 1;
+            posted_rows += payload.len();
             let id = self.note(about);
             requests.push(send(id, payload));
         }
@@ -241,7 +269,7 @@ impl Connection {
                 _ => return Err(CompletionStatus::LocalOperation),
             }
         }
-        Ok(())
+        Ok(posted_rows)
     }
 
     fn control_in_flight(&self) -> usize {
@@ -312,13 +340,67 @@ fn send(id: u64, payload: Payload) -> SendRequest {
 }
 
 impl State {
-    /// Posts whatever can be posted, on all connections.
-    pub(super) fn post_all(&mut self) {
+    /// Posts whatever can be posted, on all connections, rows as the schedule has it.
+    pub(super) fn post_all(&mut self, context: &dyn Context) {
+        if self.schedule.is_used() {
+            self.keep_schedule(context);
+        }
+        let turn = self.schedule.turn();
         for index in 0..self.connections.len() {
-            if let Err(status) = self.connections[index].post() {
-                self.fail_connection(index, status);
+            let rows = match turn {
+                Turn::Everybody => usize::MAX,
+                Turn::Peer(peer, rows) if peer == index => rows,
+                Turn::Peer(..) | Turn::Nobody => 0,
+            };
+            match self.connections[index].post(rows) {
+                Ok(0) => {}
+                Ok(bytes) => {
+                    self.schedule.count(bytes);
+                    let waiting = &mut self.connections[index].waiting;
+                    self.wakers.append(waiting);
+                }
+                Err(status) => self.fail_connection(index, status),
             }
         }
+    }
+
+    /// Goes on with the schedule, and tells the neighbour.
+    fn keep_schedule(&mut self, context: &dyn Context) {
+        let stalled = self.schedule.deadline();
+        let connections = &self.connections;
+        let backlog = |peer: usize| connections[peer].backlog();
+        if let Some((peer, phase)) = self.schedule.advance(context.now(), backlog) {
+            self.say_phase(peer, phase);
+        }
+        // Who serves the connections goes on if the neighbour is too late.
+        if self.schedule.deadline() != stalled {
+            self.wakers.extend(self.driver.take());
+        }
+    }
+
+    pub(super) fn say_phase(&mut self, peer: usize, phase: Phase) {
+        let header = Header {
+            flags: 0,
+            group: 0,
+            exchange: 0,
+            source: 0,
+            partition: 0,
+            sequence: 0,
+            credit_seen: 0,
+            body: Body::Phase(phase),
+        };
+        self.say(peer, header);
+    }
+
+    /// Peers have come or gone.
+    pub(super) fn schedule_peers(&mut self) {
+        let connections = &self.connections;
+        let open = |(_, index): &(&NodeId, &usize)| connections[**index].is_open();
+        let peers = self.by_peer.iter().filter(open);
+        let peers: Vec<_> = peers.map(|(node, index)| (*node, *index)).collect();
+        let waiting_bytes = self.pool.share_bytes(peers.len());
+        self.schedule
+            .set_peers(self.id, peers.into_iter(), waiting_bytes);
     }
 
     /// Control for the peer of a connection.

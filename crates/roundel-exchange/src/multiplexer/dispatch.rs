@@ -55,7 +55,11 @@ impl State {
         let connection = &mut self.connections[index];
         if completion.written {
             match completion.immediate {
-                Some(credit) => connection.take_credit(credit, completion.buffer),
+                Some(credit) => {
+                    if connection.take_credit(credit, completion.buffer) {
+                        self.schedule_peers();
+                    }
+                }
                 None => self.refuse(index, "it writes where it should send"),
             }
             return;
@@ -110,6 +114,11 @@ impl State {
             Body::Abort => self.tell(index, about, News::Lost(CompletionStatus::Flushed)),
             Body::Credit(credit) => self.grant(index, source, about, credit.credit),
             Body::Leave => self.left(index, source, about),
+            Body::Phase(phase) => {
+                if let Some((peer, answer)) = self.schedule.hear(index, phase) {
+                    self.say_phase(peer, answer);
+                }
+            }
             _ => self.refuse(index, "a message that multiplexers do not send"),
         }
     }
@@ -137,6 +146,8 @@ impl State {
             self.by_peer.remove(&connection.peer);
         }
         let error = connection.lost(status);
+        self.schedule_peers();
+        let connection = &mut self.connections[index];
         for about in connection.fail() {
             self.unsent(about);
         }

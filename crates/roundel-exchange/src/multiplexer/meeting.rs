@@ -88,7 +88,9 @@ impl Multiplexer {
                 )));
             };
             state.connect(index, remote)?;
-            state.connections[index].begin();
+            if state.connections[index].begin() {
+                state.schedule_peers();
+            }
             Ok(())
         })
     }

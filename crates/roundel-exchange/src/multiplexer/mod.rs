@@ -13,6 +13,7 @@
 //! * [`pool`]: registered messages, of which each query gets its quota.
 //! * [`outbound`] and [`inbound`]: the two ends of links, as SHUFFLE and RECEIVE use them.
 //! * [`arrivals`]: what has come for one operator, which any of its readers takes in.
+//! * [`schedule`]: in which phase rows may go to which peer.
 //! * [`dispatch`]: what the completion queue brings.
 //! * [`meeting`]: how two nodes get their connection.
 //!
@@ -31,11 +32,13 @@ mod meeting;
 mod outbound;
 mod outgoing;
 mod pool;
+mod schedule;
 
 pub(crate) use arrivals::{Arrivals, MessageHead, News, Sink};
 pub(crate) use inbound::Inbound;
 pub use meeting::NodeId;
 pub(crate) use outbound::Outbound;
+pub use schedule::{ScheduleReport, Scheduling, UnknownScheduling};
 
 use crate::buffers::RC_MESSAGE_BYTES;
 use crate::endpoint::Fabric;
@@ -45,8 +48,9 @@ use connection::Connection;
 use inbound::Ends;
 use outbound::{Source, SourceKey};
 use pool::Pool;
-use roundel_verbs::completion_queue::until_ready;
+use roundel_verbs::completion_queue::{BoxFuture, until_ready};
 use roundel_verbs::{Capabilities, Completion, CompletionQueue, Guarded};
+use schedule::Schedule;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
@@ -54,6 +58,8 @@ use std::time::Duration;
 
 /// Completions that the multiplexer's queue is asked to hold.
 const COMPLETIONS: usize = 4096;
+/// Most bytes of a phase: what a word between neighbours takes is little of it.
+const PHASE_BYTES: usize = 1 << 20;
 /// How often it is looked whether silent peers live.
 const ATTEND_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -72,6 +78,11 @@ pub struct MultiplexerOptions {
     pub link_messages: usize,
     /// Registered bytes of messages that one query may have waiting or on their way at a time.
     pub query_bytes: usize,
+    /// Whether rows are sent by a schedule.
+    pub scheduling: Scheduling,
+    /// Most bytes of rows that a node sends to another in a phase of the schedule; at most half of what may wait for
+    /// it of one query.
+    pub phase_bytes: usize,
 }
 
 impl MultiplexerOptions {
@@ -84,6 +95,8 @@ impl MultiplexerOptions {
             posted: 8,
             link_messages: 16,
             query_bytes: 64 * message_bytes,
+            scheduling: Scheduling::default(),
+            phase_bytes: PHASE_BYTES,
         }
     }
 }
@@ -103,6 +116,8 @@ pub struct MultiplexerReport {
     pub receive_bytes: usize,
     /// Messages that the multiplexer copied itself to where their readers will find them, because receives ran short.
     pub relieved: u64,
+    /// How the phases of the schedule went.
+    pub schedule: ScheduleReport,
 }
 
 /// The multiplexer of a node. Clones share it; every method may be called by any thread.
@@ -119,6 +134,10 @@ struct Inner {
 }
 
 struct State {
+    id: NodeId,
+    schedule: Schedule,
+    /// Whoever serves the connections.
+    driver: Option<Waker>,
     /// Those that have failed stay, without a queue pair.
     connections: Vec<Connection>,
     by_peer: HashMap<NodeId, usize>,
@@ -147,7 +166,12 @@ impl Multiplexer {
         let queue = fabric
             .device
             .create_completion_queue(COMPLETIONS, Some(&fabric.channel))?;
+        let id = NodeId::random(&*fabric.context);
+        let networked = fabric.device.capabilities().provider != "shm";
         let state = State {
+            id,
+            schedule: Schedule::new(options.scheduling, networked, options.phase_bytes),
+            driver: None,
             connections: Vec::new(),
             by_peer: HashMap::new(),
             by_queue_pair: HashMap::new(),
@@ -161,7 +185,7 @@ impl Multiplexer {
         Ok(Self(Arc::new(Inner {
             fabric: fabric.clone(),
             options,
-            id: NodeId::random(&*fabric.context),
+            id,
             local: Arc::default(),
             queue,
             state: Guarded::new(state, &*fabric.context),
@@ -203,18 +227,38 @@ impl Multiplexer {
         report.receive_bytes = connections.map(Connection::receive_bytes).sum();
         report.pool_bytes = state.pool.bytes();
         report.query_bytes_max = state.pool.query_bytes_max();
+        report.schedule = state.schedule.report();
         report
     }
 }
 
-/// Takes what comes, until the multiplexer is gone.
+/// Takes what comes, until the multiplexer is gone; and goes on with the schedule when a neighbour is late.
 async fn serve(multiplexer: Weak<Inner>, queue: CompletionQueue) {
-    until_ready(&[&queue], |_| match multiplexer.upgrade() {
-        Some(inner) => {
+    let mut late: Option<(Duration, BoxFuture<'static, ()>)> = None;
+    until_ready(&[&queue], |cx| {
+        let Some(inner) = multiplexer.upgrade() else {
+            return Poll::Ready(());
+        };
+        loop {
             inner.progress();
-            Poll::Pending
+            let deadline = inner.await_deadline(cx.waker());
+            let Some(deadline) = deadline else {
+                late = None;
+                return Poll::Pending;
+            };
+            if late.as_ref().is_none_or(|(at, _)| *at != deadline) {
+                let context = &inner.fabric.context;
+                let left = deadline.saturating_sub(context.now());
+                late = Some((deadline, context.sleep(left)));
+            }
+            if late
+                .as_mut()
+                .is_some_and(|(_, sleep)| sleep.as_mut().poll(cx).is_pending())
+            {
+                return Poll::Pending;
+            }
+            late = None;
         }
-        None => Poll::Ready(()),
     })
     .await;
 }
@@ -239,11 +283,18 @@ impl Inner {
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock();
         let done = act(&mut state);
-        state.post_all();
+        state.post_all(&*self.fabric.context);
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
         done
+    }
+
+    /// Until when the schedule waits for a neighbour; the driver is woken when that changes.
+    fn await_deadline(&self, driver: &Waker) -> Option<Duration> {
+        let mut state = self.state.lock();
+        state.driver = Some(driver.clone());
+        state.schedule.deadline()
     }
 
     /// Takes the completions that are there. Where receives run short, copies what has come.

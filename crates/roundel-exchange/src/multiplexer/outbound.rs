@@ -353,6 +353,17 @@ impl State {
             source.wait(waker);
             return Ok(None);
         }
+        let share = self.pool.share(self.by_peer.len());
+        for (index, _) in &target.by_connection {
+            let connection = &mut self.connections[*index];
+            if connection.queues.waiting_of(source.query) >= share {
+                if let Some(waker) = waker {
+                    connection.wait(waker);
+                }
+                source.wait(waker);
+                return Ok(None);
+            }
+        }
         let Some(buffer) = self.pool.take(source.query) else {
             // Where its destinations fail, no message comes back.
             source.wait(waker);

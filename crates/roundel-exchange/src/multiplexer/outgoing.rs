@@ -38,6 +38,9 @@ pub(super) struct Queues {
     queries: HashMap<u64, VecDeque<Outgoing>>,
     /// Queries that have messages, in the order of their turns.
     turns: VecDeque<u64>,
+    /// Of these messages.
+    count: usize,
+    bytes: usize,
 }
 
 impl Queues {
@@ -63,7 +66,19 @@ impl Queues {
         if waiting.is_empty() {
             self.turns.push_back(query);
         }
+        self.count += 1;
+        self.bytes += message.payload.len();
         waiting.push_back(message);
+    }
+
+    /// How many messages of a query there are.
+    pub(super) fn waiting_of(&self, query: u64) -> usize {
+        self.queries.get(&query).map_or(0, VecDeque::len)
+    }
+
+    /// How many messages of queries there are, and their bytes.
+    pub(super) fn waiting(&self) -> (usize, usize) {
+        (self.count, self.bytes)
     }
 
     pub(super) fn pop_control(&mut self) -> Option<Header> {
@@ -80,6 +95,10 @@ impl Queues {
         } else {
             self.turns.push_back(query);
         }
+        if let Some(message) = &message {
+            self.count -= 1;
+            self.bytes -= message.payload.len();
+        }
         message
     }
 
@@ -87,6 +106,7 @@ impl Queues {
     pub(super) fn take_all(&mut self) -> Vec<About> {
         self.control.clear();
         self.turns.clear();
+        (self.count, self.bytes) = (0, 0);
         let queries = std::mem::take(&mut self.queries).into_values();
         queries.flatten().map(|message| message.about).collect()
     }

@@ -57,6 +57,17 @@ impl Pool {
         Some(buffer)
     }
 
+    /// Messages that a query may have waiting for one of so many peers: all that may wait for one would leave none
+    /// for those whose turn it is next.
+    pub(super) fn share(&self, peers: usize) -> usize {
+        (self.quota / peers.max(1)).max(2)
+    }
+
+    /// The same in bytes.
+    pub(super) fn share_bytes(&self, peers: usize) -> usize {
+        self.share(peers) * self.message_bytes
+    }
+
     /// A task is woken when a message comes back.
     pub(super) fn wait(&mut self, waker: &Waker) {
         if !self.waiting.iter().any(|waiting| waiting.will_wake(waker)) {

@@ -74,6 +74,12 @@ pub enum WireError {
         /// Length of the frame in bytes.
         frame_length: u32,
     },
+    /// No such step of a phase.
+    #[error("unknown step {found} of a phase")]
+    Step {
+        /// The step found.
+        found: u64,
+    },
     /// A receiver asks for messages again and does not begin with one that it misses.
     #[error("a message about what is missing does not begin with it")]
     NothingMissing,

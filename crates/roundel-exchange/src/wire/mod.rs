@@ -9,7 +9,7 @@
 //!      0     2  magic, 0x4452 (the bytes "RD")
 //!      2     2  version, 2
 //!      4     1  kind: 1 data, 2 end-of-stream, 3 credit, 4 acknowledge, 5 sent, 6 missing,
-//!               7 join, 8 joined, 9 member, 10 leave, 11 abort
+//!               7 join, 8 joined, 9 member, 10 leave, 11 abort, 12 phase
 //!      5     1  flags: bit 0 repeated; all others 0
 //!      6     2  transmission group of the source: the one that a data message was sent to, or
 //!               that a control message is about
@@ -44,9 +44,11 @@
 //! member           the link belongs to the transmission group from now on
 //! leave            nobody reads the link any more
 //! abort            no more comes on the link, and not all of it has come
+//! phase            40  8  number of a phase of the schedule
+//!                  48  8  what of it: 0 done with those below, 1 in, 2 out, 3 at it
 //! ```
 //!
-//! The last three are of multiplexers, whose connections carry the links of many exchanges: there,
+//! The last four are of multiplexers, whose connections carry the links of many exchanges: there,
 //! what a source says about a link has the link's number in place of a partition.
 //!
 //! Only data has a payload, which is never empty. [`Header::parse`] is total: any 64 bytes give a
@@ -118,6 +120,8 @@ pub enum Kind {
     Leave = 10,
     /// The source has given a link through a multiplexer up.
     Abort = 11,
+    /// How far a multiplexer is in the schedule of all.
+    Phase = 12,
 }
 
 impl Kind {
@@ -134,6 +138,7 @@ impl Kind {
             9 => Ok(Self::Member),
             10 => Ok(Self::Leave),
             11 => Ok(Self::Abort),
+            12 => Ok(Self::Phase),
             found => Err(WireError::Kind { found }),
         }
     }
@@ -187,6 +192,8 @@ pub enum Body {
     Leave,
     /// See [`Kind::Abort`].
     Abort,
+    /// See [`Kind::Phase`].
+    Phase(Phase),
 }
 
 /// Which fragment of which frame a data message carries.
@@ -261,6 +268,41 @@ pub struct Join {
     pub multicast: [u8; JOIN_BYTES],
 }
 
+/// How far a multiplexer is in the schedule of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Phase {
+    /// Number of the phase, counted since the schedule began.
+    pub number: u64,
+    /// What of it.
+    pub step: Step,
+}
+
+/// See [`Phase`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Step {
+    /// It has done with all phases below.
+    Done = 0,
+    /// It takes part from now on, and is at the phase.
+    In = 1,
+    /// It has nothing to send and takes no part until it says so.
+    Out = 2,
+    /// The one that has just come is behind: others are at the phase.
+    At = 3,
+}
+
+impl Step {
+    fn from_word(word: u64) -> Result<Self, WireError> {
+        match word {
+            0 => Ok(Self::Done),
+            1 => Ok(Self::In),
+            2 => Ok(Self::Out),
+            3 => Ok(Self::At),
+            found => Err(WireError::Step { found }),
+        }
+    }
+}
+
 impl Missing {
     /// Sequence numbers that one message can tell of: those from `first` on.
     pub const SPAN: u64 = u64::BITS as u64;
@@ -287,6 +329,7 @@ impl Header {
             Body::Member => Kind::Member,
             Body::Leave => Kind::Leave,
             Body::Abort => Kind::Abort,
+            Body::Phase(_) => Kind::Phase,
         }
     }
 
@@ -349,6 +392,10 @@ impl Header {
                 put(&mut bytes, 48, bitmap.to_le_bytes());
             }
             Body::Join(Join { multicast }) => put(&mut bytes, 40, multicast),
+            Body::Phase(Phase { number, step }) => {
+                put(&mut bytes, 40, number.to_le_bytes());
+                put(&mut bytes, 48, (step as u64).to_le_bytes());
+            }
             Body::Joined | Body::Member | Body::Leave | Body::Abort => {}
         }
         bytes
@@ -419,6 +466,11 @@ impl Header {
                 reserved(bytes, 60..64)?;
                 let multicast = get(bytes, 40);
                 Body::Join(Join { multicast })
+            }
+            Kind::Phase => {
+                reserved(bytes, 56..64)?;
+                let (number, step) = (word(40), Step::from_word(word(48))?);
+                Body::Phase(Phase { number, step })
             }
             Kind::Joined | Kind::Member | Kind::Leave | Kind::Abort => {
                 reserved(bytes, 40..64)?;

@@ -23,6 +23,13 @@ fn control() -> impl Strategy<Value = Body> {
         }),
         any::<[u8; JOIN_BYTES]>().prop_map(|multicast| Body::Join(Join { multicast })),
         Just(Body::Joined),
+        Just(Body::Member),
+        Just(Body::Leave),
+        Just(Body::Abort),
+        any::<(u64, u8)>().prop_map(|(number, step)| {
+            let step = [Step::Done, Step::In, Step::Out, Step::At][usize::from(step % 4)];
+            Body::Phase(Phase { number, step })
+        }),
     ]
 }
 

@@ -18,5 +18,6 @@ mod random;
 mod repair;
 mod restart;
 mod scatter;
+mod schedule;
 mod simulated;
 mod types;

@@ -4,7 +4,7 @@ use crate::cluster::{Node, connect, options, own};
 use crate::designs::batch;
 use arrow::array::RecordBatch;
 use futures::TryStreamExt as _;
-use roundel_exchange::{Design, MultiplexerOptions};
+use roundel_exchange::{Design, MultiplexerOptions, Scheduling};
 use std::time::Duration;
 
 fn sizes() -> MultiplexerOptions {
@@ -14,6 +14,8 @@ fn sizes() -> MultiplexerOptions {
         posted: 4,
         link_messages: 4,
         query_bytes: 256 << 10,
+        scheduling: Scheduling::Off,
+        phase_bytes: 64 << 10,
     }
 }
 
