@@ -100,6 +100,22 @@ fn every_design_uses_the_queue_pairs_and_the_verb_of_its_name() {
     }
 }
 
+/// One connection to each other process, whatever the number of operators, threads and queries: two other workers and
+/// the coordinator.
+#[test]
+fn multiplexers_have_one_connection_for_each_pair_of_processes() {
+    let roundel = Roundel::new();
+    for transport in ["--fabric=shm", "--fabric=tcp"] {
+        let arguments = ["--workers", "3", "--exchange", "multiplexer"];
+        let joins = ["--join", "repartition", "--json", transport];
+        let report = tpch(&roundel, &[arguments, joins].concat());
+        assert_all_verified(&report, 22);
+        assert_eq!(report["settings"]["exchange"], "multiplexer");
+        let fabric = &report["fabric"];
+        assert_eq!(fabric["device_queue_pairs"], 3, "{transport}: {fabric}");
+    }
+}
+
 #[test]
 fn every_setting_of_an_exchange_runs() {
     let roundel = Roundel::new();
