@@ -357,6 +357,9 @@ impl Started {
             "max_buffered_bytes",
             since(report.buffered_bytes_max, noted.buffered_bytes_max),
         );
+        if report.steals > noted.steals {
+            count("steals", report.steals - noted.steals);
+        }
         if report.spilled_bytes > noted.spilled_bytes {
             count(
                 "exchange_spilled_bytes",

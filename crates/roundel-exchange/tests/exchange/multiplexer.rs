@@ -1,11 +1,12 @@
 //! Exchanges through multiplexers: every row, over one connection for each pair of nodes.
 
-use crate::cluster::{Node, connect, options, own};
+use crate::cluster::{Links, Node, connect, options, own};
 use crate::designs::batch;
 use arrow::array::RecordBatch;
 use futures::TryStreamExt as _;
-use roundel_exchange::{Design, MultiplexerOptions, Scheduling};
+use roundel_exchange::{Design, ExchangeError, MultiplexerOptions, Scheduling};
 use std::time::Duration;
+use tokio::task::JoinHandle;
 
 fn sizes() -> MultiplexerOptions {
     MultiplexerOptions {
@@ -77,4 +78,73 @@ async fn every_row_over_one_connection_for_each_pair() {
     for nodes in [1, 2, 4] {
         repartition(sizes(), nodes, 20, 700).await;
     }
+}
+
+/// A cluster of two, and what the first one sends to two partitions of the second, in turn.
+async fn pair(batches: i64) -> ([Node; 2], Links, JoinHandle<Result<(), ExchangeError>>) {
+    let mut options = options(Design::SemqSr, 1);
+    options.ordered = true;
+    let cluster = [0, 1].map(|_| Node::multiplexed(&options, sizes()));
+    let links = connect(&cluster, |node| own(node, 2));
+    let (destination, group) = links.destinations[0][1].clone();
+    let shuffle = cluster[0].shuffle.clone();
+    let sender = tokio::spawn(async move {
+        for number in 0..batches {
+            for partition in own(1, 2) {
+                let batch = batch(0, partition, number, 500);
+                shuffle.send(&group, partition, &batch).await?;
+            }
+        }
+        shuffle.finish(&destination).await
+    });
+    (cluster, links, sender)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_takes_in_what_is_for_another() {
+    let (cluster, links, sender) = pair(30).await;
+    let schema = batch(0, 0, 0, 1).schema();
+    for partition in own(1, 2) {
+        let receive = &cluster[1].receive;
+        let stream = receive.stream(&links.links[1][0], partition, &schema);
+        let got: Vec<RecordBatch> = stream.unwrap().try_collect().await.unwrap();
+        let sent: Vec<_> = (0..30)
+            .map(|number| batch(0, partition, number, 500))
+            .collect();
+        assert!(got == sent, "partition {partition}");
+        let steals = receive.report().steals;
+        assert!(steals > 0, "partition {partition}: {steals}");
+    }
+    sender.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_gone_is_an_error_that_names_it() {
+    let (cluster, mut links, sender) = pair(10_000).await;
+    let schema = batch(0, 0, 0, 1).schema();
+    let link = links.links[1].remove(0);
+    let mut stream = cluster[1].receive.stream(&link, 2, &schema).unwrap();
+    stream.try_next().await.unwrap();
+    let [first, second] = cluster;
+    sender.abort();
+    let _ = sender.await;
+    drop((links, first));
+    let lost = tokio::time::timeout(Duration::from_secs(20), async {
+        loop {
+            match stream.try_next().await {
+                Ok(Some(_)) => {}
+                other => break other,
+            }
+        }
+    });
+    let error = lost.await.expect("nothing hangs").unwrap_err();
+    assert!(error.to_string().contains("node 0"), "{error}");
+    let multiplexer = second.multiplexer.as_ref().unwrap();
+    let gone = async {
+        while multiplexer.report().connections > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let gone = tokio::time::timeout(Duration::from_secs(20), gone).await;
+    gone.expect("the connection ends with its peer");
 }
