@@ -223,10 +223,13 @@ impl Schedule {
                 let behind = self.inside && heard.number < self.phase;
                 return behind.then(|| (peer, self.say(Step::At)));
             }
-            Step::At if self.peers.last() == Some(&peer) && self.inside => {
-                if heard.number > self.phase && self.sent.is_none() {
-                    self.phase = heard.number;
-                }
+            Step::At
+                if self.peers.last() == Some(&peer)
+                    && self.inside
+                    && self.sent.is_none()
+                    && heard.number > self.phase =>
+            {
+                self.phase = heard.number;
             }
             _ => {}
         }
