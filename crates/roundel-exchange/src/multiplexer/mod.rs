@@ -8,14 +8,14 @@
 //!   Shuffle ─► Outbound ─┘   (a queue for each query)             └─► Arrivals ─► readers of Receive
 //! ```
 //!
-//! * [`connection`]: the queue pair to one peer, its receives and its credit.
-//! * [`outgoing`]: what waits for it: control first, then the queries in turn.
-//! * [`pool`]: registered messages, of which each query gets its quota.
-//! * [`outbound`] and [`inbound`]: the two ends of links, as SHUFFLE and RECEIVE use them.
-//! * [`arrivals`]: what has come for one operator, which any of its readers takes in.
-//! * [`schedule`]: in which phase rows may go to which peer.
-//! * [`dispatch`]: what the completion queue brings.
-//! * [`meeting`]: how two nodes get their connection.
+//! * `connection`: the queue pair to one peer, its receives and its credit.
+//! * `outgoing`: what waits for it: control first, then the queries in turn.
+//! * `pool`: registered messages, of which each query gets its quota.
+//! * `outbound` and `inbound`: the two ends of links, as SHUFFLE and RECEIVE use them.
+//! * `arrivals`: what has come for one operator, which any of its readers takes in.
+//! * `schedule`: in which phase rows may go to which peer.
+//! * `dispatch`: what the completion queue brings.
+//! * `meeting`: how two nodes get their connection.
 //!
 //! **Nothing waits with a message in hand.** Who wants to send waits first for the credit of its links, then
 //! for a message of the pool; from then on the message needs only the connection's receives, and the peer always
