@@ -186,7 +186,7 @@ fn each_rule_has_its_error() {
     };
     assert!(matches!(with(0, 0), WireError::Magic { .. }));
     assert_eq!(with(2, 9), WireError::Version { found: 9 });
-    assert_eq!(with(4, 9), WireError::Kind { found: 9 });
+    assert_eq!(with(4, 13), WireError::Kind { found: 13 });
     assert_eq!(
         with(4, 3),
         WireError::ControlPayload {
@@ -214,6 +214,12 @@ fn each_rule_has_its_error() {
     ));
 
     let control = |body| message(body).emit();
+    let mut phase = control(Body::Phase(Phase {
+        number: 1,
+        step: Step::At,
+    }));
+    phase[48] = 4;
+    assert_eq!(Header::parse(&phase), Err(WireError::Step { found: 4 }));
     let credit = Credit {
         credit: 1,
         acknowledged: 2,
@@ -235,6 +241,16 @@ fn each_rule_has_its_error() {
             }),
             vec![56, 63],
         ),
+        (
+            Body::Phase(Phase {
+                number: 1,
+                step: Step::In,
+            }),
+            vec![56, 63],
+        ),
+        (Body::Member, vec![40, 63]),
+        (Body::Leave, vec![40, 63]),
+        (Body::Abort, vec![40, 63]),
     ] {
         for offset in unused {
             let mut bytes = control(body);
