@@ -39,6 +39,16 @@ def make_hosts(addresses: tuple[str, str]) -> None:
         ip("-n", name, "link", "set", end, "up")
 
 
+def wait_for_the_cable(addresses: tuple[str, str]) -> None:
+    """A host that was just plugged in may miss its neighbour's first questions, of which IPv6 repeats one a second."""
+    knock = "import socket, sys\ntry: socket.create_connection((sys.argv[1], 9), 1)\nexcept ConnectionRefusedError: pass"
+    deadline = time.monotonic() + 30
+    while subprocess.run(inside(NAMES[0], sys.executable, "-c", knock, addresses[1]), stderr=subprocess.DEVNULL,
+                         check=False).returncode != 0:
+        assert time.monotonic() < deadline, f"{addresses[1]} does not answer over the cable"
+        time.sleep(0.1)
+
+
 def remove_hosts() -> None:
     for name in NAMES:
         subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL, check=False)
@@ -95,6 +105,7 @@ def main() -> None:
             token.touch(mode=0o600)
             token.write_text(secrets.token_hex(32), encoding="ascii")
             make_hosts(addresses)
+            wait_for_the_cable(addresses)
             workers = start_workers(program, token, addresses)
             cluster = ",".join(member(address) for address in addresses)
             tpch = inside(NAMES[0], program, "tpch", "--cluster", cluster, "--token-file", str(token), "--fabric", "tcp")
