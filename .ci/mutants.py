@@ -98,6 +98,16 @@ MUTANTS = [
             )
         ],
     ),
+    Mutant(
+        "a multiplexer makes room too late",
+        "crates/roundel-exchange/src/multiplexer/connection.rs",
+        [
+            (
+                "self.held.saturating_sub(self.options.receives / 2)",
+                "self.held.saturating_sub(3 * self.options.receives / 4)",
+            )
+        ],
+    ),
 ]
 
 

@@ -23,6 +23,9 @@ fn main() -> Result<()> {
         fabric: value("fabric")
             .unwrap_or_else(|| "grpc".to_owned())
             .parse()?,
+        schedule: value("schedule")
+            .and_then(|text| text.parse().ok())
+            .unwrap_or_default(),
         on_loss: value("on-loss")
             .and_then(|text| text.parse().ok())
             .unwrap_or_default(),

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use roundel_exchange::{Architecture, BuffersChoice, DesignChoice, OnLoss};
+use roundel_exchange::{Architecture, BuffersChoice, DesignChoice, OnLoss, Scheduling};
 
 use crate::{FabricChoice, Token};
 
@@ -31,6 +31,8 @@ pub struct ClusterOptions {
     pub buffers: BuffersChoice,
     /// What is done about lost datagrams. gRPC does not read it.
     pub on_loss: OnLoss,
+    /// Whether multiplexers send by a schedule.
+    pub schedule: Scheduling,
     /// Quota of registered memory of each worker, in bytes. gRPC does not read it.
     pub registered_memory_bytes: u64,
     /// Limit of each worker's query memory, in bytes; beyond it operators spill or fail.
@@ -65,6 +67,8 @@ pub struct WorkerOptions {
     pub fabric: FabricChoice,
     /// What is done about lost datagrams. gRPC does not read it.
     pub on_loss: OnLoss,
+    /// Whether multiplexers send by a schedule.
+    pub schedule: Scheduling,
     /// Quota of registered memory, in bytes. gRPC does not read it.
     pub registered_memory_bytes: u64,
     /// Limit of query memory, in bytes; beyond it operators spill or fail.

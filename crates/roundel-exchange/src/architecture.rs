@@ -11,17 +11,25 @@ pub enum Architecture {
     Endpoint,
     /// The node's [multiplexer](crate::multiplexer), which has one connection to each other node.
     Multiplexer,
+    /// Every thread is a unit of its own, with a connection to each unit of the other nodes, for every operator
+    /// (Rödiger et al. 2015, section 3.1): what the others are compared with.
+    Classic,
 }
 
 impl Architecture {
     /// All of them.
-    pub const ALL: [Architecture; 2] = [Architecture::Endpoint, Architecture::Multiplexer];
+    pub const ALL: [Architecture; 3] = [
+        Architecture::Endpoint,
+        Architecture::Multiplexer,
+        Architecture::Classic,
+    ];
 
     /// The name: `endpoint`, …
     pub fn name(self) -> &'static str {
         match self {
             Self::Endpoint => "endpoint",
             Self::Multiplexer => "multiplexer",
+            Self::Classic => "classic",
         }
     }
 }
@@ -34,7 +42,7 @@ impl fmt::Display for Architecture {
 
 /// The name is not one of an architecture.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown exchange '{0}': use one of endpoint, multiplexer")]
+#[error("unknown exchange '{0}': use one of endpoint, multiplexer, classic")]
 pub struct UnknownArchitecture(String);
 
 impl FromStr for Architecture {

@@ -25,6 +25,8 @@ pub struct ExchangeOptions {
     pub design: Design,
     /// Endpoints per node and side: between 1 and one for each thread.
     pub endpoints: usize,
+    /// Whether each endpoint is a unit by itself, with links to all units of the other nodes.
+    pub classic: bool,
     /// Bytes of a message, header included; clamped to what the device can carry.
     pub message_bytes: usize,
     /// How many messages a source may have in flight on a link, and buffers on each side.
@@ -77,6 +79,7 @@ impl ExchangeOptions {
         Self {
             design,
             endpoints: design.endpoints(threads),
+            classic: false,
             message_bytes,
             window: Window::adaptive(message_bytes),
             credit_frequency: CREDIT_FREQUENCY,
@@ -94,6 +97,16 @@ impl ExchangeOptions {
         }
     }
 
+    /// The same as a classic exchange of nodes with so many units: each unit has an endpoint of its own, and links
+    /// with all units of the other nodes.
+    pub fn classic(self, units: usize) -> Self {
+        Self {
+            endpoints: units,
+            classic: true,
+            ..self
+        }
+    }
+
     /// The same through a multiplexer, for exchanges of the query with this number.
     pub fn through(self, multiplexer: &Multiplexer, query: u64) -> Self {
         Self {
@@ -101,7 +114,16 @@ impl ExchangeOptions {
             local: Some(multiplexer.local().clone()),
             multiplexer: Some(multiplexer.clone()),
             query,
+            classic: false,
             ..self
+        }
+    }
+
+    /// Links from a node to each endpoint of another: one for each of its units.
+    pub(crate) fn units(&self) -> usize {
+        match self.classic {
+            true => self.endpoints.max(1),
+            false => 1,
         }
     }
 

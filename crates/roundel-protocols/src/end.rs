@@ -33,8 +33,8 @@ pub struct EndOptions {
     pub request_bytes: usize,
     /// Most bytes of a response, and of a READ (the paper's V).
     pub response_bytes: usize,
-    /// Where messages may be lost: a request that is not answered is sent again after so long, and twice as long
-    /// each time after that.
+    /// Where messages may be lost: a request that is not answered is sent again after so long, or longer where answers
+    /// take longer, and twice as long each time after that.
     pub resend_after: Duration,
     /// Where messages may be lost: a peer that has not answered a request for so long is gone.
     pub give_up_after: Duration,

@@ -5,6 +5,7 @@
 //! is sent again until it is answered.
 
 mod calls;
+mod patience;
 
 use crate::end::{EndOptions, Fabric};
 use crate::error::{CallError, Gone, ProtocolError, Result, one_line};
@@ -72,7 +73,7 @@ impl Requester {
             port,
             options: options.clone(),
             calls: (0..connections)
-                .map(|_| Calls::new(options.pending))
+                .map(|_| Calls::new(options.pending, options.resend_after))
                 .collect(),
             arrivals: Arrivals::default(),
             buffers,
@@ -248,7 +249,8 @@ impl Requester {
             self.due = self.due.min(deadline);
         }
         if self.options.protocol.is_lossy() {
-            self.due = self.due.min(now + self.options.resend_after);
+            let wait = self.calls[connection].patience.wait();
+            self.due = self.due.min(now + wait);
         }
         Ok(Some(sequence))
     }
@@ -292,7 +294,7 @@ impl Requester {
             happened += self.look(now, &mut arrivals);
         }
         for (arrival, response) in arrivals.iter() {
-            self.answered(arrival, response, &mut ended);
+            self.answered(now, arrival, response, &mut ended);
         }
         arrivals.clear();
         self.arrivals = arrivals;
@@ -332,12 +334,25 @@ impl Requester {
         found
     }
 
-    fn answered(&mut self, arrival: &Arrival, response: &[u8], ended: &mut impl FnMut(Ended<'_>)) {
+    fn answered(
+        &mut self,
+        now: Duration,
+        arrival: &Arrival,
+        response: &[u8],
+        ended: &mut impl FnMut(Ended<'_>),
+    ) {
         let connection = arrival.connection;
         let calls = &mut self.calls[connection];
         let sequence = sequence_near(calls.oldest, arrival.sequence);
         // What comes twice, or was never asked for, is nothing; what its caller has given up is nobody's.
-        let Some((token, begun)) = sequence.and_then(|sequence| calls.end(sequence)) else {
+        let Some(sequence) = sequence else { return };
+        if let Some(slot) = calls.unanswered(sequence)
+            && slot.again == 0
+        {
+            let after = now.saturating_sub(slot.sent);
+            calls.patience.answered(after);
+        }
+        let Some((token, begun)) = calls.end(sequence) else {
             return;
         };
         let outcome = match arrival.kind {
@@ -428,7 +443,7 @@ impl Requester {
                     self.port.give_up(connection, Gone(told));
                     break;
                 }
-                let wait = self.options.resend_after;
+                let wait = self.calls[connection].patience.wait();
                 let slot = self.calls[connection].at(sequence);
                 if now >= slot.sent + wait * (1 << slot.again.min(BACKOFF_MAX)) {
                     slot.sent = now;

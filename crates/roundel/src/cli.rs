@@ -14,7 +14,9 @@ use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use roundel_engine::{Architecture, BuffersChoice, DesignChoice, Fabric, FabricChoice, OnLoss};
+use roundel_engine::{
+    Architecture, BuffersChoice, DesignChoice, Fabric, FabricChoice, OnLoss, Scheduling,
+};
 
 pub use advise::{
     AdviseArgs, AdviseCheckArgs, AdviseCommand, AdviseProtocolArgs, AdviseShuffleArgs, ModelArgs,
@@ -197,9 +199,10 @@ pub struct ClusterArgs {
 /// Flags of the exchanges of a query. gRPC reads none of them.
 #[derive(Debug, Args)]
 pub struct ExchangeArgs {
-    /// Which connections exchanges use: those of endpoints of every operator's own, or the one that
-    /// the multiplexer of a worker has to each other worker.
-    #[arg(long, value_name = "endpoint|multiplexer", default_value_t)]
+    /// Which connections exchanges use: those of endpoints of every operator's own, the one that the
+    /// multiplexer of a worker has to each other worker, or one for every operator from each thread to
+    /// each thread of the other workers.
+    #[arg(long, value_name = "endpoint|multiplexer|classic", default_value_t)]
     pub exchange: Architecture,
     /// Shuffle design: endpoints per thread (ME) or per operator (SE), RC (MQ) or UD (SQ) queue
     /// pairs, and rows that are sent (SR), read (RD) or written (WR, with :cq, :mq or :buffers).
@@ -226,6 +229,10 @@ pub struct NodeArgs {
     /// again, or fail.
     #[arg(long, value_name = "repair|restart|fail", default_value_t)]
     pub on_loss: OnLoss,
+    /// Whether multiplexers send by a schedule, in which no two workers send to the same one at a time;
+    /// `auto` does so across a network, while long messages wait for several workers.
+    #[arg(long, value_name = "off|on|auto", default_value_t)]
+    pub schedule: Scheduling,
     /// What carries the rows: Roundel's exchange over RDMA devices, shared memory or sockets, or
     /// datafusion-distributed's own transport. `auto` takes the first of rdma, shm, tcp and grpc
     /// that joins all workers; `rdma:DEVICE[/PORT[/GID]]` names a device, `tcp:ADDRESS` an address

@@ -19,6 +19,7 @@ pub fn options(args: &ClusterArgs) -> Result<ClusterOptions, Failure> {
         endpoints: args.exchange.endpoints.map(usize::from),
         buffers: args.exchange.buffers,
         on_loss: args.node.on_loss,
+        schedule: args.node.schedule,
         registered_memory_bytes: args.node.registered_memory,
         memory_limit_bytes: args.node.memory_limit,
         worker_program,

@@ -22,6 +22,7 @@ pub async fn run(args: &WorkerArgs) -> Result<(), Failure> {
         token,
         fabric: args.node.fabric.clone(),
         on_loss: args.node.on_loss,
+        schedule: args.node.schedule,
         registered_memory_bytes: args.node.registered_memory,
         memory_limit_bytes: args.node.memory_limit,
         lifeline: args.lifeline,

@@ -241,6 +241,7 @@ fn devices(options: &ClusterOptions, workers: &[Url]) -> Result<Devices> {
             DesignChoice::Auto => None,
         },
         on_loss: options.on_loss,
+        scheduling: options.schedule,
         registered_memory_bytes: options.registered_memory_bytes,
     };
     let name = format!("the coordinator, process {}", std::process::id());
@@ -259,9 +260,9 @@ fn check(options: &ClusterOptions) -> Result<()> {
     let Some(endpoints) = options.endpoints else {
         return Ok(());
     };
-    let most = match options.design {
-        DesignChoice::Of(design) => design.endpoints(options.threads),
-        DesignChoice::Auto => options.threads,
+    let most = match (options.exchange, options.design) {
+        (Architecture::Endpoint, DesignChoice::Of(design)) => design.endpoints(options.threads),
+        _ => options.threads,
     };
     if !(1..=most).contains(&endpoints) {
         return Err(EngineError::Usage(format!(

@@ -36,6 +36,7 @@ fn arguments(options: &ClusterOptions) -> Vec<String> {
         format!("--threads={}", options.threads),
         format!("--fabric={}", options.fabric),
         format!("--on-loss={}", options.on_loss),
+        format!("--schedule={}", options.schedule),
         format!("--registered-memory={}", options.registered_memory_bytes),
     ];
     if let Some(limit) = options.memory_limit_bytes {

@@ -35,6 +35,7 @@ use parking_lot::Mutex;
 use roundel_exchange::{Architecture, ExchangeError, LinkAddress, MemoryBudget, ReceiveLink};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{IntoRequest as _, Streaming};
@@ -322,7 +323,7 @@ impl Started {
                 .global_counter(name)
                 .add(value as usize);
         };
-        let time = |name: &'static str, value: std::time::Duration| {
+        let time = |name: &'static str, value: Duration| {
             MetricBuilder::new(metrics)
                 .subset_time(name, 0)
                 .add_duration(value);
@@ -333,10 +334,11 @@ impl Started {
             if sent.repaired > 0 {
                 count("repaired_messages", sent.repaired);
             }
-            time(
-                "blocked_for_credit",
-                std::time::Duration::from_nanos(sent.blocked_ns),
-            );
+            time("blocked_for_credit", Duration::from_nanos(sent.blocked_ns));
+            if sent.phases > 0 {
+                count("phases", sent.phases);
+                time("stalled", Duration::from_nanos(sent.stalled_ns));
+            }
         }
         count(self.input.design.name(), 1);
         // All producers share the receiving side: each notes what came since another did.
@@ -396,7 +398,7 @@ async fn start(
     let partitions_count = partitions.len();
     let peer = format!("worker {url}");
     let offered = match setting.architecture {
-        Architecture::Endpoint => receive.offer(&peer, partitions),
+        Architecture::Endpoint | Architecture::Classic => receive.offer(&peer, partitions),
         Architecture::Multiplexer => {
             let fabric = execute.fabric.parse()?;
             let source = node.meet(fabric, &channels, &url).await?;

@@ -70,8 +70,12 @@ impl Asked {
             let buffers = node
                 .buffers(self.buffers, choice.design)
                 .map_err(|error| EngineError::NoFabric(error.to_string()))?;
-            // A design with one endpoint has no more, whatever the others of the query are to have.
-            let own = choice.design.endpoints(self.threads);
+            // A design with one endpoint has no more, whatever the others of the query are to have; a classic
+            // exchange has one for each unit.
+            let own = match self.architecture {
+                Architecture::Classic => self.threads,
+                _ => choice.design.endpoints(self.threads),
+            };
             let setting = Setting {
                 architecture: self.architecture,
                 design: choice.design,
@@ -91,12 +95,14 @@ impl Asked {
             let reason = "asked for".to_owned();
             return Choice { design, reason };
         }
-        if self.architecture == Architecture::Multiplexer {
-            let reason = "what a multiplexer sends with".to_owned();
-            return Choice {
-                design: Design::SemqSr,
-                reason,
-            };
+        let fixed = match self.architecture {
+            Architecture::Endpoint => None,
+            Architecture::Multiplexer => Some((Design::SemqSr, "what a multiplexer sends with")),
+            Architecture::Classic => Some((Design::MemqSr, "connections between units")),
+        };
+        if let Some((design, reason)) = fixed {
+            let reason = reason.to_owned();
+            return Choice { design, reason };
         }
         let producers = stage.task_count().max(1);
         let plan = stage.local_plan();
@@ -153,6 +159,10 @@ impl fmt::Display for Designs {
                 Architecture::Multiplexer => {
                     write!(f, "{line}stage {stage}: multiplexer, {design}: {reason}")
                 }
+                Architecture::Classic => write!(
+                    f,
+                    "{line}stage {stage}: classic, {design}, units {endpoints}, buffers {buffers}: {reason}"
+                ),
             }?;
         }
         Ok(())

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use roundel_exchange::operator::LocalLinks;
 use roundel_exchange::{
     Architecture, Buffers, BuffersChoice, Design, EndpointReport, ExchangeOptions, Fabric,
-    MemoryBudget, Multiplexer, MultiplexerOptions, OnLoss, Receive, Shuffle,
+    MemoryBudget, Multiplexer, MultiplexerOptions, OnLoss, Receive, ScheduleReport, Shuffle,
 };
 use roundel_ring::RingHost;
 use roundel_verbs::loopback::pipe;
@@ -32,6 +32,8 @@ pub(crate) struct ExchangeNode {
     fabric: Fabric,
     multiplexer: Multiplexer,
     acquaintances: Acquaintances,
+    /// What of the schedule is in plans' metrics already.
+    noted: Mutex<ScheduleReport>,
     on_loss: OnLoss,
     local: Arc<LocalLinks>,
     /// In bytes, once it was measured.
@@ -134,7 +136,10 @@ impl ExchangeNode {
             channel,
             context: Arc::new(TokioContext::current()),
         };
-        let sizes_of_multiplexer = MultiplexerOptions::new(fabric.device.capabilities());
+        let sizes_of_multiplexer = MultiplexerOptions {
+            scheduling: sizes.scheduling,
+            ..MultiplexerOptions::new(fabric.device.capabilities())
+        };
         let multiplexer = Multiplexer::open(&fabric, sizes_of_multiplexer)
             .map_err(|error| EngineError::NoFabric(error.to_string()))?;
         spawn_driver(&fabric.channel, &multiplexer)?;
@@ -142,6 +147,7 @@ impl ExchangeNode {
             fabric,
             multiplexer,
             acquaintances: Acquaintances::default(),
+            noted: Mutex::default(),
             on_loss: sizes.on_loss,
             local: Arc::default(),
             bandwidth_delay: OnceLock::new(),
@@ -156,6 +162,17 @@ impl ExchangeNode {
     /// What errors call this process.
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// How the phases of the schedule went since this was last asked.
+    pub(super) fn phases_since(&self) -> ScheduleReport {
+        let now = self.multiplexer.report().schedule;
+        let before = std::mem::replace(&mut *self.noted.lock(), now);
+        ScheduleReport {
+            phases: now.phases.saturating_sub(before.phases),
+            stalled: now.stalled.saturating_sub(before.stalled),
+            overruns: now.overruns.saturating_sub(before.overruns),
+        }
     }
 
     /// What carries the links of queries that use it.
@@ -234,6 +251,7 @@ impl ExchangeNode {
         options.local = Some(self.local.clone());
         Ok(match setting.architecture {
             Architecture::Endpoint => options,
+            Architecture::Classic => options.classic(setting.endpoints),
             Architecture::Multiplexer => {
                 let (high, low) = query.as_u64_pair();
                 options.through(&self.multiplexer, high ^ low)

@@ -102,6 +102,12 @@ pub(super) struct Sent {
     /// Of the messages, those that were sent again because they had been lost.
     #[prost(uint64, tag = "4")]
     pub repaired: u64,
+    /// Phases of the producer's multiplexer, for all queries, since it last told of them.
+    #[prost(uint64, tag = "5")]
+    pub phases: u64,
+    /// How long its rows waited in these for a neighbour to end a phase.
+    #[prost(uint64, tag = "6")]
+    pub stalled_ns: u64,
 }
 
 /// Why a task failed.

@@ -230,7 +230,8 @@ impl Rows {
                 let mut senders: Vec<Vec<_>> = (0..lanes).map(|_| Vec::new()).collect();
                 for (index, stream) in streams.into_iter().enumerate() {
                     let partition = (first + index) as u32;
-                    let send = send_partition(link.clone(), group.clone(), partition, stream);
+                    let group = group.by(partition as usize);
+                    let send = send_partition(link.clone(), group, partition, stream);
                     senders[link.destination.lane_of(partition)]
                         .push(AbortOnDropHandle::new(tokio::spawn(send)));
                 }
@@ -295,11 +296,14 @@ impl Producer {
     fn report(&self) -> Sent {
         let link = &self.link;
         let sent = link.shuffle.destination_report(&link.destination);
+        let schedule = link.node.phases_since();
         Sent {
             messages: sent.messages,
             bytes: sent.bytes,
             blocked_ns: sent.blocked_for_credit.as_nanos() as u64,
             repaired: sent.repaired_messages,
+            phases: schedule.phases,
+            stalled_ns: schedule.stalled.as_nanos() as u64,
         }
     }
 }

@@ -11,7 +11,7 @@ use std::str::FromStr;
 pub(crate) struct Setting {
     pub architecture: Architecture,
     pub design: Design,
-    /// Endpoints at each side of a node, at least 1.
+    /// Endpoints at each side of a node, at least 1; in a classic exchange, its units.
     pub endpoints: usize,
     pub buffers: Buffers,
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use roundel_exchange::{Design, OnLoss};
+use roundel_exchange::{Design, OnLoss, Scheduling};
 use roundel_verbs::rdma::{self, LockedMemory, RdmaOptions};
 use roundel_verbs::{DeviceAddress, shm, tcp};
 
@@ -41,6 +41,7 @@ pub(crate) struct Sizes {
     /// The one design that it must be able to run, if there is one.
     pub design: Option<Design>,
     pub on_loss: OnLoss,
+    pub scheduling: Scheduling,
     pub registered_memory_bytes: u64,
 }
 

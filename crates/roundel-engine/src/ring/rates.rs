@@ -12,7 +12,7 @@ use roundel_ring::cost::{Rates, calibrate, calibrate_link};
 use serde::{Deserialize, Serialize};
 
 use crate::fabric::{Devices, Sizes};
-use crate::{EngineError, Fabric, FabricChoice, OnLoss, Result};
+use crate::{EngineError, Fabric, FabricChoice, OnLoss, Result, Scheduling};
 
 /// Rows that are joined to measure rates where a query waits for them: a fifth of a second.
 const ROWS_AT_FIRST_USE: usize = 1 << 15;
@@ -85,6 +85,7 @@ pub fn calibrate_host(choice: &FabricChoice) -> BoxFuture<'_, Result<Calibration
         let sizes = Sizes {
             design: None,
             on_loss: OnLoss::default(),
+            scheduling: Scheduling::default(),
             registered_memory_bytes: REGISTERED_BYTES,
         };
         let choice = match choice {

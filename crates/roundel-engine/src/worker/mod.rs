@@ -53,6 +53,7 @@ pub fn run_worker(options: WorkerOptions) -> BoxFuture<'static, Result<()>> {
         let sizes = Sizes {
             design: None,
             on_loss: options.on_loss,
+            scheduling: options.schedule,
             registered_memory_bytes: options.registered_memory_bytes,
         };
         let name = format!("worker http://{address}/");

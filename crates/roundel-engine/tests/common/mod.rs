@@ -7,7 +7,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::TryStreamExt as _;
 use roundel_engine::{
     Architecture, BuffersChoice, ClusterOptions, DesignChoice, FabricChoice, OnLoss, Result,
-    Session,
+    Scheduling, Session,
 };
 
 /// The worker program that cargo builds next to the tests.
@@ -24,6 +24,7 @@ pub fn options(workers: usize) -> ClusterOptions {
         threads: 1,
         fabric: FabricChoice::Shm,
         on_loss: OnLoss::default(),
+        schedule: Scheduling::default(),
         design: DesignChoice::default(),
         endpoints: None,
         buffers: BuffersChoice::default(),

@@ -57,6 +57,22 @@ pub(super) struct Arrival {
     pub(super) buffer: Mutex<Option<Buffer>>,
 }
 
+impl Arrival {
+    /// Whether it is in registered memory still.
+    pub(super) fn is_held(&self) -> bool {
+        self.buffer.lock().is_some()
+    }
+
+    /// Takes it in for all, because its receive is needed; whether nobody else has.
+    pub(super) fn relieve(&self) -> bool {
+        let held = self.is_held();
+        if let Some(member) = self.members.first() {
+            member.arrivals.copy(self, None);
+        }
+        held
+    }
+}
+
 enum Arrived {
     Message(Arc<Arrival>),
     News(LinkId, News),

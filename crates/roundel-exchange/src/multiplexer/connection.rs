@@ -4,7 +4,7 @@
 //! It is the immediate data of an empty WRITE, which takes a receive that no credit pays for: there are some more
 //! receives than credit.
 
-use super::arrivals::{Arrivals, Member};
+use super::arrivals::{Arrival, Member};
 use super::meeting::NodeId;
 use super::outgoing::{About, Outgoing, Queues, inline};
 use super::schedule::{Backlog, Turn};
@@ -47,8 +47,8 @@ pub(super) struct Connection {
     unsaid: u32,
     /// Receives whose messages have not been taken in.
     held: usize,
-    /// Where they wait, the oldest first.
-    holders: VecDeque<Weak<Arrivals>>,
+    /// These messages, the oldest first, and some that have been taken in since.
+    holders: VecDeque<Weak<Arrival>>,
     pub(super) queues: Queues,
     /// Tasks with more rows for the peer, of which enough wait.
     waiting: Vec<Waker>,
@@ -174,16 +174,19 @@ impl Connection {
     }
 
     /// A message has come, whose receive is held until it is [given back](Self::give_back).
-    pub(super) fn hold(&mut self, holder: &Arc<Arrivals>) {
+    pub(super) fn hold(&mut self, message: &Arc<Arrival>) {
         self.heard = true;
         self.held += 1;
-        self.holders.push_back(Arc::downgrade(holder));
+        self.holders.push_back(Arc::downgrade(message));
     }
 
     /// The receive of a message that was held: its peer may send another.
     pub(super) fn give_back(&mut self, buffer: Buffer) {
         self.held -= 1;
-        self.holders.pop_front();
+        let holds = |message: &Weak<Arrival>| message.upgrade().is_some_and(|one| one.is_held());
+        while self.holders.front().is_some_and(|oldest| !holds(oldest)) {
+            self.holders.pop_front();
+        }
         self.receive_again(Some(buffer));
     }
 
@@ -202,11 +205,12 @@ impl Connection {
         }
     }
 
-    /// Where messages wait, if so many do that the peer will soon have to wait: the oldest first.
-    pub(super) fn crowded(&self) -> impl Iterator<Item = Arc<Arrivals>> + use<'_> {
-        let most = 3 * self.options.receives / 4;
-        let surplus = self.held.saturating_sub(most);
-        self.holders.iter().filter_map(Weak::upgrade).take(surplus)
+    /// Messages that wait, if so many do that the peer will soon have to wait, whoever its next ones are for: the oldest
+    /// first. Of its credit a peer leaves a part to control messages, and of another it may not have heard.
+    pub(super) fn crowded(&self) -> impl Iterator<Item = Arc<Arrival>> + use<'_> {
+        let surplus = self.held.saturating_sub(self.options.receives / 2);
+        let held = self.holders.iter().filter_map(Weak::upgrade);
+        held.filter(|message| message.is_held()).take(surplus)
     }
 
     /// A task is woken when less waits.
@@ -411,8 +415,8 @@ impl State {
         }
     }
 
-    /// Where messages wait whose receives are needed.
-    pub(super) fn crowded(&self) -> Vec<Arc<Arrivals>> {
+    /// Messages whose receives are needed.
+    pub(super) fn crowded(&self) -> Vec<Arc<Arrival>> {
         let connections = self.connections.iter();
         connections.flat_map(Connection::crowded).collect()
     }

@@ -95,7 +95,7 @@ impl State {
             });
             for (place, member) in members.iter().enumerate() {
                 if place == 0 {
-                    connection.hold(&member.arrivals);
+                    connection.hold(&arrival);
                 }
                 member.arrivals.push(&arrival, member.link);
             }

@@ -303,10 +303,7 @@ impl Inner {
             state.poll(&self.queue);
             state.crowded()
         });
-        let mut relieved = 0;
-        for arrivals in crowded {
-            relieved += u64::from(arrivals.take_in(None));
-        }
+        let relieved = crowded.iter().filter(|message| message.relieve()).count() as u64;
         if relieved > 0 {
             self.state.lock().report.relieved += relieved;
         }

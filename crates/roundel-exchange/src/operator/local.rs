@@ -1,7 +1,6 @@
 //! Links within a process: rows for a consumer here are gathered into a frame of its own memory, and
 //! no message is made of them.
 
-use super::lane::Lane;
 use super::receive::LinkEnd;
 use crate::endpoint::LinkId;
 use crate::error::{ExchangeError, Result};
@@ -125,7 +124,10 @@ impl LocalLink {
         let mut frame = Some(frame);
         std::future::poll_fn(|cx| {
             let end = self.end()?;
-            let (lane, link) = end.lane(partition);
+            // Within a process all units of the source use one link.
+            let (lane, &[link, ..]) = end.lane(partition) else {
+                return Poll::Ready(Err(self.lost()));
+            };
             let mut state = lane.state.lock();
             if let Some(Err(error)) = state.endpoint.ended(link) {
                 return Poll::Ready(Err(error));
@@ -149,8 +151,10 @@ impl LocalLink {
     /// Tells the readers of a lane that no more comes.
     pub(super) fn finish_lane(&self, lane: usize) -> Result<()> {
         let end = self.end()?;
-        if let Some((lane, link)) = end.lanes.get(lane) {
-            lane.state.lock().endpoint.complete(*link);
+        if let Some((lane, links)) = end.lanes.get(lane) {
+            for link in links {
+                lane.state.lock().endpoint.complete(*link);
+            }
             lane.readers.wake();
         }
         Ok(())
@@ -162,10 +166,7 @@ impl LocalLink {
         let (Some(end), Some(error)) = (self.end.upgrade(), error) else {
             return;
         };
-        for (lane, link) in &end.lanes {
-            lane.state.lock().endpoint.abort(*link, error.clone());
-            lane.readers.wake();
-        }
+        end.abort(&error);
     }
 
     fn end(&self) -> Result<Arc<LinkEnd>> {
@@ -181,8 +182,8 @@ impl LocalLink {
 }
 
 /// Turns a link that was offered into one within the process: its endpoints are not needed.
-pub(super) fn localize(lanes: &[(Arc<Lane>, LinkId)]) {
-    for (lane, link) in lanes {
-        lane.state.lock().endpoint.localize(*link);
+pub(super) fn localize(end: &LinkEnd) {
+    for (lane, link) in end.links() {
+        lane.state.lock().endpoint.localize(link);
     }
 }

@@ -12,11 +12,13 @@ mod local;
 mod outgoing;
 mod receive;
 mod scatter;
+mod shared;
 mod shuffle;
 mod stream;
 
 pub use local::LocalLinks;
 pub use receive::{Receive, ReceiveLink};
 pub use scatter::{Partitioner, Scatter};
+pub use shared::SharedStreams;
 pub use shuffle::{Destination, Group, Shuffle};
 pub use stream::PartitionStream;

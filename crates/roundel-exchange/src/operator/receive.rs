@@ -34,7 +34,8 @@ pub struct Receive {
 pub struct ReceiveLink(Arc<LinkEnd>);
 
 pub(super) struct LinkEnd {
-    pub(super) lanes: Vec<(Arc<Lane>, LinkId)>,
+    /// Each with its links: one for each of the source's units.
+    pub(super) lanes: Vec<(Arc<Lane>, Vec<LinkId>)>,
     partitions: Range<u32>,
     pub(super) peer: String,
     /// The number of the offer, by which a source in this process finds it.
@@ -106,19 +107,27 @@ impl Receive {
             // 0 is of none.
             number: self.fabric.context.random().max(1),
         };
-        let mut addresses = Vec::with_capacity(self.lanes.len());
+        let units = self.options.units();
+        let mut addresses = Vec::with_capacity(self.lanes.len() * units);
         for lane in &self.lanes {
-            let (link, mut address) = lane.state.lock().endpoint.offer(peer, node)?;
-            if self.options.local.is_some() {
-                address.local = end.number;
+            end.lanes.push((lane.clone(), Vec::with_capacity(units)));
+            for _ in 0..units {
+                let (link, mut address) = lane.state.lock().endpoint.offer(peer, node)?;
+                if self.options.local.is_some() {
+                    address.local = end.number;
+                }
+                if let Some((_, links)) = end.lanes.last_mut() {
+                    links.push(link);
+                }
+                addresses.push(address);
             }
-            end.lanes.push((lane.clone(), link));
-            addresses.push(address);
         }
         for partition in partitions {
-            let (lane, link) = end.lane(partition);
+            let (lane, links) = end.lane(partition);
             let mut state = lane.state.lock();
-            state.expect(link, partition, self.options.ordered);
+            for link in links {
+                state.expect(*link, partition, self.options.ordered);
+            }
         }
         let end = Arc::new(end);
         if let Some(local) = &self.options.local {
@@ -127,24 +136,21 @@ impl Receive {
         Ok((ReceiveLink(end), addresses))
     }
 
-    /// Completes a link with the source's answers, one per lane: rows begin to flow.
+    /// Completes a link with the source's answers, one per address: rows begin to flow.
     pub fn connect(&self, link: &ReceiveLink, answers: &[LinkAddress]) -> Result<()> {
-        if answers.len() != link.0.lanes.len() {
+        let links = link.0.links().count();
+        if answers.len() != links {
             return Err(ExchangeError::Protocol {
                 peer: link.0.peer.clone(),
-                reason: format!(
-                    "it answers for {} endpoints of {}",
-                    answers.len(),
-                    link.0.lanes.len()
-                ),
+                reason: format!("it answers for {} endpoints of {links}", answers.len()),
             });
         }
         if self.options.local.is_some() && answers.iter().all(|one| one.local == link.0.number) {
-            localize(&link.0.lanes);
+            localize(&link.0);
             return Ok(());
         }
-        for ((lane, id), answer) in link.0.lanes.iter().zip(answers) {
-            lane.state.lock().endpoint.connect(*id, answer)?;
+        for ((lane, id), answer) in link.0.links().zip(answers) {
+            lane.state.lock().endpoint.connect(id, answer)?;
         }
         Ok(())
     }
@@ -182,10 +188,7 @@ impl Receive {
 impl ReceiveLink {
     /// Ends the link with an error that was learnt elsewhere, unless everything has arrived.
     pub fn abort(&self, error: &ExchangeError) {
-        for (lane, link) in &self.0.lanes {
-            lane.state.lock().endpoint.abort(*link, error.clone());
-            lane.readers.wake();
-        }
+        self.0.abort(error);
     }
 
     /// A handle that can abort the link and does not keep it alive.
@@ -200,17 +203,32 @@ impl ReceiveLink {
 }
 
 impl LinkEnd {
-    pub(super) fn lane(&self, partition: u32) -> (&Arc<Lane>, LinkId) {
-        let (lane, link) = &self.lanes[partition as usize % self.lanes.len()];
-        (lane, *link)
+    /// Where a partition comes in, and over which links.
+    pub(super) fn lane(&self, partition: u32) -> (&Arc<Lane>, &[LinkId]) {
+        let (lane, links) = &self.lanes[partition as usize % self.lanes.len()];
+        (lane, links)
+    }
+
+    /// All links, in the order of their addresses.
+    pub(super) fn links(&self) -> impl Iterator<Item = (&Arc<Lane>, LinkId)> {
+        let lanes = self.lanes.iter();
+        lanes.flat_map(|(lane, links)| links.iter().map(move |link| (lane, *link)))
+    }
+
+    /// Ends all links that have not ended with an error.
+    pub(super) fn abort(&self, error: &ExchangeError) {
+        for (lane, link) in self.links() {
+            lane.state.lock().endpoint.abort(link, error.clone());
+            lane.readers.wake();
+        }
     }
 }
 
 impl Drop for LinkEnd {
     fn drop(&mut self) {
-        for (lane, link) in &self.lanes {
+        for (lane, link) in self.links() {
             let mut state = lane.state.lock();
-            state.close(*link, self.partitions.clone());
+            state.close(link, self.partitions.clone());
         }
     }
 }

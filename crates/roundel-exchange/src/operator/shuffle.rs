@@ -26,15 +26,18 @@ pub struct Shuffle {
     exchange: u64,
     source: u32,
     local: Option<Arc<LocalLinks>>,
-    /// Frames sent so far, per partition.
-    frames: Mutex<HashMap<u32, u32>>,
+    /// Links to each endpoint of a destination: one for each unit, if this node has any.
+    units: usize,
+    /// Frames sent so far, per unit and partition.
+    frames: Mutex<HashMap<(usize, u32), u32>>,
 }
 
 /// A node that this one sends to.
 #[derive(Clone, Debug)]
 pub struct Destination {
-    lanes: Vec<DestinationId>,
-    /// Which of this side's endpoints serves each lane.
+    /// Links: for each lane, one of each unit.
+    links: Vec<DestinationId>,
+    /// Which of this side's endpoints serves each link.
     endpoints: Vec<usize>,
     peer: String,
     /// In this process: then there are no endpoints.
@@ -45,11 +48,14 @@ pub struct Destination {
 /// A transmission group: the nodes that get the same rows.
 #[derive(Clone, Debug)]
 pub struct Group {
-    lanes: Vec<GroupId>,
+    /// For each lane, one of each unit.
+    links: Vec<GroupId>,
     endpoints: Vec<usize>,
     peers: String,
-    /// Those of its members that are in this process; the lanes lead to the others.
+    /// Those of its members that are in this process; the links lead to the others.
     local: Vec<LocalLink>,
+    /// Which unit sends.
+    unit: usize,
 }
 
 /// Messages at least so long are frames of their own.
@@ -104,6 +110,17 @@ impl Origin for FrameSource {
     }
 }
 
+impl Group {
+    /// The same group as a unit of this node sends to it, in a classic exchange: what two units send to a partition
+    /// comes in any order. Elsewhere all threads are one unit.
+    pub fn by(&self, unit: usize) -> Self {
+        Self {
+            unit,
+            ..self.clone()
+        }
+    }
+}
+
 impl Destination {
     /// How many lanes lead there: the receiver's endpoints.
     pub fn lanes(&self) -> usize {
@@ -131,28 +148,29 @@ impl Shuffle {
             exchange,
             source,
             local: options.local.clone(),
+            units: options.units(),
             frames: Mutex::default(),
         })
     }
 
-    /// Accepts the offer of the node `peer`, one address per lane; the answers go back to it.
+    /// Accepts the offer of the node `peer`, one address per link; the answers go back to it.
     pub fn accept(
         &self,
         offers: &[LinkAddress],
         peer: &str,
     ) -> Result<(Destination, Vec<LinkAddress>)> {
-        if offers.is_empty() {
+        if offers.is_empty() || !offers.len().is_multiple_of(self.units) {
             return Err(ExchangeError::Protocol {
                 peer: peer.into(),
-                reason: "it offers no endpoint".into(),
+                reason: format!("it offers {} links to {} units", offers.len(), self.units),
             });
         }
         let mut destination = Destination {
-            lanes: Vec::with_capacity(offers.len()),
+            links: Vec::with_capacity(offers.len()),
             endpoints: Vec::with_capacity(offers.len()),
             peer: peer.into(),
             local: self.find_local(offers),
-            lane_count: offers.len(),
+            lane_count: offers.len() / self.units,
         };
         if destination.local.is_some() {
             let answer = |offer: &LinkAddress| LinkAddress {
@@ -165,12 +183,13 @@ impl Shuffle {
             return Ok((destination, offers.iter().map(answer).collect()));
         }
         let mut answers = Vec::with_capacity(offers.len());
-        for (lane, offer) in offers.iter().enumerate() {
-            let endpoint = lane % self.endpoints.len();
+        for (number, offer) in offers.iter().enumerate() {
+            // In a classic exchange, each unit's own.
+            let endpoint = number % self.endpoints.len();
             let (id, answer) = self.endpoints[endpoint]
                 .accept(offer, peer)
                 .inspect_err(|error| self.close(&destination, Some(error.clone())))?;
-            destination.lanes.push(id);
+            destination.links.push(id);
             destination.endpoints.push(endpoint);
             answers.push(answer);
         }
@@ -205,8 +224,9 @@ impl Shuffle {
             });
         }
         let mut group = Group {
-            lanes: Vec::new(),
+            links: Vec::new(),
             endpoints: Vec::new(),
+            unit: 0,
             peers,
             local: members
                 .iter()
@@ -219,9 +239,9 @@ impl Shuffle {
             .collect();
         if let Some(first) = remote.first() {
             group.endpoints.clone_from(&first.endpoints);
-            for (lane, endpoint) in first.endpoints.iter().enumerate() {
-                let ids: Vec<_> = remote.iter().map(|member| member.lanes[lane]).collect();
-                group.lanes.push(self.endpoints[*endpoint].group(&ids)?);
+            for (number, endpoint) in first.endpoints.iter().enumerate() {
+                let ids: Vec<_> = remote.iter().map(|member| member.links[number]).collect();
+                group.links.push(self.endpoints[*endpoint].group(&ids)?);
             }
         }
         Ok(group)
@@ -239,12 +259,12 @@ impl Shuffle {
 
     /// Sends a frame to those members that are not in this process.
     async fn send_frame(&self, group: &Group, partition: u32, source: FrameSource) -> Result<()> {
-        if group.lanes.is_empty() {
+        if group.links.is_empty() {
             return Ok(());
         }
         let rows = source.rows();
         let frame_length = source.len() as u32;
-        let frame_sequence = self.next_frame(partition);
+        let frame_sequence = self.next_frame(group, partition);
         let (endpoint, lane) = self.way(group, partition);
         let mut reader = source.into_reader();
         let origin: Arc<dyn Origin> = reader.source().clone();
@@ -299,7 +319,7 @@ impl Shuffle {
                 }
             }
         }
-        if !in_messages || group.lanes.is_empty() {
+        if !in_messages || group.links.is_empty() {
             return Ok(());
         }
         let (endpoint, lane) = self.way(group, partition);
@@ -317,7 +337,7 @@ impl Shuffle {
             let mut buffer = endpoint.acquire(lane).await?;
             let length = source.encode(&now, buffer.payload_mut(self.payload_bytes)) as u32;
             let data = Data {
-                frame_sequence: self.next_frame(partition),
+                frame_sequence: self.next_frame(group, partition),
                 rows: now.len() as u32,
                 frame_length: length,
                 offset: 0,
@@ -330,14 +350,17 @@ impl Shuffle {
 
     /// The endpoint and its group that lead to a partition.
     fn way(&self, group: &Group, partition: u32) -> (&Outgoing, GroupId) {
-        let lane = partition as usize % group.lanes.len();
-        (&self.endpoints[group.endpoints[lane]], group.lanes[lane])
+        let lane = partition as usize % (group.links.len() / self.units);
+        let link = lane * self.units + group.unit % self.units;
+        (&self.endpoints[group.endpoints[link]], group.links[link])
     }
 
-    /// The number of the next frame to a partition.
-    fn next_frame(&self, partition: u32) -> u32 {
+    /// The number of the next frame of a unit to a partition.
+    fn next_frame(&self, group: &Group, partition: u32) -> u32 {
         let mut frames = self.frames.lock();
-        let next = frames.entry(partition).or_default();
+        let next = frames
+            .entry((group.unit % self.units, partition))
+            .or_default();
         let sequence = *next;
         *next = next.wrapping_add(1);
         sequence
@@ -356,8 +379,12 @@ impl Shuffle {
         if let Some(local) = &destination.local {
             return local.finish_lane(lane);
         }
-        let endpoint = &self.endpoints[destination.endpoints[lane]];
-        endpoint.finish(destination.lanes[lane]).await
+        let links = lane * self.units..(lane + 1) * self.units;
+        let finish = |link: usize| {
+            let endpoint = &self.endpoints[destination.endpoints[link]];
+            endpoint.finish(destination.links[link])
+        };
+        try_join_all(links.map(finish)).await.map(|_| ())
     }
 
     /// Forgets a destination; what waits to be sent to it fails with `error`.
@@ -366,7 +393,7 @@ impl Shuffle {
             local.close(error);
             return;
         }
-        for (id, endpoint) in destination.lanes.iter().zip(&destination.endpoints) {
+        for (id, endpoint) in destination.links.iter().zip(&destination.endpoints) {
             self.endpoints[*endpoint].close(*id, error.clone());
         }
     }
@@ -379,7 +406,7 @@ impl Shuffle {
     /// What it sent to one destination so far.
     pub fn destination_report(&self, destination: &Destination) -> DestinationReport {
         let mut sum = DestinationReport::default();
-        for (id, endpoint) in destination.lanes.iter().zip(&destination.endpoints) {
+        for (id, endpoint) in destination.links.iter().zip(&destination.endpoints) {
             let one = self.endpoints[*endpoint].destination_report(*id);
             sum.messages += one.messages;
             sum.bytes += one.bytes;

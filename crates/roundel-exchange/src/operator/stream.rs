@@ -1,8 +1,9 @@
 //! The batches of one partition from one source, for its reader.
 
 use super::coalesce::Coalesce;
+use super::lane::Lane;
 use super::receive::LinkEnd;
-use crate::endpoint::Fabric;
+use crate::endpoint::{Fabric, LinkId};
 use crate::error::{ExchangeError, Result};
 use crate::frame::FrameDecoder;
 use arrow::array::RecordBatch;
@@ -19,6 +20,10 @@ use std::time::Duration;
 pub struct PartitionStream {
     end: Arc<LinkEnd>,
     partition: u32,
+    /// Of the partition's links, which may bring more; one for each unit of the source.
+    open: Vec<bool>,
+    /// Which of them is asked first.
+    turn: usize,
     decoder: FrameDecoder,
     joined: Coalesce,
     fabric: Fabric,
@@ -42,6 +47,8 @@ impl PartitionStream {
         repeat_interval: Duration,
     ) -> Self {
         Self {
+            open: vec![true; end.lane(partition).1.len()],
+            turn: 0,
             end,
             partition,
             decoder,
@@ -61,8 +68,31 @@ impl PartitionStream {
     }
 
     fn poll_frame(&mut self) -> Poll<Option<Result<Buffer>>> {
-        let (lane, link) = self.end.lane(self.partition);
-        lane.poll_frame((link, self.partition), &self.end.peer)
+        let (lane, links) = self.end.lane(self.partition);
+        for number in (self.turn..links.len()).chain(0..self.turn) {
+            if !self.open[number] {
+                continue;
+            }
+            match lane.poll_frame((links[number], self.partition), &self.end.peer) {
+                Poll::Ready(None) => self.open[number] = false,
+                Poll::Ready(found) => {
+                    self.turn = (number + 1) % links.len();
+                    return Poll::Ready(found);
+                }
+                Poll::Pending => {}
+            }
+        }
+        match self.open.contains(&true) {
+            true => Poll::Pending,
+            false => Poll::Ready(None),
+        }
+    }
+
+    /// Has this task woken when there is something on a lane.
+    fn wait(&self, lane: &Lane, links: &[LinkId], cx: &mut Context<'_>) {
+        for link in links {
+            lane.readers.wait((*link, self.partition), cx);
+        }
     }
 
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -83,11 +113,11 @@ impl PartitionStream {
     /// Takes what has arrived on the other lanes, and will be woken when there is more.
     fn help(&self, cx: &mut Context<'_>) {
         let (own, _) = self.end.lane(self.partition);
-        for (lane, link) in &self.end.lanes {
+        for (lane, links) in &self.end.lanes {
             if Arc::ptr_eq(lane, own) {
                 continue;
             }
-            lane.readers.wait((*link, self.partition), cx);
+            self.wait(lane, links, cx);
             let mut state = lane.state.lock();
             while state.pump_once(None) {}
             state.endpoint.on_silence();
@@ -109,8 +139,8 @@ impl PartitionStream {
         let mut found = self.poll_frame();
         if found.is_pending() {
             // Armed first, asked once more after: what comes in between wakes this task.
-            let (lane, link) = self.end.lane(self.partition);
-            lane.readers.wait((link, self.partition), cx);
+            let (lane, links) = self.end.lane(self.partition);
+            self.wait(lane, links, cx);
             found = self.poll_frame();
         }
         if found.is_pending() {
@@ -166,7 +196,9 @@ impl Stream for PartitionStream {
 
 impl Drop for PartitionStream {
     fn drop(&mut self) {
-        let (lane, link) = self.end.lane(self.partition);
-        lane.state.lock().discard(link, self.partition);
+        let (lane, links) = self.end.lane(self.partition);
+        for link in links {
+            lane.state.lock().discard(*link, self.partition);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use roundel_exchange::operator::Group;
 use roundel_exchange::{
     Design, Destination, ExchangeOptions, Fabric, MemoryBudget, Multiplexer, MultiplexerOptions,
-    Receive, ReceiveLink, Shuffle, Unlimited,
+    Notification, Receive, ReceiveLink, Shuffle, Unlimited,
 };
 use roundel_verbs::{ArenaOptions, Device, TokioContext, rdma, shm};
 use std::ops::Range;
@@ -66,13 +66,15 @@ pub enum Way {
     Endpoints(Design),
     /// Through the multiplexers of the nodes.
     Multiplexer,
+    /// Between units, by endpoints of their own.
+    Classic(Design),
 }
 
 impl Way {
     /// The design, where endpoints have one.
     pub fn design(self) -> Option<Design> {
         match self {
-            Self::Endpoints(design) => Some(design),
+            Self::Endpoints(design) | Self::Classic(design) => Some(design),
             Self::Multiplexer => None,
         }
     }
@@ -83,6 +85,7 @@ impl std::fmt::Display for Way {
         match self {
             Self::Endpoints(design) => design.fmt(f),
             Self::Multiplexer => f.write_str("multiplexer"),
+            Self::Classic(design) => write!(f, "classic {design}"),
         }
     }
 }
@@ -93,10 +96,14 @@ impl From<Design> for Way {
     }
 }
 
-/// Every design that can run on the devices at hand, and multiplexers.
+/// Every design that can run on the devices at hand, multiplexers, and units.
 pub fn ways() -> Vec<Way> {
-    let designs = designs().into_iter().map(Way::Endpoints);
-    designs.chain([Way::Multiplexer]).collect()
+    let designs = designs();
+    let mut ways = vec![Way::Multiplexer, Way::Classic(Design::MemqSr)];
+    let written = Design::MemqWr(Notification::CompletionQueue);
+    ways.extend(designs.contains(&written).then_some(Way::Classic(written)));
+    ways.extend(designs.into_iter().map(Way::Endpoints));
+    ways
 }
 
 /// The default options of a way. Where they name a multiplexer, each node opens one like it.
@@ -109,6 +116,7 @@ pub fn options(way: impl Into<Way>, threads: usize) -> ExchangeOptions {
     options.batch_rows = 1;
     match way {
         Way::Endpoints(_) => options,
+        Way::Classic(_) => options.classic(threads),
         Way::Multiplexer => {
             let sizes = MultiplexerOptions::new(device.capabilities());
             let like = Multiplexer::open(&fabric(device, ArenaOptions::default()), sizes);
@@ -160,6 +168,19 @@ impl Node {
             receive: Receive::open(&fabric, &options, &budget).unwrap(),
             multiplexer: options.multiplexer,
             fabric,
+        }
+    }
+
+    /// One more exchange of the same node, through its multiplexer.
+    pub fn beside(&self, options: &ExchangeOptions) -> Self {
+        let own = self.multiplexer.as_ref().unwrap();
+        let options = options.clone().through(own, 1);
+        let exchange = self.fabric.context.random();
+        Self {
+            shuffle: Arc::new(Shuffle::open(&self.fabric, &options, exchange, 7).unwrap()),
+            receive: Receive::open(&self.fabric, &options, &(Arc::new(Unlimited) as _)).unwrap(),
+            fabric: self.fabric.clone(),
+            multiplexer: options.multiplexer,
         }
     }
 

@@ -27,9 +27,35 @@ pub fn number(batch: &RecordBatch) -> i64 {
 
 async fn repartition(options: &ExchangeOptions, nodes: usize, batches: i64, rows: usize) {
     let cluster: Vec<Node> = (0..nodes).map(|_| Node::open(options)).collect();
+    repartition_on(&cluster, batches, rows).await;
+    for node in cluster.iter().filter(|node| node.multiplexer.is_none()) {
+        let report = node.shuffle.report();
+        let queue_pairs = options
+            .design
+            .queue_pairs(nodes * units(options), options.endpoints);
+        assert_eq!(report.queue_pairs, queue_pairs, "Table 1");
+        check_verb(
+            options.design,
+            &report.counters,
+            &node.receive.report().counters,
+        );
+    }
+}
+
+/// Links from a node to each endpoint of another.
+pub fn units(options: &ExchangeOptions) -> usize {
+    if options.classic {
+        options.endpoints
+    } else {
+        1
+    }
+}
+
+/// Everybody sends to everybody; the partitions of a node are sent by different units, if it has any.
+pub async fn repartition_on(cluster: &[Node], batches: i64, rows: usize) {
     let partitions = 2u32;
     let schema = batch(0, 0, 0, 1).schema();
-    let links = connect(&cluster, |node| own(node, partitions));
+    let links = connect(cluster, |node| own(node, partitions));
     let mut tasks = Vec::new();
     for (source, node) in cluster.iter().enumerate() {
         for (target, (destination, group)) in links.destinations[source].iter().enumerate() {
@@ -39,6 +65,7 @@ async fn repartition(options: &ExchangeOptions, nodes: usize, batches: i64, rows
                 for number in 0..batches {
                     for partition in own(target, partitions) {
                         let batch = batch(source, partition, number, rows);
+                        let group = group.by(partition as usize);
                         shuffle.send(&group, partition, &batch).await.unwrap();
                     }
                 }
@@ -66,16 +93,6 @@ async fn repartition(options: &ExchangeOptions, nodes: usize, batches: i64, rows
             .await
             .expect("no exchange hangs")
             .unwrap();
-    }
-    for node in cluster.iter().filter(|node| node.multiplexer.is_none()) {
-        let report = node.shuffle.report();
-        let queue_pairs = options.design.queue_pairs(nodes, options.endpoints);
-        assert_eq!(report.queue_pairs, queue_pairs, "Table 1");
-        check_verb(
-            options.design,
-            &report.counters,
-            &node.receive.report().counters,
-        );
     }
 }
 

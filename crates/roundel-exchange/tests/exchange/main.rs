@@ -19,5 +19,6 @@ mod repair;
 mod restart;
 mod scatter;
 mod schedule;
+mod shared;
 mod simulated;
 mod types;

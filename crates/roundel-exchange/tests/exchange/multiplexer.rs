@@ -1,7 +1,7 @@
 //! Exchanges through multiplexers: every row, over one connection for each pair of nodes.
 
 use crate::cluster::{Links, Node, connect, options, own};
-use crate::designs::batch;
+use crate::designs::{batch, repartition_on};
 use arrow::array::RecordBatch;
 use futures::TryStreamExt as _;
 use roundel_exchange::{Design, ExchangeError, MultiplexerOptions, Scheduling};
@@ -26,45 +26,7 @@ async fn repartition(of: MultiplexerOptions, nodes: usize, batches: i64, rows: u
     let cluster: Vec<Node> = (0..nodes)
         .map(|_| Node::multiplexed(&options, of))
         .collect();
-    let partitions = 2u32;
-    let schema = batch(0, 0, 0, 1).schema();
-    let links = connect(&cluster, |node| own(node, partitions));
-    let mut tasks = Vec::new();
-    for (source, node) in cluster.iter().enumerate() {
-        for (target, (destination, group)) in links.destinations[source].iter().enumerate() {
-            let shuffle = node.shuffle.clone();
-            let (destination, group) = (destination.clone(), group.clone());
-            tasks.push(tokio::spawn(async move {
-                for number in 0..batches {
-                    for partition in own(target, partitions) {
-                        let batch = batch(source, partition, number, rows);
-                        shuffle.send(&group, partition, &batch).await.unwrap();
-                    }
-                }
-                shuffle.finish(&destination).await.unwrap();
-            }));
-        }
-    }
-    for (target, node) in cluster.iter().enumerate() {
-        for (source, link) in links.links[target].iter().enumerate() {
-            for partition in own(target, partitions) {
-                let stream = node.receive.stream(link, partition, &schema).unwrap();
-                tasks.push(tokio::spawn(async move {
-                    let got: Vec<RecordBatch> = stream.try_collect().await.unwrap();
-                    let expected: Vec<RecordBatch> = (0..batches)
-                        .map(|number| batch(source, partition, number, rows))
-                        .collect();
-                    assert_eq!(got, expected, "{source} to {target}, partition {partition}");
-                }));
-            }
-        }
-    }
-    for task in tasks {
-        tokio::time::timeout(Duration::from_secs(60), task)
-            .await
-            .expect("no exchange hangs")
-            .unwrap();
-    }
+    repartition_on(&cluster, batches, rows).await;
     for node in &cluster {
         let report = node.multiplexer.as_ref().unwrap().report();
         assert_eq!(report.connections, nodes - 1);
@@ -116,6 +78,47 @@ async fn a_reader_takes_in_what_is_for_another() {
         assert!(steals > 0, "partition {partition}: {steals}");
     }
     sender.await.unwrap().unwrap();
+}
+
+/// Joins read one input after the other: what has come for those that wait must leave room for the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn exchanges_that_nobody_reads_hold_up_no_other() {
+    let mut options = options(Design::SemqSr, 1);
+    options.ordered = true;
+    let cluster = [0, 1].map(|_| Node::multiplexed(&options, sizes()));
+    // Together they have more messages on their way than the connection has receives.
+    let unread = [0; 4].map(|_| cluster.each_ref().map(|node| node.beside(&options)));
+    let mut senders = Vec::new();
+    let mut kept = Vec::new();
+    for pair in &unread {
+        let links = connect(pair, |node| own(node, 1));
+        let (_, group) = links.destinations[0][1].clone();
+        let shuffle = pair[0].shuffle.clone();
+        senders.push(tokio::spawn(async move {
+            for number in 0.. {
+                let sent = shuffle.send(&group, 1, &batch(0, 1, number, 500)).await;
+                if sent.is_err() {
+                    return;
+                }
+            }
+        }));
+        kept.push(links);
+    }
+    let all_blocked = async {
+        for (pair, links) in unread.iter().zip(&kept) {
+            let to = &links.destinations[0][1].0;
+            while pair[0].shuffle.destination_report(to).messages < sizes().link_messages as u64 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    };
+    let all_blocked = tokio::time::timeout(Duration::from_secs(20), all_blocked);
+    all_blocked.await.expect("a link has room for its messages");
+    repartition_on(&cluster, 20, 500).await;
+    drop((kept, unread));
+    for sender in senders {
+        sender.await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

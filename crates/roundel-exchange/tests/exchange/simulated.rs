@@ -1,7 +1,7 @@
 //! Every design on virtual time: it moves every row, and twice the same way.
 
 use crate::cluster::{Node, Way, connect, own};
-use crate::designs::{batch, check_verb};
+use crate::designs::{batch, check_verb, units};
 use arrow::array::RecordBatch;
 use futures::TryStreamExt as _;
 use roundel_exchange::{Design, ExchangeOptions, Fabric, Multiplexer, MultiplexerOptions};
@@ -28,6 +28,7 @@ fn run(way: Way, nodes: usize, threads: usize, batches: i64, rows: usize, seed: 
     let options = ExchangeOptions::new(design, threads, &capabilities);
     let mut options = match way {
         Way::Endpoints(_) => options,
+        Way::Classic(_) => options.classic(threads),
         Way::Multiplexer => {
             let fabric = Fabric::on(
                 hosts[0].device(),
@@ -100,7 +101,9 @@ fn run(way: Way, nodes: usize, threads: usize, batches: i64, rows: usize, seed: 
     };
     for node in cluster.iter().filter(|node| node.multiplexer.is_none()) {
         let report = node.shuffle.report();
-        let queue_pairs = options.design.queue_pairs(nodes, options.endpoints);
+        let queue_pairs = options
+            .design
+            .queue_pairs(nodes * units(&options), options.endpoints);
         assert_eq!(report.queue_pairs, queue_pairs, "Table 1");
         check_verb(design, &report.counters, &node.receive.report().counters);
     }
@@ -109,7 +112,7 @@ fn run(way: Way, nodes: usize, threads: usize, batches: i64, rows: usize, seed: 
 
 fn every() -> impl Iterator<Item = Way> {
     let designs = Design::every().map(Way::Endpoints);
-    designs.chain([Way::Multiplexer])
+    designs.chain([Way::Multiplexer, Way::Classic(Design::MemqSr)])
 }
 
 #[test]

@@ -1,21 +1,19 @@
 //! Runs a plan.
 
+use super::nodes::{Node, Sides, name, open};
 use super::plan::Plan;
 use super::rows::{Account, batch, schema};
-use futures::StreamExt as _;
 use futures::channel::mpsc;
-use futures::future::try_join_all;
+use futures::future::{BoxFuture, Shared, try_join_all};
+use futures::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
 use rand::Rng as _;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
+use roundel_exchange::ExchangeError;
 use roundel_exchange::operator::Group;
-use roundel_exchange::{
-    Buffers, Destination, ExchangeError, ExchangeOptions, Fabric, MemoryBudget, Receive,
-    ReceiveLink, Shuffle, Unlimited,
-};
-use roundel_verbs::sim::{Parameters, SimNode, Simulation, Trouble};
-use roundel_verbs::{Arena, ArenaOptions, Context, Transport, WaitPolicy};
+use roundel_verbs::sim::{Parameters, Simulation, Trouble};
+use roundel_verbs::{Arena, Context, Transport};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,11 +24,6 @@ const DEADLINE: Duration = Duration::from_secs(20);
 const DETECTION: Duration = Duration::from_secs(1);
 /// An error comes at most so long after the node was lost that is its reason.
 const ERROR_WITHIN: Duration = Duration::from_secs(5);
-/// Memory of a node.
-const ARENA: ArenaOptions = ArenaOptions {
-    segment_bytes: 1 << 20,
-    registered_bytes_max: 64 << 20,
-};
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,18 +67,6 @@ struct Verdict {
     error: Option<String>,
 }
 
-/// A node with its exchange.
-struct Node {
-    host: SimNode,
-    context: Arc<dyn Context>,
-    arena: Arena,
-    shuffle: Arc<Shuffle>,
-    receive: Receive,
-    /// Both by node.
-    destinations: Vec<Destination>,
-    links: Vec<ReceiveLink>,
-}
-
 /// Runs a plan to its end.
 ///
 /// # Errors
@@ -109,11 +90,23 @@ fn run_once(plan: &Plan) -> Result<Ended, Broken> {
     let told = Told(Arc::default());
     let (busy, idle) = mpsc::unbounded::<()>();
     let mut random = ChaCha8Rng::seed_from_u64(plan.seed ^ 1);
-    for source in 0..nodes.len() {
-        start_source(plan, &nodes, source, &told, &busy, &mut random)
-            .map_err(|error| Broken::Wrong(error.to_string()))?;
-        start_readers(plan, &nodes, source, &told, &busy, &mut random)
-            .map_err(|error| Broken::Wrong(error.to_string()))?;
+    for (number, node) in nodes.iter().enumerate() {
+        // When the node has read the exchange before.
+        let mut read: Turn = std::future::ready(()).boxed().shared();
+        for (exchange, sides) in node.exchanges.iter().enumerate() {
+            let place = Place {
+                node,
+                number,
+                exchange,
+            };
+            start_source(plan, &place, sides, &told, &busy, &mut random)
+                .map_err(|error| Broken::Wrong(error.to_string()))?;
+            let ended = start_readers(plan, &place, sides, &told, &busy, &read, &mut random)
+                .map_err(|error| Broken::Wrong(error.to_string()))?;
+            if plan.multiplexer.is_some_and(|shared| shared.in_turn) {
+                read = ended;
+            }
+        }
     }
     watch(plan, &nodes, &told);
     drop(busy);
@@ -137,7 +130,7 @@ fn run_once(plan: &Plan) -> Result<Ended, Broken> {
     if let Some(error) = &verdict.error {
         check_error(plan, error, took)?;
     }
-    let receives_missing = match plan.design.transport() {
+    let receives_missing = match plan.transport() {
         Transport::UnreliableDatagram => unwanted.datagrams,
         _ => unwanted.requests,
     };
@@ -185,56 +178,6 @@ fn check_error(plan: &Plan, error: &str, took: Duration) -> Result<(), Broken> {
     Ok(())
 }
 
-fn name(node: usize) -> String {
-    format!("node {node}")
-}
-
-fn options(plan: &Plan, host: &SimNode) -> ExchangeOptions {
-    let mut options = ExchangeOptions::new(plan.design, plan.threads, host.device().capabilities());
-    options.message_bytes = plan.message_bytes;
-    let buffers = plan.buffers.map_or(Buffers::Adaptive, Buffers::Fixed);
-    options.window = buffers.window(plan.message_bytes);
-    options.ordered = plan.ordered;
-    options.on_loss = plan.on_loss;
-    // Batches come out as they went in.
-    options.batch_rows = 1;
-    options
-}
-
-/// Nodes, each linked with all.
-fn open(plan: &Plan, simulation: &Simulation) -> Result<Vec<Node>, ExchangeError> {
-    let budget: Arc<dyn MemoryBudget> = Arc::new(Unlimited);
-    let mut nodes = Vec::new();
-    for number in 0..plan.nodes {
-        let host = simulation.add_node(plan.threads);
-        let fabric = Fabric::on(host.device(), ARENA, host.context())?;
-        if plan.awake {
-            fabric.channel.set_wait_policy(WaitPolicy::Poll);
-        }
-        let options = options(plan, &host);
-        nodes.push(Node {
-            context: host.context(),
-            arena: fabric.arena.clone(),
-            shuffle: Arc::new(Shuffle::open(&fabric, &options, 1, number as u32)?),
-            receive: Receive::open(&fabric, &options, &budget)?,
-            destinations: Vec::new(),
-            links: Vec::new(),
-            host,
-        });
-    }
-    for target in 0..nodes.len() {
-        for source in 0..nodes.len() {
-            let receive = &nodes[target].receive;
-            let (link, offers) = receive.offer(&name(source), plan.read_by(target))?;
-            let (destination, answers) = nodes[source].shuffle.accept(&offers, &name(target))?;
-            receive.connect(&link, &answers)?;
-            nodes[target].links.push(link);
-            nodes[source].destinations.push(destination);
-        }
-    }
-    Ok(nodes)
-}
-
 /// Now and then, lets time pass.
 async fn dawdle(context: &dyn Context, most: Duration, random: &mut ChaCha8Rng) {
     if !most.is_zero() && random.random_bool(0.3) {
@@ -243,31 +186,38 @@ async fn dawdle(context: &dyn Context, most: Duration, random: &mut ChaCha8Rng) 
     }
 }
 
+/// Where a task belongs.
+struct Place<'a> {
+    node: &'a Node,
+    number: usize,
+    exchange: usize,
+}
+
 /// The sending threads of a node. The last of them to end says so to all.
 fn start_source(
     plan: &Plan,
-    nodes: &[Node],
-    source: usize,
+    place: &Place<'_>,
+    sides: &Sides,
     told: &Told,
     busy: &mpsc::UnboundedSender<()>,
     random: &mut ChaCha8Rng,
 ) -> Result<(), ExchangeError> {
-    let node = &nodes[source];
     let groups: Vec<Group> = plan
         .groups()
         .iter()
         .map(|members| {
             let members: Vec<_> = members
                 .iter()
-                .map(|member| node.destinations[*member].clone())
+                .map(|member| sides.destinations[*member].clone())
                 .collect();
-            node.shuffle.group(&members)
+            sides.shuffle.group(&members)
         })
         .collect::<Result<_, _>>()?;
     let (feeding, fed) = mpsc::unbounded::<()>();
     for thread in 0..plan.threads {
         let mut random = ChaCha8Rng::seed_from_u64(random.random());
-        let (shuffle, context) = (node.shuffle.clone(), node.context.clone());
+        let (shuffle, context) = (sides.shuffle.clone(), place.node.context.clone());
+        let source = plan.source(place.exchange, place.number);
         let (plan, groups, feeding) = (plan.clone(), groups.clone(), feeding.clone());
         let (told, busy) = (told.clone(), busy.clone());
         let feed = async move {
@@ -285,10 +235,10 @@ fn start_source(
             told.error(sent.await);
             drop((feeding, busy));
         };
-        node.host.spawn(thread, Box::pin(feed));
+        place.node.host.spawn(thread, Box::pin(feed));
     }
     drop(feeding);
-    let (shuffle, destinations) = (node.shuffle.clone(), node.destinations.clone());
+    let (shuffle, destinations) = (sides.shuffle.clone(), sides.destinations.clone());
     let (told, busy) = (told.clone(), busy.clone());
     let finish = async move {
         fed.collect::<Vec<()>>().await;
@@ -296,30 +246,37 @@ fn start_source(
         told.error(try_join_all(all).await.map(|_| ()));
         drop(busy);
     };
-    node.host.spawn(0, Box::pin(finish));
+    place.node.host.spawn(0, Box::pin(finish));
     Ok(())
 }
 
-/// The readers of a node: one for each source and partition.
+/// Ends when it is somebody's turn.
+type Turn = Shared<BoxFuture<'static, ()>>;
+
+/// The readers of a node: one for each source and partition. They begin when it is their turn; what is returned ends with
+/// them.
 fn start_readers(
     plan: &Plan,
-    nodes: &[Node],
-    target: usize,
+    place: &Place<'_>,
+    sides: &Sides,
     told: &Told,
     busy: &mpsc::UnboundedSender<()>,
+    turn: &Turn,
     random: &mut ChaCha8Rng,
-) -> Result<(), ExchangeError> {
-    let node = &nodes[target];
-    for (source, link) in node.links.iter().enumerate() {
-        for partition in plan.read_by(target) {
-            let mut stream = node.receive.stream(link, partition, &schema())?;
+) -> Result<Turn, ExchangeError> {
+    let (reading, read) = mpsc::unbounded::<()>();
+    for (source, link) in sides.links.iter().enumerate() {
+        let source = plan.source(place.exchange, source);
+        for partition in plan.read_by(place.number) {
+            let mut stream = sides.receive.stream(link, partition, &schema())?;
             let mut random = ChaCha8Rng::seed_from_u64(random.random());
-            let connected = plan.design.transport() == Transport::ReliableConnection;
+            let connected = plan.transport() == Transport::ReliableConnection;
             let ordered = plan.ordered || connected;
             let mut account = Account::new(source, partition, plan.batches, plan.rows, ordered);
-            let (context, most) = (node.context.clone(), plan.dawdle);
-            let (told, busy) = (told.clone(), busy.clone());
+            let (context, most) = (place.node.context.clone(), plan.dawdle);
+            let (told, busy, turn) = (told.clone(), (busy.clone(), reading.clone()), turn.clone());
             let read = async move {
+                turn.await;
                 while let Some(got) = stream.next().await {
                     match got {
                         Ok(batch) => told.wrong(account.add(&batch)),
@@ -333,10 +290,11 @@ fn start_readers(
                 told.wrong(account.close());
                 drop(busy);
             };
-            node.host.spawn(partition as usize, Box::pin(read));
+            place.node.host.spawn(partition as usize, Box::pin(read));
         }
     }
-    Ok(())
+    let ended = async move { drop(read.collect::<Vec<()>>().await) };
+    Ok(ended.boxed().shared())
 }
 
 /// What a control plane does: it tells each node which other one is lost.
@@ -347,18 +305,19 @@ fn watch(plan: &Plan, nodes: &[Node], told: &Told) {
         .iter()
         .filter(|moment| moment.what.is_final());
     for moment in lost {
-        for (survivor, node) in nodes.iter().enumerate() {
-            if survivor == moment.node {
-                continue;
-            }
+        let survivors = nodes.iter().enumerate();
+        let survivors = survivors.filter(|(number, _)| *number != moment.node);
+        let sides =
+            survivors.flat_map(|(_, node)| node.exchanges.iter().map(move |one| (node, one)));
+        for (node, sides) in sides {
             let error = ExchangeError::PeerFailed {
                 peer: name(moment.node),
                 reason: "it is lost".into(),
             };
-            let abort = node.links[moment.node].aborter();
+            let abort = sides.links[moment.node].aborter();
             let (shuffle, to) = (
-                Arc::downgrade(&node.shuffle),
-                node.destinations[moment.node].clone(),
+                Arc::downgrade(&sides.shuffle),
+                sides.destinations[moment.node].clone(),
             );
             let (context, at) = (node.context.clone(), moment.at + DETECTION);
             let told = told.clone();

@@ -11,12 +11,13 @@
 //! commands and terminals.
 
 mod cluster;
+mod nodes;
 mod plan;
 mod rows;
 mod seeds;
 mod shrink;
 
 pub use cluster::{Broken, Ended, run};
-pub use plan::{Pattern, Plan};
+pub use plan::{Multiplexed, Pattern, Plan};
 pub use seeds::{Found, Search, search};
 pub use shrink::shrink;

@@ -4,7 +4,7 @@ use rand::Rng as _;
 use rand::SeedableRng as _;
 use rand::seq::IndexedRandom as _;
 use rand_chacha::ChaCha8Rng;
-use roundel_exchange::{Design, OnLoss};
+use roundel_exchange::{Design, OnLoss, Scheduling};
 use roundel_verbs::Transport;
 use roundel_verbs::sim::{Faults, Moment, PacketFault, PacketKind, Trouble, What};
 use serde::{Deserialize, Serialize};
@@ -53,8 +53,36 @@ pub struct Plan {
     /// Whether those who wait stay awake and look again and again.
     #[serde(default)]
     pub awake: bool,
+    /// Through which multiplexers, if through some: the design is not used then.
+    #[serde(default)]
+    pub multiplexer: Option<Multiplexed>,
     /// What goes wrong.
     pub faults: Faults,
+}
+
+/// Exchanges that share the multiplexers of their nodes. Sizes are in messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Multiplexed {
+    /// Exchanges at once, all as the plan says.
+    pub exchanges: usize,
+    /// Queries that these are of, in turn.
+    pub queries: usize,
+    /// Whether rows are sent by a schedule.
+    #[serde(with = "as_text")]
+    pub scheduling: Scheduling,
+    /// Receives of a connection.
+    pub receives: usize,
+    /// Messages posted to a connection at a time.
+    pub posted: usize,
+    /// Messages of a link that nobody has read.
+    pub link_messages: usize,
+    /// Messages of a query that wait or are on their way.
+    pub query_messages: usize,
+    /// Messages of a phase.
+    pub phase_messages: usize,
+    /// Whether a node reads one exchange after the other, as joins read their inputs.
+    pub in_turn: bool,
 }
 
 /// Who gets which rows.
@@ -95,13 +123,28 @@ impl Plan {
             on_loss: *OnLoss::ALL.choose(random).unwrap_or(&OnLoss::Repair),
             dawdle: Duration::from_micros(*[0, 5, 50].choose(random).unwrap_or(&0)),
             awake: false,
+            multiplexer: None,
             faults: Faults::default(),
         };
         if random.random_bool(0.7) {
             plan.faults = plan.draw_faults(random);
         }
         plan.awake = random.random_bool(0.3);
+        plan.multiplexer = random.random_bool(0.3).then(|| Multiplexed::draw(random));
         plan
+    }
+
+    /// What the rows travel over.
+    pub fn transport(&self) -> Transport {
+        match self.multiplexer {
+            Some(_) => Transport::ReliableConnection,
+            None => self.design.transport(),
+        }
+    }
+
+    /// Exchanges at once.
+    pub fn exchanges(&self) -> usize {
+        self.multiplexer.map_or(1, |shared| shared.exchanges)
     }
 
     /// Whether it can be run.
@@ -123,6 +166,15 @@ impl Plan {
         within("rows", self.rows, 1..1_000_001)?;
         within("message_bytes", self.message_bytes, 512..(1 << 20) + 1)?;
         within("buffers", self.buffers.unwrap_or(2), 2..1025)?;
+        if let Some(shared) = &self.multiplexer {
+            within("exchanges", shared.exchanges, 1..65)?;
+            within("queries", shared.queries, 1..65)?;
+            within("receives", shared.receives, 2..1025)?;
+            within("posted", shared.posted, 1..1025)?;
+            within("link_messages", shared.link_messages, 1..1025)?;
+            within("query_messages", shared.query_messages, 1..1025)?;
+            within("phase_messages", shared.phase_messages, 1..1025)?;
+        }
         for moment in &self.faults.moments {
             within("the node of a moment", moment.node, 0..self.nodes)?;
         }
@@ -178,6 +230,11 @@ impl Plan {
         }
     }
 
+    /// What the rows of a node in an exchange are known by: each exchange has others.
+    pub fn source(&self, exchange: usize, node: usize) -> usize {
+        exchange * self.nodes + node
+    }
+
     /// The partitions of a group: one for each thread of a source.
     pub fn partitions(&self, group: usize) -> Range<u32> {
         let threads = self.threads as u32;
@@ -200,8 +257,8 @@ impl Plan {
     /// Whether an error may come of it. Where losses are made good, few losses are no reason.
     pub fn may_fail(&self) -> bool {
         let faults = &self.faults;
-        let makes_good = self.design.transport() == Transport::ReliableConnection
-            || self.on_loss == OnLoss::Repair;
+        let makes_good =
+            self.transport() == Transport::ReliableConnection || self.on_loss == OnLoss::Repair;
         let loses = faults.loss + faults.corruption > 0.0
             || faults
                 .packets
@@ -221,13 +278,29 @@ impl Plan {
     /// without a receive is lost, and asked for again.
     pub fn may_repeat(&self) -> bool {
         let faults = &self.faults;
-        let repairs = self.design.transport() == Transport::UnreliableDatagram
-            && self.on_loss == OnLoss::Repair;
+        let repairs =
+            self.transport() == Transport::UnreliableDatagram && self.on_loss == OnLoss::Repair;
         let troubled = faults.loss + faults.corruption + faults.delayed > 0.0
             || !faults.packets.is_empty()
             || !faults.moments.is_empty();
         let twice = |packet: &PacketFault| packet.what == What::Twice;
         faults.duplication > 0.0 || faults.packets.iter().any(twice) || repairs && troubled
+    }
+}
+
+impl Multiplexed {
+    fn draw(random: &mut ChaCha8Rng) -> Self {
+        Self {
+            exchanges: random.random_range(1..=3),
+            queries: random.random_range(1..=2),
+            scheduling: *Scheduling::ALL.choose(random).unwrap_or(&Scheduling::On),
+            receives: random.random_range(2..=16),
+            posted: random.random_range(1..=8),
+            link_messages: random.random_range(1..=16),
+            query_messages: random.random_range(1..=64),
+            phase_messages: random.random_range(1..=8),
+            in_turn: random.random_bool(0.5),
+        }
     }
 }
 
@@ -308,6 +381,10 @@ mod tests {
         assert!(has(|what| matches!(what, Trouble::Pause(_))));
         assert!(has(|what| matches!(what, Trouble::Cut(_))));
         assert!(has(|what| matches!(what, Trouble::SlowNic(_))));
+        for scheduling in Scheduling::ALL {
+            let mut shared = plans.iter().filter_map(|plan| plan.multiplexer);
+            assert!(shared.any(|shared| shared.scheduling == scheduling));
+        }
         assert!(plans.iter().any(|plan| plan.awake) && !plans.iter().all(|plan| plan.awake));
         assert!(plans.iter().any(Plan::may_fail) && !plans.iter().all(Plan::may_fail));
     }

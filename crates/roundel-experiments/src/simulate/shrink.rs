@@ -2,6 +2,7 @@
 
 use super::cluster::{Broken, run};
 use super::plan::Plan;
+use roundel_exchange::Scheduling;
 use std::time::Duration;
 
 /// Plans that are tried at most.
@@ -55,6 +56,16 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         let last = plan.nodes - 1;
         if last >= 2 && plan.faults.moments.iter().all(|moment| moment.node < last) {
             plan.nodes = last;
+        }
+    });
+    with(&|plan| {
+        if let Some(shared) = &mut plan.multiplexer {
+            shared.exchanges = 1;
+        }
+    });
+    with(&|plan| {
+        if let Some(shared) = &mut plan.multiplexer {
+            shared.scheduling = Scheduling::Off;
         }
     });
     with(&|plan| plan.threads = 1);

@@ -1,5 +1,6 @@
 //! The calls of a connection, by the slots that they have.
 
+use super::patience::Patience;
 use std::time::Duration;
 
 /// The calls of a connection.
@@ -8,6 +9,7 @@ pub(super) struct Calls {
     pub next: u64,
     pub oldest: u64,
     pub slots: Vec<Slot>,
+    pub patience: Patience,
     /// Which was the oldest when it was looked last, and since when nothing has come.
     seen: (u64, Duration),
 }
@@ -36,11 +38,13 @@ pub(super) enum State {
 }
 
 impl Calls {
-    pub(super) fn new(pending: usize) -> Self {
+    /// So many at a time, whose requests are taken for lost after `resend_after` at the soonest.
+    pub(super) fn new(pending: usize, resend_after: Duration) -> Self {
         Self {
             next: 0,
             oldest: 0,
             slots: vec![Slot::default(); pending],
+            patience: Patience::new(resend_after),
             seen: (0, Duration::ZERO),
         }
     }

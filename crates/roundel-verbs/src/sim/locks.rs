@@ -84,7 +84,7 @@ impl VirtualLock for SimLock {
         };
         let (now, handover) = (state.now(), state.parameters.cpu.handover);
         let waited = self.lock.lock().enter(now, cpu, handover);
-        state.charge(waited);
+        state.occupy(waited);
     }
 
     fn leave(&self) {

@@ -246,6 +246,13 @@ impl SimNode {
         Duration::from_nanos(picos / 1000)
     }
 
+    /// Has one of its threads, counted round and round, take so many times as long as others for everything.
+    pub fn slow_down(&self, thread: usize, times: u32) {
+        let cpu = self.cpu(thread);
+        let mut state = self.world.lock();
+        state.nodes[cpu.node].cpus[cpu.index].times_as_slow = u64::from(times.max(1));
+    }
+
     fn cpu(&self, thread: usize) -> Cpu {
         let threads = self.world.lock().nodes[self.node].cpus.len();
         Cpu {
@@ -257,5 +264,27 @@ impl SimNode {
     /// Starts a task on one of its threads, counted round and round.
     pub fn spawn(&self, thread: usize, task: BoxFuture<'static, ()>) {
         self.tasks.begin(self.cpu(thread), task);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::Work;
+
+    #[test]
+    fn a_thread_that_is_slowed_down_takes_so_many_times_as_long() {
+        let simulation = Simulation::new(Parameters::edr(), 1);
+        let worked = [1, 10].map(|times| {
+            let node = simulation.add_node(2);
+            node.slow_down(1, times);
+            let context = node.context();
+            let work = async move { context.charge(Work::Cycles(1000)) };
+            node.spawn(1, Box::pin(work));
+            simulation.advance(Duration::from_millis(1));
+            node.worked()
+        });
+        assert!(!worked[0].is_zero());
+        assert_eq!(worked[1], 10 * worked[0]);
     }
 }

@@ -90,12 +90,24 @@ pub(super) struct Nic {
 }
 
 /// How busy a thread is.
-#[derive(Default)]
 pub(super) struct Thread {
+    /// How many times as long as others it takes for everything.
+    pub times_as_slow: u64,
     pub busy_until: Time,
     /// How long it has worked in all.
     pub worked: Span,
     pub waiting: Waiting,
+}
+
+impl Default for Thread {
+    fn default() -> Self {
+        Self {
+            times_as_slow: 1,
+            busy_until: Time::default(),
+            worked: Span::ZERO,
+            waiting: Waiting::default(),
+        }
+    }
 }
 
 impl State {
@@ -131,11 +143,23 @@ impl State {
         }
     }
 
-    /// The running thread does something for so long.
+    /// The running thread does something that takes a processor of usual speed so long.
     pub(super) fn charge(&mut self, span: Span) {
+        if let Some((cpu, _)) = self.running {
+            self.occupy(self.on(cpu, span));
+        }
+    }
+
+    /// The running thread has something take so long.
+    pub(super) fn occupy(&mut self, span: Span) {
         if let Some((_, done)) = &mut self.running {
             *done += span;
         }
+    }
+
+    /// How long a thread takes for what takes others so long.
+    fn on(&self, cpu: Cpu, span: Span) -> Span {
+        span * self.nodes[cpu.node].cpus[cpu.index].times_as_slow
     }
 
     /// The same, under a lock.
@@ -146,11 +170,12 @@ impl State {
     ) {
         let Some((cpu, _)) = self.running else { return };
         let (now, handover) = (self.now(), self.parameters.cpu.handover);
+        let span = self.on(cpu, span);
         let took = match lock(self) {
             Some(lock) => lock.hold(now, cpu, span, handover),
             None => span,
         };
-        self.charge(took);
+        self.occupy(took);
     }
 
     /// Bytes that a message has on the link.

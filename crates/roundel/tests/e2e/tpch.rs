@@ -125,6 +125,10 @@ fn every_setting_of_an_exchange_runs() {
         (&["--design", "MEMQ/SR", "--endpoints", "1"], Some(3)),
         (&["--design", "MESQ/SR", "--buffers", "fixed:2"], Some(2)),
         (&["--design", "MEMQ/WR", "--buffers", "bdp"], Some(6)),
+        // Every unit of 3 processes with both units of this one.
+        (&["--exchange", "classic"], Some(3 * 2 * 2)),
+        (&["--exchange", "classic", "--design", "MEMQ/WR"], Some(12)),
+        (&["--exchange", "multiplexer", "--schedule", "on"], None),
         (&[], None),
         (&["--buffers", "bdp"], None),
     ] {

@@ -168,7 +168,7 @@ impl ScatterState {
             let first = input * groups.len() / inputs;
             let scatter = Scatter::new(
                 shuffle.clone(),
-                groups.to_vec(),
+                groups.iter().map(|group| group.by(input)).collect(),
                 Box::new(partitioner),
                 first,
             )

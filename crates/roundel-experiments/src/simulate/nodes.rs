@@ -1,0 +1,159 @@
+//! The nodes of a plan: each with its exchanges, whose links are made.
+
+use super::plan::{Multiplexed, Plan};
+use roundel_exchange::{
+    Buffers, Design, Destination, ExchangeError, ExchangeOptions, Fabric, MemoryBudget,
+    Multiplexer, MultiplexerOptions, Receive, ReceiveLink, Shuffle, Unlimited,
+};
+use roundel_verbs::sim::{SimNode, Simulation};
+use roundel_verbs::{Arena, ArenaOptions, Capabilities, Context, WaitPolicy};
+use std::sync::Arc;
+
+/// Memory of a node.
+const ARENA: ArenaOptions = ArenaOptions {
+    segment_bytes: 1 << 20,
+    registered_bytes_max: 64 << 20,
+};
+
+/// A node with its exchanges.
+pub(super) struct Node {
+    pub host: SimNode,
+    pub context: Arc<dyn Context>,
+    pub arena: Arena,
+    pub exchanges: Vec<Sides>,
+    multiplexer: Option<Multiplexer>,
+}
+
+/// The two sides of an exchange at a node.
+pub(super) struct Sides {
+    pub shuffle: Arc<Shuffle>,
+    pub receive: Receive,
+    /// Both by node.
+    pub destinations: Vec<Destination>,
+    pub links: Vec<ReceiveLink>,
+}
+
+/// What errors call a node.
+pub(super) fn name(node: usize) -> String {
+    format!("node {node}")
+}
+
+/// Nodes, each linked with all.
+pub(super) fn open(plan: &Plan, simulation: &Simulation) -> Result<Vec<Node>, ExchangeError> {
+    let numbers = 0..plan.nodes;
+    let mut nodes = numbers
+        .map(|number| Node::open(plan, simulation, number))
+        .collect::<Result<Vec<_>, _>>()?;
+    for target in 0..nodes.len() {
+        for source in 0..nodes.len() {
+            link(plan, &mut nodes, source, target)?;
+        }
+    }
+    Ok(nodes)
+}
+
+impl Node {
+    fn open(plan: &Plan, simulation: &Simulation, number: usize) -> Result<Self, ExchangeError> {
+        let host = simulation.add_node(plan.threads);
+        let fabric = Fabric::on(host.device(), ARENA, host.context())?;
+        if plan.awake {
+            fabric.channel.set_wait_policy(WaitPolicy::Poll);
+        }
+        let capabilities = host.device().capabilities().clone();
+        let multiplexer = plan
+            .multiplexer
+            .map(|shared| Multiplexer::open(&fabric, shared.options(plan)))
+            .transpose()?;
+        if let Some(multiplexer) = &multiplexer {
+            host.spawn(0, Box::pin(multiplexer.drive()));
+        }
+        let budget: Arc<dyn MemoryBudget> = Arc::new(Unlimited);
+        let exchanges = (0..plan.exchanges()).map(|exchange| {
+            let options = options(plan, &capabilities, multiplexer.as_ref(), exchange);
+            let shuffle = Shuffle::open(&fabric, &options, 1 + exchange as u64, number as u32)?;
+            Ok(Sides {
+                shuffle: Arc::new(shuffle),
+                receive: Receive::open(&fabric, &options, &budget)?,
+                destinations: Vec::new(),
+                links: Vec::new(),
+            })
+        });
+        Ok(Self {
+            context: host.context(),
+            arena: fabric.arena.clone(),
+            exchanges: exchanges.collect::<Result<_, ExchangeError>>()?,
+            multiplexer,
+            host,
+        })
+    }
+}
+
+impl Multiplexed {
+    fn options(&self, plan: &Plan) -> MultiplexerOptions {
+        MultiplexerOptions {
+            message_bytes: plan.message_bytes,
+            receives: self.receives,
+            posted: self.posted,
+            link_messages: self.link_messages,
+            query_bytes: self.query_messages * plan.message_bytes,
+            scheduling: self.scheduling,
+            phase_bytes: self.phase_messages * plan.message_bytes,
+        }
+    }
+}
+
+fn options(
+    plan: &Plan,
+    capabilities: &Capabilities,
+    multiplexer: Option<&Multiplexer>,
+    exchange: usize,
+) -> ExchangeOptions {
+    let design = multiplexer.map_or(plan.design, |_| Design::SemqSr);
+    let mut options = ExchangeOptions::new(design, plan.threads, capabilities);
+    options.message_bytes = plan.message_bytes;
+    let buffers = plan.buffers.map_or(Buffers::Adaptive, Buffers::Fixed);
+    options.window = buffers.window(plan.message_bytes);
+    options.ordered = plan.ordered;
+    options.on_loss = plan.on_loss;
+    // Batches come out as they went in.
+    options.batch_rows = 1;
+    match (multiplexer, &plan.multiplexer) {
+        (Some(own), Some(shared)) => options.through(own, (exchange % shared.queries) as u64),
+        _ => options,
+    }
+}
+
+/// Links a source with a target, in all exchanges.
+fn link(
+    plan: &Plan,
+    nodes: &mut [Node],
+    source: usize,
+    target: usize,
+) -> Result<(), ExchangeError> {
+    let multiplexers = (&nodes[target].multiplexer, &nodes[source].multiplexer);
+    let mut met = None;
+    if let (Some(here), Some(there)) = multiplexers {
+        met = Some(there.id());
+        if !here.is_connected(there.id()) {
+            let address = here.meet(there.id(), &name(source))?;
+            let answer = there.accept(here.id(), &name(target), &address)?;
+            here.join(there.id(), &answer)?;
+        }
+    }
+    for exchange in 0..plan.exchanges() {
+        let receive = &nodes[target].exchanges[exchange].receive;
+        let reads = plan.read_by(target);
+        let (link, offers) = match met {
+            Some(node) => receive.offer_to(node, &name(source), reads)?,
+            None => receive.offer(&name(source), reads)?,
+        };
+        let shuffle = &nodes[source].exchanges[exchange].shuffle;
+        let (destination, answers) = shuffle.accept(&offers, &name(target))?;
+        receive.connect(&link, &answers)?;
+        nodes[target].exchanges[exchange].links.push(link);
+        nodes[source].exchanges[exchange]
+            .destinations
+            .push(destination);
+    }
+    Ok(())
+}
