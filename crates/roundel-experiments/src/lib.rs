@@ -13,6 +13,7 @@
 //! * [`node`] and [`run`]: the processes.
 //! * [`ring`]: joins on rings of hosts, simulated ones and processes.
 //! * [`conversation`]: message passing protocols between many simulated nodes.
+//! * [`hybrid`]: whole operators over endpoints, through multiplexers, and between units.
 //! * [`experiments`]: the catalogue.
 //! * [`advise`]: which design to use, by what candidates measure.
 //! * [`scorecard`]: what simulated hardware says of the claims of a paper.
@@ -23,12 +24,14 @@
 //! This crate knows nothing of queries: what it measures of them it has the program `roundel` measure.
 
 pub mod advise;
+mod as_text;
 pub mod clock;
 pub mod conversation;
 pub mod error;
 pub mod experiments;
 pub mod fabric;
 pub mod figure;
+pub mod hybrid;
 pub mod kept;
 pub mod measured;
 mod meeting;

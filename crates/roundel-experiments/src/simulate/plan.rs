@@ -31,7 +31,7 @@ pub struct Plan {
     /// Threads of each.
     pub threads: usize,
     /// The design.
-    #[serde(with = "as_text")]
+    #[serde(with = "crate::as_text")]
     pub design: Design,
     /// Who gets which rows.
     pub pattern: Pattern,
@@ -46,7 +46,7 @@ pub struct Plan {
     /// Whether batches are to come in order.
     pub ordered: bool,
     /// Over datagrams: what is done about losses.
-    #[serde(with = "as_text")]
+    #[serde(with = "crate::as_text")]
     pub on_loss: OnLoss,
     /// How long sources and readers linger at most, now and then.
     pub dawdle: Duration,
@@ -69,7 +69,7 @@ pub struct Multiplexed {
     /// Queries that these are of, in turn.
     pub queries: usize,
     /// Whether rows are sent by a schedule.
-    #[serde(with = "as_text")]
+    #[serde(with = "crate::as_text")]
     pub scheduling: Scheduling,
     /// Receives of a connection.
     pub receives: usize,
@@ -329,25 +329,6 @@ fn trouble(random: &mut ChaCha8Rng) -> Trouble {
         2 => Trouble::Pause(Duration::from_micros(random.random_range(1..100_000))),
         3 => Trouble::Cut(Duration::from_micros(random.random_range(1..200_000))),
         _ => Trouble::SlowNic(random.random_range(2..200)),
-    }
-}
-
-/// Of what has a name.
-mod as_text {
-    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
-    use std::fmt::Display;
-    use std::str::FromStr;
-
-    pub fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(value)
-    }
-
-    pub fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
-    where
-        T: FromStr<Err: Display>,
-        D: Deserializer<'de>,
-    {
-        String::deserialize(from)?.parse().map_err(D::Error::custom)
     }
 }
 

@@ -1,0 +1,17 @@
+//! Settings that are written as the names that they have on the command line.
+
+use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+use std::fmt::Display;
+use std::str::FromStr;
+
+pub fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(value)
+}
+
+pub fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
+where
+    T: FromStr<Err: Display>,
+    D: Deserializer<'de>,
+{
+    String::deserialize(from)?.parse().map_err(D::Error::custom)
+}

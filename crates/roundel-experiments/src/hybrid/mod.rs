@@ -1,0 +1,193 @@
+//! Exchanges of whole operators, SHUFFLE and RECEIVE, by each architecture: over endpoints, through multiplexers, between
+//! units. Nodes are simulated, or devices of this process. It knows nothing of what figures say.
+//!
+//! ```text
+//!   threads of a node ─send messages to all other nodes─► SHUFFLE ══ architecture ══► RECEIVE ─► consumers, one for
+//!                                                                                              each thread
+//! ```
+
+mod hosts;
+mod traffic;
+
+use crate::error::{Error, Result};
+use crate::fabric::FabricChoice;
+use roundel_exchange::{Architecture, Scheduling};
+use serde::{Deserialize, Serialize};
+
+/// Most nodes, and threads of each.
+const NODES_MAX: usize = 256;
+const THREADS_MAX: usize = 64;
+
+/// Operators on every node that send to all other nodes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hybrid {
+    /// What it runs over.
+    pub fabric: FabricChoice,
+    /// Which connections there are.
+    #[serde(with = "crate::as_text")]
+    pub architecture: Architecture,
+    /// Whether multiplexers send by a schedule.
+    #[serde(with = "crate::as_text")]
+    pub scheduling: Scheduling,
+    /// Nodes, at least 2.
+    pub nodes: usize,
+    /// Threads of each node, each of which sends and consumes.
+    pub threads: usize,
+    /// Exchanges at once.
+    pub operators: usize,
+    /// Bytes of a message, header included.
+    pub message_bytes: usize,
+    /// Messages of each thread of each operator to each other node.
+    pub messages: usize,
+    /// Cycles that a consumer works on each message, in simulation.
+    pub work_cycles: u64,
+    /// The last thread of the first node is so many times as slow as others, in simulation.
+    pub slow: u32,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HybridMeasured {
+    /// From the first message until all have been consumed.
+    pub seconds: f64,
+    /// Bytes of messages that a node got from others in a second.
+    pub bytes_per_second: f64,
+    /// Queue pairs of a node.
+    pub queue_pairs: usize,
+    /// Most bytes that a node had registered at a time.
+    pub registered_bytes: usize,
+    /// Phases of the first node's schedule.
+    pub phases: u64,
+    /// How long it waited in them for a neighbour.
+    pub stalled_seconds: f64,
+}
+
+impl Hybrid {
+    /// One operator on nodes of one thread, with messages of 64 KiB.
+    pub fn new(fabric: FabricChoice, architecture: Architecture, nodes: usize) -> Self {
+        Self {
+            fabric,
+            architecture,
+            scheduling: Scheduling::Auto,
+            nodes,
+            threads: 1,
+            operators: 1,
+            message_bytes: 64 << 10,
+            messages: 64,
+            work_cycles: 0,
+            slow: 1,
+        }
+    }
+
+    /// Whether it makes sense.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<()> {
+        let within = |what: &str, value: usize, least: usize, most: usize| match value {
+            _ if (least..=most).contains(&value) => Ok(()),
+            _ => Err(Error::Setting(format!(
+                "{value} {what}; there can be {least} to {most}"
+            ))),
+        };
+        within("nodes", self.nodes, 2, NODES_MAX)?;
+        within("threads", self.threads, 1, THREADS_MAX)?;
+        within("operators", self.operators, 1, 64)?;
+        within("bytes of a message", self.message_bytes, 1024, 1 << 20)?;
+        within("messages", self.messages, 1, 1 << 20)?;
+        match self.slow > 1 || self.work_cycles > 0 {
+            true if !self.fabric.is_simulated() => Err(Error::Setting(
+                "consumers that work, or are slow, are simulated only".into(),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Runs it once.
+///
+/// # Errors
+/// When it makes no sense, or a node fails.
+pub fn run(hybrid: &Hybrid) -> Result<HybridMeasured> {
+    hybrid.check()?;
+    match hybrid.fabric.parameters() {
+        Some(parameters) => traffic::run(hybrid, &hosts::Simulated::new(hybrid, parameters)),
+        None => traffic::run(hybrid, &hosts::OfThisProcess::new(hybrid)?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn simulated(architecture: Architecture) -> Hybrid {
+        Hybrid {
+            threads: 2,
+            messages: 16,
+            ..Hybrid::new("sim:qdr".parse().unwrap(), architecture, 4)
+        }
+    }
+
+    #[test]
+    fn every_architecture_has_its_queue_pairs() {
+        for (architecture, queue_pairs) in [
+            // Of both sides of the operator.
+            (Architecture::Endpoint, 2 * 3 * 2),
+            (Architecture::Classic, 2 * 3 * 2 * 2),
+            (Architecture::Multiplexer, 3),
+        ] {
+            let hybrid = simulated(architecture);
+            let measured = run(&hybrid).unwrap();
+            assert_eq!(measured.queue_pairs, queue_pairs, "{architecture}");
+            assert!(measured.bytes_per_second > 1e8, "{measured:?}");
+            assert_eq!(run(&hybrid).unwrap(), measured, "the same once more");
+            let more = Hybrid {
+                operators: 2,
+                ..hybrid
+            };
+            let times = run(&more).unwrap().queue_pairs / queue_pairs;
+            let own = if architecture == Architecture::Multiplexer {
+                1
+            } else {
+                2
+            };
+            assert_eq!(times, own, "{architecture}");
+        }
+    }
+
+    #[test]
+    fn a_slow_consumer_holds_up_its_unit_but_no_multiplexer() {
+        let seconds = |architecture, slow| {
+            let hybrid = Hybrid {
+                slow,
+                work_cycles: 400_000,
+                threads: 4,
+                messages: 40,
+                ..simulated(architecture)
+            };
+            run(&hybrid).unwrap().seconds
+        };
+        let times = |architecture| seconds(architecture, 10) / seconds(architecture, 1);
+        assert!(times(Architecture::Multiplexer) < 1.5);
+        assert!(times(Architecture::Classic) > 5.0);
+    }
+
+    #[test]
+    fn devices_of_this_host_carry_all_of_it() {
+        for architecture in Architecture::ALL {
+            let hybrid = Hybrid {
+                threads: 2,
+                operators: 2,
+                messages: 8,
+                ..Hybrid::new(FabricChoice::default(), architecture, 3)
+            };
+            let measured = run(&hybrid).unwrap();
+            assert!(measured.bytes_per_second > 0.0 && measured.registered_bytes > 0);
+        }
+        let working = Hybrid {
+            work_cycles: 1,
+            ..Hybrid::new(FabricChoice::default(), Architecture::Classic, 2)
+        };
+        assert!(run(&working).is_err());
+    }
+}

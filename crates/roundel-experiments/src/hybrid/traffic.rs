@@ -1,0 +1,302 @@
+//! The operators of all nodes, and what they send to each other.
+
+use super::hosts::Hosts;
+use super::{Hybrid, HybridMeasured};
+use crate::error::{Error, Result};
+use arrow::array::{ArrayRef, FixedSizeBinaryArray, RecordBatch};
+use arrow::error::ArrowError;
+use futures::StreamExt as _;
+use futures::channel::mpsc;
+use futures::future::try_join_all;
+use parking_lot::Mutex;
+use rand::SeedableRng as _;
+use rand::seq::SliceRandom as _;
+use rand_chacha::ChaCha8Rng;
+use roundel_exchange::operator::{Group, SharedStreams};
+use roundel_exchange::{
+    Architecture, Design, Destination, ExchangeError, ExchangeOptions, Fabric, Multiplexer,
+    MultiplexerOptions, PartitionStream, Receive, ReceiveLink, Shuffle, Unlimited,
+};
+use roundel_verbs::{Work, settle};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What a batch has beside the bytes of its row, so that it is one message.
+const FRAME_BYTES: usize = 320;
+
+/// A node with its operators.
+struct Node {
+    fabric: Fabric,
+    multiplexer: Option<Multiplexer>,
+    operators: Vec<Operator>,
+}
+
+struct Operator {
+    shuffle: Arc<Shuffle>,
+    receive: Receive,
+    /// With the nodes that they are to.
+    destinations: Vec<(usize, Destination)>,
+    links: Vec<ReceiveLink>,
+}
+
+/// The first error, which ends a run.
+#[derive(Clone, Default)]
+struct Failure(Arc<Mutex<Option<ExchangeError>>>);
+
+/// Runs it once.
+pub(super) fn run(hybrid: &Hybrid, hosts: &impl Hosts) -> Result<HybridMeasured> {
+    let mut nodes = (0..hybrid.nodes)
+        .map(|number| Node::open(hybrid, hosts, number))
+        .collect::<Result<Vec<_>>>()?;
+    for target in 0..nodes.len() {
+        for source in (0..nodes.len()).filter(|source| *source != target) {
+            link(hybrid, &mut nodes, source, target)?;
+        }
+    }
+    let bytes = hosts.bytes_for(hybrid.message_bytes);
+    let row = vec![7; bytes - FRAME_BYTES];
+    let column = FixedSizeBinaryArray::try_from_iter(std::iter::once(row));
+    let wrong = |error: ArrowError| Error::Wrong(error.to_string());
+    let column: ArrayRef = Arc::new(column.map_err(wrong)?);
+    let batch = RecordBatch::try_from_iter([("row", column)]).map_err(wrong)?;
+    let failure = Failure::default();
+    let (busy, idle) = mpsc::unbounded::<()>();
+    let task = Task {
+        hybrid,
+        hosts,
+        batch: &batch,
+        failure: &failure,
+        busy: &busy,
+    };
+    for (number, node) in nodes.iter().enumerate() {
+        for (index, operator) in node.operators.iter().enumerate() {
+            task.send(number, index, operator)?;
+            task.consume(number, node, operator)?;
+        }
+    }
+    drop(busy);
+    let took = hosts.wait(async move { drop(idle.collect::<Vec<()>>().await) })?;
+    if let Some(error) = failure.0.lock().take() {
+        return Err(error.into());
+    }
+    let seconds = took.as_secs_f64();
+    let messages = hybrid.operators * hybrid.threads * hybrid.messages * (hybrid.nodes - 1);
+    let schedule = nodes[0].multiplexer.as_ref().map(Multiplexer::report);
+    let schedule = schedule.unwrap_or_default().schedule;
+    let devices = || nodes.iter().map(|node| &node.fabric);
+    let most = |values: &mut dyn Iterator<Item = usize>| values.max().unwrap_or(0);
+    Ok(HybridMeasured {
+        seconds,
+        bytes_per_second: (messages * hybrid.message_bytes) as f64 / seconds,
+        queue_pairs: most(&mut devices().map(|one| one.device.queue_pairs().most())),
+        registered_bytes: most(&mut devices().map(|one| one.arena.usage().registered_max)),
+        phases: schedule.phases,
+        stalled_seconds: schedule.stalled.as_secs_f64(),
+    })
+}
+
+impl Node {
+    fn open(hybrid: &Hybrid, hosts: &impl Hosts, number: usize) -> Result<Self> {
+        let fabric = hosts.fabric(number)?;
+        let capabilities = fabric.device.capabilities().clone();
+        let message_bytes = hosts.bytes_for(hybrid.message_bytes);
+        let multiplexer = match hybrid.architecture {
+            Architecture::Multiplexer => {
+                let defaults = MultiplexerOptions::new(&capabilities);
+                let sizes = MultiplexerOptions {
+                    message_bytes,
+                    query_bytes: message_bytes * (4 * hybrid.nodes).max(64),
+                    scheduling: hybrid.scheduling,
+                    ..defaults
+                };
+                Some(Multiplexer::open(&fabric, sizes)?)
+            }
+            Architecture::Endpoint | Architecture::Classic => None,
+        };
+        if let Some(multiplexer) = &multiplexer {
+            hosts.spawn(number, 0, Box::pin(multiplexer.drive()));
+        }
+        let options = |operator: usize| {
+            let design = match hybrid.architecture {
+                Architecture::Multiplexer => Design::SemqSr,
+                Architecture::Endpoint | Architecture::Classic => Design::MemqSr,
+            };
+            let options = ExchangeOptions {
+                message_bytes,
+                // Consumers count messages.
+                batch_rows: 1,
+                ..ExchangeOptions::new(design, hybrid.threads, &capabilities)
+            };
+            match &multiplexer {
+                Some(own) => options.through(own, operator as u64),
+                None if hybrid.architecture == Architecture::Classic => {
+                    options.classic(hybrid.threads)
+                }
+                None => options,
+            }
+        };
+        let operators = (0..hybrid.operators).map(|operator| {
+            let options = options(operator);
+            let exchange = 1 + operator as u64;
+            Ok(Operator {
+                shuffle: Arc::new(Shuffle::open(&fabric, &options, exchange, number as u32)?),
+                receive: Receive::open(&fabric, &options, &(Arc::new(Unlimited) as _))?,
+                destinations: Vec::new(),
+                links: Vec::new(),
+            })
+        });
+        let operators = operators.collect::<Result<_>>()?;
+        Ok(Self {
+            fabric,
+            multiplexer,
+            operators,
+        })
+    }
+}
+
+/// Links a source with a target, in all operators. A node has a partition for each of its threads.
+fn link(hybrid: &Hybrid, nodes: &mut [Node], source: usize, target: usize) -> Result<()> {
+    let name = |node: usize| format!("node {node}");
+    let mut met = None;
+    if let (Some(here), Some(there)) = (&nodes[target].multiplexer, &nodes[source].multiplexer) {
+        met = Some(there.id());
+        if !here.is_connected(there.id()) {
+            let address = here.meet(there.id(), &name(source))?;
+            let answer = there.accept(here.id(), &name(target), &address)?;
+            here.join(there.id(), &answer)?;
+        }
+    }
+    let threads = hybrid.threads as u32;
+    let partitions = target as u32 * threads..(target as u32 + 1) * threads;
+    for operator in 0..hybrid.operators {
+        let receive = &nodes[target].operators[operator].receive;
+        let (link, offers) = match met {
+            Some(node) => receive.offer_to(node, &name(source), partitions.clone())?,
+            None => receive.offer(&name(source), partitions.clone())?,
+        };
+        let shuffle = &nodes[source].operators[operator].shuffle;
+        let (destination, answers) = shuffle.accept(&offers, &name(target))?;
+        receive.connect(&link, &answers)?;
+        nodes[target].operators[operator].links.push(link);
+        let destinations = &mut nodes[source].operators[operator].destinations;
+        destinations.push((target, destination));
+    }
+    Ok(())
+}
+
+/// What tasks have in common.
+struct Task<'a, H> {
+    hybrid: &'a Hybrid,
+    hosts: &'a H,
+    batch: &'a RecordBatch,
+    failure: &'a Failure,
+    busy: &'a mpsc::UnboundedSender<()>,
+}
+
+impl<H: Hosts> Task<'_, H> {
+    /// The sending threads of an operator. Through a multiplexer any of them does what is to be done next; units and
+    /// threads with endpoints of their own have their parts.
+    fn send(&self, number: usize, index: usize, operator: &Operator) -> Result<()> {
+        let hybrid = self.hybrid;
+        let groups = operator.destinations.iter().map(|(node, destination)| {
+            let group = operator.shuffle.group(std::slice::from_ref(destination))?;
+            Ok((*node, group))
+        });
+        let groups = groups.collect::<Result<Vec<(usize, Group)>, ExchangeError>>()?;
+        let rounds = hybrid.messages * hybrid.threads;
+        let begun = Arc::new(AtomicUsize::new(0));
+        let (feeding, fed) = mpsc::unbounded::<()>();
+        for thread in 0..hybrid.threads {
+            let (shuffle, failure) = (operator.shuffle.clone(), self.failure.clone());
+            let (batch, busy, feeding) = (self.batch.clone(), self.busy.clone(), feeding.clone());
+            let seed = ((index * hybrid.nodes + number) * hybrid.threads + thread) as u64;
+            let mut random = ChaCha8Rng::seed_from_u64(seed);
+            let mut groups: Vec<_> = groups
+                .iter()
+                .map(|(node, group)| (*node, group.by(thread)))
+                .collect();
+            let (begun, threads) = (begun.clone(), hybrid.threads);
+            let share = match hybrid.architecture {
+                Architecture::Multiplexer => rounds,
+                Architecture::Endpoint | Architecture::Classic => hybrid.messages,
+            };
+            let shared = hybrid.architecture == Architecture::Multiplexer;
+            let feed = async move {
+                let sent = async {
+                    for round in 0..share {
+                        if shared && begun.fetch_add(1, Ordering::Relaxed) >= rounds {
+                            break;
+                        }
+                        groups.shuffle(&mut random);
+                        for (node, group) in &groups {
+                            let partition = (node * threads + (thread + round) % threads) as u32;
+                            shuffle.send(group, partition, &batch).await?;
+                        }
+                    }
+                    Ok(())
+                };
+                failure.note(sent.await);
+                drop((busy, feeding));
+            };
+            self.hosts.spawn(number, thread, Box::pin(feed));
+        }
+        drop(feeding);
+        let (shuffle, failure) = (operator.shuffle.clone(), self.failure.clone());
+        let destinations = operator.destinations.clone();
+        let busy = self.busy.clone();
+        let finish = async move {
+            fed.collect::<Vec<()>>().await;
+            let all = destinations.iter().map(|(_, to)| shuffle.finish(to));
+            failure.note(try_join_all(all).await.map(|_| ()));
+            drop(busy);
+        };
+        self.hosts.spawn(number, 0, Box::pin(finish));
+        Ok(())
+    }
+
+    /// The consumers of an operator: each has a partition by itself, or through a multiplexer shares all with the others.
+    fn consume(&self, number: usize, node: &Node, operator: &Operator) -> Result<()> {
+        let hybrid = self.hybrid;
+        let schema = self.batch.schema();
+        let stream = |thread: usize| {
+            let partition = (number * hybrid.threads + thread) as u32;
+            let links = operator.links.iter();
+            let streams = links.map(|link| operator.receive.stream(link, partition, &schema));
+            streams.collect::<Result<Vec<PartitionStream>, _>>()
+        };
+        let by_thread = (0..hybrid.threads).map(stream);
+        let by_thread = by_thread.collect::<Result<Vec<_>, _>>()?;
+        let shared: Vec<SharedStreams> = match hybrid.architecture {
+            Architecture::Multiplexer => {
+                let all = SharedStreams::new(by_thread.into_iter().flatten());
+                vec![all; hybrid.threads]
+            }
+            Architecture::Endpoint | Architecture::Classic => {
+                by_thread.into_iter().map(SharedStreams::new).collect()
+            }
+        };
+        let work = Work::Cycles(hybrid.work_cycles);
+        for (thread, streams) in shared.into_iter().enumerate() {
+            let (failure, busy) = (self.failure.clone(), self.busy.clone());
+            let context = node.fabric.context.clone();
+            let consume = async move {
+                while let Some(got) = streams.next().await {
+                    failure.note(got.map(|_| ()));
+                    context.charge(work);
+                    settle(&*context).await;
+                }
+                drop(busy);
+            };
+            self.hosts.spawn(number, thread, Box::pin(consume));
+        }
+        Ok(())
+    }
+}
+
+impl Failure {
+    fn note(&self, ended: Result<(), ExchangeError>) {
+        if let Err(error) = ended {
+            self.0.lock().get_or_insert(error);
+        }
+    }
+}
