@@ -84,11 +84,15 @@ fn pair(options: &ExchangeOptions, budget: &Arc<Limited>) -> ([Node; 2], Links) 
 }
 
 /// Sends both partitions of node 1 in turn.
-fn send(cluster: &[Node; 2], links: &Links) -> tokio::task::JoinHandle<Result<(), ExchangeError>> {
+fn send(
+    cluster: &[Node; 2],
+    links: &Links,
+    batches: i64,
+) -> tokio::task::JoinHandle<Result<(), ExchangeError>> {
     let (destination, group) = links.destinations[0][1].clone();
     let shuffle = cluster[0].shuffle.clone();
     tokio::spawn(async move {
-        for number in 0..BATCHES {
+        for number in 0..batches {
             for partition in own(1, 2) {
                 let batch = batch(0, partition, number, 500);
                 shuffle.send(&group, partition, &batch).await?;
@@ -116,7 +120,7 @@ async fn rows_that_wait_without_memory_go_to_disk() {
             options.ordered = true;
             let budget = Limited::new(limit, true);
             let (cluster, links) = pair(&options, &budget);
-            let sender = send(&cluster, &links);
+            let sender = send(&cluster, &links, BATCHES);
             let schema = batch(0, 0, 0, 1).schema();
             for partition in own(1, 2) {
                 let link = &links.links[1][0];
@@ -144,7 +148,7 @@ async fn without_memory_and_disk_the_exchange_fails() {
     for design in ways() {
         let budget = Limited::new(0, false);
         let (cluster, links) = pair(&options(design, 1), &budget);
-        let sender = send(&cluster, &links);
+        let sender = send(&cluster, &links, BATCHES);
         let schema = batch(0, 0, 0, 1).schema();
         let link = &links.links[1][0];
         for partition in own(1, 2) {
@@ -173,7 +177,8 @@ async fn a_dropped_exchange_gives_everything_back() {
         for read in [0, 1, 5] {
             let budget = Limited::new(1 << 30, true);
             let (cluster, mut links) = pair(&options(design, 2), &budget);
-            let sender = send(&cluster, &links);
+            // More than any buffers hold.
+            let sender = send(&cluster, &links, 20 * BATCHES);
             let schema = batch(0, 0, 0, 1).schema();
             let link = links.links[1].remove(0);
             let mut stream = cluster[1].receive.stream(&link, 2, &schema).unwrap();
@@ -184,7 +189,8 @@ async fn a_dropped_exchange_gives_everything_back() {
             assert_eq!(budget.used.load(Ordering::SeqCst), 0, "{design}");
             cluster[0].shuffle.close(&links.destinations[0][1].0, None);
             let sent = tokio::time::timeout(HANG, sender).await;
-            assert!(sent.expect("the sender ends").unwrap().is_err());
+            let sent = sent.expect("the sender ends").unwrap();
+            assert!(sent.is_err(), "{design}, after {read} batches");
             let arenas = [0, 1].map(|node: usize| cluster[node].fabric.arena.clone());
             drop((links, cluster));
             for arena in arenas {

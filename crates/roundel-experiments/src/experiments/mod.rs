@@ -7,6 +7,7 @@ mod buffers;
 mod compute;
 mod credit;
 mod designs;
+pub(crate) mod hybrid;
 mod message_size;
 mod notification;
 mod plan;
@@ -24,6 +25,7 @@ use crate::conversation::Conversation;
 use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;
 use crate::figure::{Figure, X};
+use crate::hybrid::{Hybrid, HybridMeasured};
 use crate::kept::Kept;
 use crate::measured::Measured;
 use crate::outcome::Outcome;
@@ -83,6 +85,9 @@ pub fn catalogue() -> &'static [Experiment] {
         protocols::NODES,
         protocols::VALUES,
         protocols::SUMMARY,
+        hybrid::ARCHITECTURES,
+        hybrid::SCHEDULE,
+        hybrid::STRAGGLER,
     ]
 }
 
@@ -151,6 +156,7 @@ pub(crate) enum Work {
     Replay(Box<Replay>),
     Ring(Box<RingJoin>),
     Conversation(Box<Conversation>),
+    Hybrid(Box<Hybrid>),
 }
 
 /// What a run gave.
@@ -159,6 +165,7 @@ pub(crate) enum Got {
     Queries(Vec<TpchQuery>),
     Ring(RingMeasured),
     Conversation(Box<roundel_protocols::paradigm::Measured>),
+    Hybrid(HybridMeasured),
 }
 
 /// What was measured in an experiment.
@@ -402,6 +409,7 @@ mod tests {
                         Work::Setting(setting) => setting.check(),
                         Work::Ring(join) => join.check(),
                         Work::Conversation(conversation) => conversation.check(),
+                        Work::Hybrid(hybrid) => hybrid.check(),
                         Work::Tpch(_) | Work::Replay(_) => Ok(()),
                     };
                     checked.unwrap_or_else(|error| panic!("{}: {error}", experiment.name));

@@ -3,6 +3,7 @@
 use super::{Case, Got, Options, Results, Work};
 use crate::conversation;
 use crate::error::Result;
+use crate::hybrid;
 use crate::run::{run as run_setting, run_ring};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -87,6 +88,10 @@ impl Work {
                 Got::Ring(kept.or_measure(join, || run_ring(join, &options.node))?)
             }
             Self::Ring(join) => Got::Ring(run_ring(join, &options.node)?),
+            Self::Hybrid(one) if one.fabric.is_simulated() => {
+                Got::Hybrid(kept.or_measure(one, || hybrid::run(one))?)
+            }
+            Self::Hybrid(one) => Got::Hybrid(hybrid::run(one)?),
             Self::Conversation(conversation) => Got::Conversation(Box::new(
                 kept.or_measure(conversation, || conversation::simulate(conversation))?,
             )),

@@ -73,7 +73,7 @@ impl Results<'_> {
         for (case, runs) in &self.cases {
             let rings = runs.iter().filter_map(|run| match run {
                 Got::Ring(measured) => Some(value(measured)),
-                Got::Measured(_) | Got::Queries(_) | Got::Conversation(_) => None,
+                _ => None,
             });
             let values: Vec<_> = rings.collect();
             if case.series == of && !values.is_empty() {
@@ -97,7 +97,7 @@ impl Results<'_> {
 fn values(runs: &[Got], value: impl Fn(&Measured) -> f64) -> Vec<f64> {
     let measured = runs.iter().filter_map(|run| match run {
         Got::Measured(measured) => Some(value(measured)),
-        Got::Queries(_) | Got::Ring(_) | Got::Conversation(_) => None,
+        _ => None,
     });
     measured.collect()
 }

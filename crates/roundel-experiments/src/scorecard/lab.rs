@@ -3,6 +3,7 @@
 use crate::conversation::{self, Conversation};
 use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;
+use crate::hybrid::{self, Hybrid, HybridMeasured};
 use crate::measured::Measured;
 use crate::ring::{self, RingJoin, RingMeasured};
 use crate::run::simulate;
@@ -34,6 +35,7 @@ type Run<T> = Arc<OnceLock<Arc<T>>>;
 pub(super) struct Lab {
     settings: Runs<Measured>,
     rings: Runs<RingMeasured>,
+    hybrids: Runs<HybridMeasured>,
     /// Gigabits per second.
     conversations: Runs<f64>,
     /// Of this host, for conversations; none where only those count that are known.
@@ -109,6 +111,11 @@ impl Lab {
     pub(super) fn run(&self, setting: &Setting) -> Result<Arc<Measured>> {
         let key = serde_json::to_string(setting).expect("plain data is JSON");
         self.settings.get(key, || simulate(setting))
+    }
+
+    /// What exchanges of whole operators measure.
+    pub(super) fn hybrid(&self, one: &Hybrid) -> Result<Arc<HybridMeasured>> {
+        self.hybrids.get(format!("{one:?}"), || hybrid::run(one))
     }
 
     /// What a join on a ring measures.

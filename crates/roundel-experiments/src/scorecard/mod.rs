@@ -6,6 +6,7 @@
 mod buffers;
 mod compute;
 mod credit;
+mod hybrid;
 mod lab;
 mod protocols;
 mod queries;
@@ -88,6 +89,8 @@ pub enum Paper {
     Ring,
     /// Huang, Ghandeharizadeh: An Evaluation of RDMA-based Message Passing Protocols, 2019.
     Protocols,
+    /// Rödiger, Mühlbauer, Kemper, Neumann: High-Speed Query Processing over High-Speed Networks, 2015.
+    Hybrid,
 }
 
 impl fmt::Display for Paper {
@@ -96,6 +99,7 @@ impl fmt::Display for Paper {
             Self::Shuffle => "Liu et al. 2019",
             Self::Ring => "Frey et al. 2010",
             Self::Protocols => "Huang, Ghandeharizadeh 2019",
+            Self::Hybrid => "Rödiger et al. 2015",
         })
     }
 }
@@ -118,6 +122,7 @@ impl Paper {
             }
             Self::Ring => ring::claims(),
             Self::Protocols => protocols::claims(),
+            Self::Hybrid => hybrid::claims(),
         }
     }
 
@@ -125,7 +130,7 @@ impl Paper {
     /// claims about conversations are judged by the same curves, which would be run twice.
     fn share(self, threads: usize) -> (usize, usize) {
         match self {
-            Self::Shuffle | Self::Ring => (threads, 1),
+            Self::Shuffle | Self::Ring | Self::Hybrid => (threads, 1),
             Self::Protocols => (1, threads),
         }
     }
@@ -295,12 +300,13 @@ mod tests {
                 "MP",
                 [&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], &[]],
             ),
+            Paper::Hybrid => ("HY", [&[1, 2, 4], &[3]]),
         }
     }
 
     #[test]
     fn every_row_is_there_and_no_other() {
-        for paper in [Paper::Shuffle, Paper::Ring, Paper::Protocols] {
+        for paper in [Paper::Shuffle, Paper::Ring, Paper::Protocols, Paper::Hybrid] {
             let claims = paper.claims();
             let ids: HashSet<_> = claims.iter().map(|claim| claim.id).collect();
             assert_eq!(ids.len(), claims.len(), "names are unique");

@@ -121,6 +121,8 @@ pub enum PaperChoice {
     Ring,
     /// Huang, Ghandeharizadeh: message passing protocols, 2019.
     Protocols,
+    /// Rödiger, Mühlbauer, Kemper, Neumann: hybrid parallelism, with multiplexers, 2015.
+    Hybrid,
 }
 
 impl From<PaperChoice> for Paper {
@@ -129,6 +131,7 @@ impl From<PaperChoice> for Paper {
             PaperChoice::Shuffle => Self::Shuffle,
             PaperChoice::Ring => Self::Ring,
             PaperChoice::Protocols => Self::Protocols,
+            PaperChoice::Hybrid => Self::Hybrid,
         }
     }
 }

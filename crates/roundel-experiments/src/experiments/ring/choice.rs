@@ -191,7 +191,7 @@ fn calibrated(results: &Results) -> Option<Rates> {
 fn ring(runs: &[Got]) -> Option<&RingMeasured> {
     runs.iter().find_map(|run| match run {
         Got::Ring(measured) => Some(measured),
-        Got::Measured(_) | Got::Queries(_) | Got::Conversation(_) => None,
+        _ => None,
     })
 }
 

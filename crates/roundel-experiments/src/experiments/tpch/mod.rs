@@ -235,7 +235,7 @@ fn of_query(results: &Results, query: u32) -> Figure {
     for (case, runs) in &results.cases {
         let found = runs.iter().filter_map(|run| match run {
             Got::Queries(queries) => queries.iter().find(|one| one.query == query),
-            Got::Measured(_) | Got::Ring(_) | Got::Conversation(_) => None,
+            _ => None,
         });
         let found: Vec<_> = found.collect();
         let ours: Vec<_> = found.iter().map(|one| one.seconds).collect();

@@ -1,0 +1,45 @@
+//! Exchanges of whole operators, over endpoints, through multiplexers and between units (Rödiger et al. 2015, section 3).
+
+mod architectures;
+mod schedule;
+mod straggler;
+
+pub use architectures::EXPERIMENT as ARCHITECTURES;
+pub use schedule::EXPERIMENT as SCHEDULE;
+pub use straggler::EXPERIMENT as STRAGGLER;
+pub(crate) use straggler::{hybrid as straggler, ideal};
+
+use super::{Case, Got, Results, Work};
+use crate::figure::{Figure, Point, X};
+use crate::hybrid::{Hybrid, HybridMeasured};
+
+fn case(series: impl Into<String>, x: X, hybrid: Hybrid) -> Case {
+    Case {
+        series: series.into(),
+        x,
+        work: Work::Hybrid(Box::new(hybrid)),
+    }
+}
+
+impl Results<'_> {
+    /// Adds a value of each run of hybrid exchanges to a figure; `series` says which line a case is on, if any.
+    fn add_hybrids(
+        &self,
+        figure: &mut Figure,
+        series: impl Fn(&str) -> Option<String>,
+        value: impl Fn(&HybridMeasured) -> f64,
+    ) {
+        for (case, runs) in &self.cases {
+            let values = runs.iter().filter_map(|run| match run {
+                Got::Hybrid(measured) => Some(value(measured)),
+                _ => None,
+            });
+            let values: Vec<_> = values.collect();
+            if let Some(name) = series(&case.series)
+                && !values.is_empty()
+            {
+                figure.add(&name, Point::of_runs(case.x.clone(), values));
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Multiplexers and their schedule (Rödiger et al. 2015), on QDR.
+
+use super::lab::Lab;
+use super::{Claim, Seen};
+use crate::error::Result;
+use crate::experiments::hybrid::{ideal, straggler};
+use crate::fabric::FabricChoice;
+use crate::hybrid::Hybrid;
+use crate::setting::{Setting, Transport};
+use roundel_exchange::{Architecture, Scheduling};
+
+/// Servers of the paper's cluster, and threads that keep a link busy.
+const NODES: usize = 6;
+const THREADS: usize = 4;
+/// Bytes of the paper's messages.
+const MESSAGE_BYTES: usize = 512 << 10;
+
+pub(super) fn claims() -> Vec<Claim> {
+    vec![
+        Claim::fully(
+            "HY01",
+            "A schedule of round robin makes all to all up to 40 % faster",
+            gain,
+        ),
+        Claim::fully(
+            "HY02",
+            "A schedule without conflicts has n − 1 phases: 3 for 4 servers",
+            phases,
+        ),
+        Claim::partly(
+            "HY03",
+            "More bandwidth alone is not enough: TCP leaves it unused, multiplexers over RDMA do not",
+            bandwidth,
+        ),
+        Claim::fully(
+            "HY04a",
+            "In a classic exchange each unit has n·t − 1 connections for an operator; a multiplexer connects servers only",
+            connections,
+        ),
+        Claim::fully(
+            "HY04b",
+            "A slow thread holds up a classic exchange, and no multiplexer",
+            slow,
+        ),
+    ]
+}
+
+fn fabric(name: &str) -> FabricChoice {
+    format!("sim:{name}").parse().expect("a generation")
+}
+
+fn all_to_all(nodes: usize, scheduling: Scheduling) -> Hybrid {
+    Hybrid {
+        threads: THREADS,
+        scheduling,
+        message_bytes: MESSAGE_BYTES,
+        messages: 25,
+        ..Hybrid::new(fabric("qdr"), Architecture::Multiplexer, nodes)
+    }
+}
+
+fn gain(lab: &Lab) -> Result<Seen> {
+    let rate = |scheduling| {
+        let measured = lab.hybrid(&all_to_all(NODES, scheduling))?;
+        Ok::<_, crate::error::Error>(measured.bytes_per_second)
+    };
+    let gain = rate(Scheduling::On)? / rate(Scheduling::Off)?;
+    let seen = Seen::new(
+        format!("{gain:.2} times as fast on {NODES} servers, with messages of 512 KiB"),
+        gain >= 1.2,
+        "whoever sends when it likes meets others at the receiver's port, whose buffers fill up and hold up what is behind \
+         for others",
+        "the switch has room enough for what collides",
+    )?;
+    Ok(seen.beside(&[(gain, 1.4)]))
+}
+
+/// A round is all that goes to each other server in one phase.
+fn phases(lab: &Lab) -> Result<Seen> {
+    let of = |nodes: usize| {
+        // Two messages make a phase.
+        let one_round = Hybrid {
+            threads: 1,
+            messages: 2,
+            ..all_to_all(nodes, Scheduling::On)
+        };
+        Ok::<_, crate::error::Error>(lab.hybrid(&one_round)?.phases)
+    };
+    let seen = [of(3)?, of(4)?, of(6)?];
+    Seen::new(
+        format!(
+            "{}, {} and {} phases with 3, 4 and 6 servers",
+            seen[0], seen[1], seen[2]
+        ),
+        seen == [2, 3, 5],
+        "in phase p a server sends to the p-th after it",
+        "phases end before all that goes to a server was sent",
+    )
+}
+
+fn bandwidth(lab: &Lab) -> Result<Seen> {
+    let tcp = |name: &str| {
+        let setting = Setting {
+            nodes: NODES,
+            threads: THREADS,
+            rows: 1 << 14,
+            seconds: 0.02,
+            ..Setting::new(Transport::Sockets, fabric(name))
+        };
+        lab.rate(&setting)
+    };
+    let slow = tcp("10gbe-tcp")?;
+    let (fast, multiplexer) = (
+        tcp("qdr")?,
+        lab.hybrid(&all_to_all(NODES, Scheduling::On))?
+            .bytes_per_second,
+    );
+    let (by_tcp, by_rdma) = (fast / slow, multiplexer / slow);
+    Seen::new(
+        format!(
+            "from 10 GbE to QDR TCP gets {by_tcp:.2} times the throughput, multiplexers {by_rdma:.2} times: {:.2} and \
+             {:.2} GB/s",
+            fast / 1e9,
+            multiplexer / 1e9
+        ),
+        by_rdma >= 1.5 * by_tcp,
+        "TCP copies each byte in the kernel on the one thread that receives, whatever the link could carry",
+        "threads keep up with the link over TCP, too",
+    )
+}
+
+fn connections(lab: &Lab) -> Result<Seen> {
+    let of = |architecture, operators| {
+        let one = Hybrid {
+            threads: THREADS,
+            operators,
+            messages: 4,
+            ..Hybrid::new(fabric("qdr"), architecture, NODES)
+        };
+        Ok::<_, crate::error::Error>(lab.hybrid(&one)?.queue_pairs)
+    };
+    // Each side of an operator has its own; units of one server hand rows over in memory.
+    let unit = of(Architecture::Classic, 1)? / (2 * THREADS) + THREADS - 1;
+    let multiplexer = [1, 4].map(|operators| of(Architecture::Multiplexer, operators));
+    let [one, four] = multiplexer;
+    let (one, four) = (one?, four?);
+    Seen::new(
+        format!(
+            "{unit} for each of {NODES}·{THREADS} units and operator, {} of them within the server; {one} for a multiplexer \
+             with 1 operator and {four} with 4",
+            THREADS - 1
+        ),
+        unit == NODES * THREADS - 1 && one == NODES - 1 && four == one,
+        "links of all operators share the multiplexer's connection to a server",
+        "the verbs layer counts others",
+    )
+}
+
+fn slow(lab: &Lab) -> Result<Seen> {
+    const TIMES: u32 = 10;
+    let times = |architecture| {
+        let seconds = |slow| {
+            let one = straggler(fabric("qdr"), architecture, slow);
+            Ok::<_, crate::error::Error>(lab.hybrid(&one)?.seconds)
+        };
+        Ok::<_, crate::error::Error>(seconds(TIMES)? / seconds(1)?)
+    };
+    let (classic, multiplexer) = (
+        times(Architecture::Classic)?,
+        times(Architecture::Multiplexer)?,
+    );
+    Seen::new(
+        format!(
+            "one of 4 cores {TIMES} times as slow: {classic:.2} times as long between units, {multiplexer:.2} times through \
+             multiplexers, where {:.2} times is the least",
+            ideal(TIMES)
+        ),
+        multiplexer <= 1.1 * ideal(TIMES) && classic > 2.0 * multiplexer,
+        "threads behind a multiplexer take the next message whoever it would have been for",
+        "messages are too long, or too few, to be shared out evenly",
+    )
+}
