@@ -13,7 +13,7 @@
 //! * `pool`: registered messages, of which each query gets its quota.
 //! * `outbound` and `inbound`: the two ends of links, as SHUFFLE and RECEIVE use them.
 //! * `arrivals`: what has come for one operator, which any of its readers takes in.
-//! * `schedule`: in which phase rows may go to which peer.
+//! * `schedule`: in which phase rows may go to which peer, and `trial`: whether that is worth it.
 //! * `dispatch`: what the completion queue brings.
 //! * `meeting`: how two nodes get their connection.
 //!
@@ -33,6 +33,7 @@ mod outbound;
 mod outgoing;
 mod pool;
 mod schedule;
+mod trial;
 
 pub(crate) use arrivals::{Arrivals, MessageHead, News, Sink};
 pub(crate) use inbound::Inbound;
@@ -60,6 +61,8 @@ use std::time::Duration;
 const COMPLETIONS: usize = 4096;
 /// Most bytes of a phase: what a word between neighbours takes is little of it.
 const PHASE_BYTES: usize = 1 << 20;
+/// Messages are long from here on.
+const LONG_MESSAGE_BYTES: usize = 16 << 10;
 /// How often it is looked whether silent peers live.
 const ATTEND_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -83,6 +86,9 @@ pub struct MultiplexerOptions {
     /// Most bytes of rows that a node sends to another in a phase of the schedule; at most half of what may wait for
     /// it of one query.
     pub phase_bytes: usize,
+    /// Messages at least so long, on average, are scheduled where that is left to the multiplexer: shorter ones do not fill
+    /// the buffers of a switch.
+    pub long_bytes: usize,
 }
 
 impl MultiplexerOptions {
@@ -97,6 +103,7 @@ impl MultiplexerOptions {
             query_bytes: 64 * message_bytes,
             scheduling: Scheduling::default(),
             phase_bytes: PHASE_BYTES,
+            long_bytes: LONG_MESSAGE_BYTES,
         }
     }
 }
@@ -170,7 +177,7 @@ impl Multiplexer {
         let networked = fabric.device.capabilities().provider != "shm";
         let state = State {
             id,
-            schedule: Schedule::new(options.scheduling, networked, options.phase_bytes),
+            schedule: Schedule::new(&options, networked),
             driver: None,
             connections: Vec::new(),
             by_peer: HashMap::new(),

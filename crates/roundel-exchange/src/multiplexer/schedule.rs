@@ -12,7 +12,9 @@
 //! over. A node that has nothing to send at all leaves, and nobody waits for it; nor for one that is too late.
 //! Nothing but speed depends on all this: nodes that disagree about who takes part collide, as they would without it.
 
+use super::MultiplexerOptions;
 use super::meeting::NodeId;
+use super::trial::Trial;
 use crate::wire::{Phase, Step};
 use std::fmt;
 use std::str::FromStr;
@@ -24,8 +26,6 @@ const PATIENCE: u32 = 4;
 const PATIENCE_MIN: Duration = Duration::from_micros(500);
 /// And at most.
 const PATIENCE_MAX: Duration = Duration::from_millis(20);
-/// Messages shorter than this, on average, do not fill the buffers of a switch.
-const CONTENDING_MESSAGE_BYTES: usize = 16 << 10;
 
 /// Whether rows are sent by a schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -34,7 +34,7 @@ pub enum Scheduling {
     Off,
     /// In their phase.
     On,
-    /// In their phase while long messages wait for several nodes across a network.
+    /// In their phase while long messages wait for several nodes across a network, if they leave faster so.
     #[default]
     Auto,
 }
@@ -110,6 +110,10 @@ pub(super) struct Schedule {
     scheduling: Scheduling,
     /// Whether there is a switch between the nodes.
     networked: bool,
+    /// Messages at least so long, on average, fill the buffers of a switch.
+    long_bytes: usize,
+    /// Whether it is worth it, where that is left to it.
+    trial: Trial,
     /// Bytes of a phase, and most of them whatever may wait.
     phase_bytes: usize,
     phase_bytes_max: usize,
@@ -130,12 +134,15 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    pub(super) fn new(scheduling: Scheduling, networked: bool, phase_bytes_max: usize) -> Self {
+    /// As these options have it; `networked` says that there is a switch between the nodes.
+    pub(super) fn new(options: &MultiplexerOptions, networked: bool) -> Self {
         Self {
-            scheduling,
+            scheduling: options.scheduling,
             networked,
-            phase_bytes: phase_bytes_max,
-            phase_bytes_max,
+            long_bytes: options.long_bytes,
+            trial: Trial::new(),
+            phase_bytes: options.phase_bytes,
+            phase_bytes_max: options.phase_bytes,
             peers: Vec::new(),
             inside: false,
             phase: 0,
@@ -184,6 +191,7 @@ impl Schedule {
         self.peers = peers;
         self.sent = None;
         self.stalled_since = None;
+        self.trial.set_phases(self.peers.len(), self.phase_bytes);
     }
 
     /// Who may be sent rows now.
@@ -204,8 +212,9 @@ impl Schedule {
         self.stalled_since.map(|since| since + patience)
     }
 
-    /// So many bytes were posted to the peer whose turn it is.
+    /// So many bytes of rows were posted.
     pub(super) fn count(&mut self, bytes: usize) {
+        self.trial.count(bytes);
         if let Some(sent) = &mut self.sent {
             *sent += bytes;
         }
@@ -243,6 +252,12 @@ impl Schedule {
         backlog: impl Fn(usize) -> Backlog,
     ) -> Option<(usize, Phase)> {
         let left = *self.peers.last()?;
+        if self.scheduling == Scheduling::Auto {
+            self.try_out(now, &backlog);
+            if self.inside && !self.trial.is_scheduled() {
+                return Some((left, self.leave()));
+            }
+        }
         if !self.inside {
             if !self.is_worth(&backlog) {
                 return None;
@@ -272,9 +287,7 @@ impl Schedule {
         if !self.peers.iter().any(|peer| backlog(*peer).messages > 0) {
             let idle = self.peers.iter().all(|peer| backlog(*peer).in_flight == 0);
             if idle {
-                self.inside = false;
-                self.stalled_since = None;
-                return Some((left, self.say(Step::Out)));
+                return Some((left, self.leave()));
             }
         }
         self.enter(now, &backlog);
@@ -311,23 +324,42 @@ impl Schedule {
         self.began = now;
     }
 
-    /// Whether the nodes would collide.
+    /// Whether to take part.
     fn is_worth(&self, backlog: &impl Fn(usize) -> Backlog) -> bool {
-        if !self.is_used() {
-            return false;
+        match self.scheduling {
+            Scheduling::Off => false,
+            Scheduling::On => self.peers.iter().any(|peer| backlog(*peer).messages > 0),
+            Scheduling::Auto => {
+                self.is_used() && self.trial.is_scheduled() && self.may_collide(backlog)
+            }
         }
+    }
+
+    /// Whether long messages wait for several peers.
+    fn may_collide(&self, backlog: &impl Fn(usize) -> Backlog) -> bool {
         let waiting = self.peers.iter().map(|peer| backlog(*peer));
         let waiting: Vec<_> = waiting.filter(|backlog| backlog.messages > 0).collect();
-        let least = if self.scheduling == Scheduling::On {
-            1
-        } else {
-            2
-        };
         let bytes: usize = waiting.iter().map(|backlog| backlog.bytes).sum();
         let messages: usize = waiting.iter().map(|backlog| backlog.messages).sum();
-        let long =
-            self.scheduling == Scheduling::On || bytes >= messages * CONTENDING_MESSAGE_BYTES;
-        waiting.len() >= least && long
+        waiting.len() > 1 && bytes >= messages * self.long_bytes
+    }
+
+    /// Lets the trial see how fast rows leave, while they may collide.
+    fn try_out(&mut self, now: Duration, backlog: &impl Fn(usize) -> Backlog) {
+        let waits = self.peers.iter().any(|peer| backlog(*peer).messages > 0);
+        if !waits && !self.inside {
+            self.trial.idle();
+        } else if self.inside || self.may_collide(backlog) {
+            self.trial.look(now);
+        }
+    }
+
+    /// Takes part no more; what to tell the peer on the left.
+    fn leave(&mut self) -> Phase {
+        self.inside = false;
+        self.sent = None;
+        self.stalled_since = None;
+        self.say(Step::Out)
     }
 
     /// The peer that is sent to in a phase.
@@ -352,6 +384,20 @@ mod tests {
 
     const BYTES: usize = 1000;
 
+    fn schedule(scheduling: Scheduling, networked: bool) -> Schedule {
+        let options = MultiplexerOptions {
+            message_bytes: BYTES,
+            receives: 16,
+            posted: 8,
+            link_messages: 16,
+            query_bytes: 64 * BYTES,
+            scheduling,
+            phase_bytes: BYTES,
+            long_bytes: 16 << 10,
+        };
+        Schedule::new(&options, networked)
+    }
+
     /// Nodes that hear each other at once, and send messages of 100 bytes a step each.
     struct Cluster {
         nodes: Vec<Schedule>,
@@ -363,7 +409,7 @@ mod tests {
     impl Cluster {
         fn new(count: usize, scheduling: Scheduling) -> Self {
             let nodes = (0..count).map(|own| {
-                let mut node = Schedule::new(scheduling, true, BYTES);
+                let mut node = schedule(scheduling, true);
                 let others = (0..count).filter(|other| *other != own);
                 let others = others.map(|other| (NodeId(other as u64), other));
                 node.set_peers(NodeId(own as u64), others, 2 * BYTES);
@@ -492,7 +538,7 @@ mod tests {
 
     #[test]
     fn a_neighbour_that_says_nothing_is_waited_for_only_so_long() {
-        let mut node = Schedule::new(Scheduling::On, true, BYTES);
+        let mut node = schedule(Scheduling::On, true);
         let peers = [(NodeId(1), 1), (NodeId(2), 2)];
         node.set_peers(NodeId(0), peers.into_iter(), 2 * BYTES);
         let all = |_| Backlog {
@@ -522,9 +568,9 @@ mod tests {
     }
 
     #[test]
-    fn automatic_is_for_long_messages_to_several_across_a_network() {
-        let worth = |networked, bytes, peers: usize| {
-            let mut node = Schedule::new(Scheduling::Auto, networked, BYTES);
+    fn automatic_tries_it_with_long_messages_to_several_across_a_network() {
+        let tried = |networked, bytes, peers: usize| {
+            let mut node = schedule(Scheduling::Auto, networked);
             let members = (1..=3).map(|peer| (NodeId(peer as u64), peer));
             node.set_peers(NodeId(0), members, 2 * BYTES);
             let backlog = |peer| match peer <= peers {
@@ -535,12 +581,16 @@ mod tests {
                 },
                 false => Backlog::default(),
             };
-            node.advance(Duration::ZERO, backlog).is_some()
+            (0..100).any(|moment| {
+                let word = node.advance(Duration::from_micros(moment), backlog);
+                node.count(BYTES);
+                word.is_some()
+            })
         };
-        assert!(worth(true, 64 << 10, 2));
-        assert!(!worth(false, 64 << 10, 2));
-        assert!(!worth(true, 4 << 10, 2));
-        assert!(!worth(true, 64 << 10, 1));
+        assert!(tried(true, 64 << 10, 2));
+        assert!(!tried(false, 64 << 10, 2));
+        assert!(!tried(true, 4 << 10, 2));
+        assert!(!tried(true, 64 << 10, 1));
     }
 
     #[test]

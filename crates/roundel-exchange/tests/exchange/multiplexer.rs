@@ -17,6 +17,7 @@ fn sizes() -> MultiplexerOptions {
         query_bytes: 256 << 10,
         scheduling: Scheduling::Off,
         phase_bytes: 64 << 10,
+        long_bytes: 16 << 10,
     }
 }
 

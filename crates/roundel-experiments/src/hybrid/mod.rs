@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 /// Most nodes, and threads of each.
 const NODES_MAX: usize = 256;
 const THREADS_MAX: usize = 64;
+/// Fewest bytes of a simulated message, where longer ones stand for it.
+const PAGE_BYTES: usize = 4 << 10;
 
 /// Operators on every node that send to all other nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,10 +41,22 @@ pub struct Hybrid {
     pub message_bytes: usize,
     /// Messages of each thread of each operator to each other node.
     pub messages: usize,
+    /// In which order.
+    pub order: Order,
     /// Cycles that a consumer works on each message, in simulation.
     pub work_cycles: u64,
     /// The last thread of the first node is so many times as slow as others, in simulation.
     pub slow: u32,
+}
+
+/// In which order a thread sends to the other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Any, as messages fill up by themselves.
+    Random,
+    /// So many to each, all nodes in the same order, as those do that go through what is sorted alike.
+    Alike(usize),
 }
 
 /// What came of it.
@@ -74,9 +88,17 @@ impl Hybrid {
             operators: 1,
             message_bytes: 64 << 10,
             messages: 64,
+            order: Order::Random,
             work_cycles: 0,
             slow: 1,
         }
+    }
+
+    /// For how many bytes on the link each byte of a simulated message stands: of short ones, not so many that a message
+    /// has no room for a frame.
+    fn payload_times(&self) -> usize {
+        let most = self.fabric.parameters().map_or(1, |one| one.payload_times);
+        (self.message_bytes / PAGE_BYTES).clamp(1, most)
     }
 
     /// Whether it makes sense.
@@ -93,7 +115,12 @@ impl Hybrid {
         within("nodes", self.nodes, 2, NODES_MAX)?;
         within("threads", self.threads, 1, THREADS_MAX)?;
         within("operators", self.operators, 1, 64)?;
-        within("bytes of a message", self.message_bytes, 1024, 1 << 20)?;
+        within(
+            "bytes of a message",
+            self.message_bytes,
+            PAGE_BYTES,
+            1 << 20,
+        )?;
         within("messages", self.messages, 1, 1 << 20)?;
         match self.slow > 1 || self.work_cycles > 0 {
             true if !self.fabric.is_simulated() => Err(Error::Setting(
@@ -110,8 +137,12 @@ impl Hybrid {
 /// When it makes no sense, or a node fails.
 pub fn run(hybrid: &Hybrid) -> Result<HybridMeasured> {
     hybrid.check()?;
-    match hybrid.fabric.parameters() {
-        Some(parameters) => traffic::run(hybrid, &hosts::Simulated::new(hybrid, parameters)),
+    match hybrid.fabric.hardware() {
+        Some(hardware) => {
+            let times = hybrid.payload_times();
+            let hosts = hosts::Simulated::new(hybrid, hardware.with_payload_times(times));
+            traffic::run(hybrid, &hosts)
+        }
         None => traffic::run(hybrid, &hosts::OfThisProcess::new(hybrid)?),
     }
 }

@@ -1,7 +1,7 @@
 //! The operators of all nodes, and what they send to each other.
 
 use super::hosts::Hosts;
-use super::{Hybrid, HybridMeasured};
+use super::{Hybrid, HybridMeasured, Order};
 use crate::error::{Error, Result};
 use arrow::array::{ArrayRef, FixedSizeBinaryArray, RecordBatch};
 use arrow::error::ArrowError;
@@ -21,6 +21,8 @@ use roundel_verbs::{Work, settle};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// Messages of a query that may wait for each peer.
+const QUEUED: usize = 16;
 /// What a batch has beside the bytes of its row, so that it is one message.
 const FRAME_BYTES: usize = 320;
 
@@ -105,8 +107,10 @@ impl Node {
                 let defaults = MultiplexerOptions::new(&capabilities);
                 let sizes = MultiplexerOptions {
                     message_bytes,
-                    query_bytes: message_bytes * (4 * hybrid.nodes).max(64),
+                    query_bytes: message_bytes * (QUEUED * hybrid.nodes).max(64),
                     scheduling: hybrid.scheduling,
+                    phase_bytes: hosts.bytes_for(defaults.phase_bytes),
+                    long_bytes: hosts.bytes_for(defaults.long_bytes),
                     ..defaults
                 };
                 Some(Multiplexer::open(&fabric, sizes)?)
@@ -184,6 +188,20 @@ fn link(hybrid: &Hybrid, nodes: &mut [Node], source: usize, target: usize) -> Re
     Ok(())
 }
 
+/// Messages that are to be sent, by which group they are for.
+struct Parts {
+    order: Vec<usize>,
+    begun: AtomicUsize,
+}
+
+impl Parts {
+    /// The next one, with its number.
+    fn next(&self) -> Option<(usize, usize)> {
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        Some((number, *self.order.get(number)?))
+    }
+}
+
 /// What tasks have in common.
 struct Task<'a, H> {
     hybrid: &'a Hybrid,
@@ -203,35 +221,52 @@ impl<H: Hosts> Task<'_, H> {
             Ok((*node, group))
         });
         let groups = groups.collect::<Result<Vec<(usize, Group)>, ExchangeError>>()?;
-        let rounds = hybrid.messages * hybrid.threads;
-        let begun = Arc::new(AtomicUsize::new(0));
+        // Through a multiplexer whoever has time sends the next one.
+        let shared = hybrid.architecture == Architecture::Multiplexer;
+        let order = |thread: usize, times: usize| {
+            let seed = (index * hybrid.nodes + number) * hybrid.threads + thread;
+            let all = 0..groups.len();
+            let order = match hybrid.order {
+                Order::Random => {
+                    let mut order: Vec<usize> = (0..times).flat_map(|_| all.clone()).collect();
+                    order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed as u64));
+                    order
+                }
+                Order::Alike(burst) => {
+                    let turns = (0..times).step_by(burst);
+                    let turn = |from: usize| {
+                        let count = burst.min(times - from);
+                        all.clone()
+                            .flat_map(move |to| std::iter::repeat_n(to, count))
+                    };
+                    turns.flat_map(turn).collect()
+                }
+            };
+            Arc::new(Parts {
+                order,
+                begun: AtomicUsize::new(0),
+            })
+        };
+        let all = order(0, hybrid.messages * hybrid.threads);
         let (feeding, fed) = mpsc::unbounded::<()>();
         for thread in 0..hybrid.threads {
             let (shuffle, failure) = (operator.shuffle.clone(), self.failure.clone());
             let (batch, busy, feeding) = (self.batch.clone(), self.busy.clone(), feeding.clone());
-            let seed = ((index * hybrid.nodes + number) * hybrid.threads + thread) as u64;
-            let mut random = ChaCha8Rng::seed_from_u64(seed);
-            let mut groups: Vec<_> = groups
+            let groups: Vec<_> = groups
                 .iter()
                 .map(|(node, group)| (*node, group.by(thread)))
                 .collect();
-            let (begun, threads) = (begun.clone(), hybrid.threads);
-            let share = match hybrid.architecture {
-                Architecture::Multiplexer => rounds,
-                Architecture::Endpoint | Architecture::Classic => hybrid.messages,
+            let parts = match shared {
+                true => all.clone(),
+                false => order(thread, hybrid.messages),
             };
-            let shared = hybrid.architecture == Architecture::Multiplexer;
+            let threads = hybrid.threads;
             let feed = async move {
                 let sent = async {
-                    for round in 0..share {
-                        if shared && begun.fetch_add(1, Ordering::Relaxed) >= rounds {
-                            break;
-                        }
-                        groups.shuffle(&mut random);
-                        for (node, group) in &groups {
-                            let partition = (node * threads + (thread + round) % threads) as u32;
-                            shuffle.send(group, partition, &batch).await?;
-                        }
+                    while let Some((turn, to)) = parts.next() {
+                        let (node, group) = &groups[to];
+                        let partition = (node * threads + (thread + turn) % threads) as u32;
+                        shuffle.send(group, partition, &batch).await?;
                     }
                     Ok(())
                 };

@@ -98,6 +98,7 @@ impl Multiplexed {
             query_bytes: self.query_messages * plan.message_bytes,
             scheduling: self.scheduling,
             phase_bytes: self.phase_messages * plan.message_bytes,
+            long_bytes: self.long_bytes,
         }
     }
 }

@@ -81,6 +81,8 @@ pub struct Multiplexed {
     pub query_messages: usize,
     /// Messages of a phase.
     pub phase_messages: usize,
+    /// Bytes from which on messages are scheduled where that is left to multiplexers.
+    pub long_bytes: usize,
     /// Whether a node reads one exchange after the other, as joins read their inputs.
     pub in_turn: bool,
 }
@@ -300,6 +302,7 @@ impl Multiplexed {
             query_messages: random.random_range(1..=64),
             phase_messages: random.random_range(1..=8),
             in_turn: random.random_bool(0.5),
+            long_bytes: *[512, 16 << 10].choose(random).unwrap_or(&512),
         }
     }
 }
