@@ -31,7 +31,7 @@ use tower::Layer as _;
 use tower::util::MapRequestLayer;
 use url::Url;
 
-use crate::exchange::{OwnWorker, RoundelChannels};
+use crate::exchange::{OwnWorker, RoundelChannels, Skew};
 use crate::fabric::Devices;
 use crate::{EngineError, Fabric, Result, Token};
 
@@ -132,6 +132,10 @@ extensions_options! {
         pub fabric: String, default = Fabric::Grpc.to_string()
         /// How the rows of each stage are exchanged.
         pub stages: String, default = String::new()
+        /// What is done about keys with far more rows than others: auto or off
+        pub skew: String, default = Skew::default().to_string()
+        /// What stages are for joins whose heavy keys are spread.
+        pub skewed_joins: String, default = String::new()
         /// How joins of rows on several workers are done: auto, cyclo, repartition or broadcast
         pub join: String, default = "auto".to_owned()
         /// Which side of a join spins on a ring: the smaller or the larger one
@@ -150,9 +154,10 @@ impl ConfigExtension for ExchangeConfig {
 }
 
 impl ExchangeConfig {
-    pub(crate) fn new(fabric: Fabric) -> Self {
+    pub(crate) fn new(fabric: Fabric, skew: Skew) -> Self {
         Self {
             fabric: fabric.to_string(),
+            skew: skew.to_string(),
             ..Self::default()
         }
     }

@@ -43,7 +43,7 @@ mod yielding;
 
 pub use cluster::{Cluster, WorkerStatus};
 pub use error::{EngineError, Result};
-pub use exchange::FabricCounters;
+pub use exchange::{FabricCounters, Skew};
 pub use fabric::{Fabric, FabricChoice, FabricReason};
 pub use options::{ClusterOptions, PARTITIONS_PER_TASK_MIN, WorkerOptions, partitions_per_task};
 pub use ring::{Calibration, calibrate_host};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use roundel_exchange::{Architecture, BuffersChoice, DesignChoice, OnLoss, Scheduling};
 
-use crate::{FabricChoice, Token};
+use crate::{FabricChoice, Skew, Token};
 
 /// Fewest partitions of a task. With one, datafusion-distributed 4.0.0 returns wrong rows for
 /// TPC-H queries 11 and 15.
@@ -29,6 +29,9 @@ pub struct ClusterOptions {
     pub endpoints: Option<usize>,
     /// Which registered buffers links keep. gRPC does not read it.
     pub buffers: BuffersChoice,
+    /// What is done about keys that have far more rows than others; `SET roundel.skew` has it otherwise for a session.
+    /// gRPC does not read it.
+    pub skew: Skew,
     /// What is done about lost datagrams. gRPC does not read it.
     pub on_loss: OnLoss,
     /// Whether multiplexers send by a schedule.

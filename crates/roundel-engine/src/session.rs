@@ -84,7 +84,7 @@ impl Session {
             .with_distributed_scale_up_leaf_node_handler(placement::scale_up_leaf)
             .with_distributed_route_tasks_handler(placement::route_tasks)
             // Travels with every query, so that the workers use the same fabric among themselves.
-            .with_distributed_option_extension(ExchangeConfig::new(fabric))
+            .with_distributed_option_extension(ExchangeConfig::new(fabric, core.options.skew))
             .with_distributed_compression(None)?
             // An isolated child of a union would get fewer tasks than its table has shards.
             .with_distributed_children_isolator_unions(false)?
@@ -196,8 +196,10 @@ impl Session {
             };
             Ok(match explained {
                 Some(plan) => {
-                    let plan = self.context.state().create_physical_plan(&plan).await?;
-                    let designs = self.core.designs(&plan, fabric.fabric)?;
+                    let state = self.context.state();
+                    let plan = state.create_physical_plan(&plan).await?;
+                    let config = state.config_options();
+                    let designs = self.core.designs(&plan, fabric.fabric, config)?;
                     explain(batches, &fabric, designs.as_ref())?
                 }
                 None => batches,
@@ -247,10 +249,11 @@ async fn start(frame: DataFrame, (core, fabric): (Arc<Core>, Fabric)) -> DataFus
     };
     let mut tasks = frame.task_ctx();
     let plan = frame.create_physical_plan().await?;
-    if let Some(designs) = core.designs(&plan, fabric)? {
+    if let Some(designs) = core.designs(&plan, fabric, tasks.session_config().options())? {
         let config = tasks.session_config().clone();
         let told = ExchangeConfig {
             stages: designs.to_text(),
+            skewed_joins: designs.skewed_joins(),
             ..ExchangeConfig::of(config.options(), fabric)
         };
         tasks = tasks.with_session_config(config.with_distributed_option_extension(told));

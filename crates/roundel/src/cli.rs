@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use roundel_engine::{
-    Architecture, BuffersChoice, DesignChoice, Fabric, FabricChoice, OnLoss, Scheduling,
+    Architecture, BuffersChoice, DesignChoice, Fabric, FabricChoice, OnLoss, Scheduling, Skew,
 };
 
 pub use advise::{
@@ -217,6 +217,11 @@ pub struct ExchangeArgs {
     /// device, or as many as producer and consumer need at the time.
     #[arg(long, value_name = "fixed:N|bdp|adaptive", default_value_t)]
     pub buffers: BuffersChoice,
+    /// Keys with far more rows than others, in joins that partition both sides by them: `auto` finds
+    /// them while rows are shuffled, spreads their rows over all workers and sends those of the other
+    /// side to all; `off` sends them where their hash says. EXPLAIN says in which joins it can be done.
+    #[arg(long, value_name = "off|auto", default_value_t)]
+    pub skew: Skew,
 }
 
 /// Flags of one worker.

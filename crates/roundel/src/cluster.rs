@@ -18,6 +18,7 @@ pub fn options(args: &ClusterArgs) -> Result<ClusterOptions, Failure> {
         design: args.exchange.design,
         endpoints: args.exchange.endpoints.map(usize::from),
         buffers: args.exchange.buffers,
+        skew: args.exchange.skew,
         on_loss: args.node.on_loss,
         schedule: args.node.schedule,
         registered_memory_bytes: args.node.registered_memory,

@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use std::fmt;
 use std::sync::Arc;
 
+use datafusion::config::ConfigOptions;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
@@ -15,7 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use crate::channel::Channels;
-use crate::exchange::{Asked, Designs, FabricCounters, counters};
+use crate::exchange::{Asked, Designs, FabricCounters, counters, skew_of};
 use crate::fabric::{Devices, FabricChooser, Sizes, own_address};
 use crate::runtime::runtime_env;
 use crate::spill_dir::SpillDir;
@@ -23,7 +24,7 @@ use crate::tables::catalog::ShardCatalog;
 use crate::tables::load::SharedTables;
 use crate::{
     Architecture, ClusterOptions, DesignChoice, EngineError, Fabric, FabricReason, Result, Session,
-    Token,
+    Skew, Token,
 };
 use membership::Membership;
 use spawn::WorkerProcess;
@@ -212,6 +213,7 @@ impl Core {
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         fabric: Fabric,
+        config: &ConfigOptions,
     ) -> Result<Option<Designs>> {
         let Some(node) = self.devices.get(fabric).map_err(EngineError::NoFabric)? else {
             return Ok(None);
@@ -223,7 +225,13 @@ impl Core {
             buffers: self.options.buffers,
             threads: self.options.threads,
         };
-        asked.designs(plan, node).map(Some)
+        let designs = asked.designs(plan, node)?;
+        let live = self.membership.live().into_iter();
+        let live: Vec<Url> = live.map(|(url, _)| url).collect();
+        Ok(Some(match skew_of(config)? {
+            Skew::Auto => designs.with_skewed_joins(plan, &live),
+            Skew::Off => designs,
+        }))
     }
 }
 

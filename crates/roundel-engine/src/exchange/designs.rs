@@ -3,6 +3,7 @@
 
 use super::node::ExchangeNode;
 use super::setting::{self, Setting};
+use super::skew::{self, SkewedJoins};
 use crate::channel::ExchangeConfig;
 use crate::{EngineError, Result};
 use datafusion::common::stats::Precision;
@@ -16,6 +17,7 @@ use roundel_exchange::{
 };
 use std::fmt;
 use std::sync::Arc;
+use url::Url;
 
 /// Of the registered memory of a node, the part that one exchange may count on: others of the same
 /// query, and other queries, need theirs.
@@ -36,6 +38,7 @@ pub(crate) struct Asked {
 /// The settings of a query's stages, and why. Shown as EXPLAIN shows them.
 pub(crate) struct Designs {
     stages: Vec<(usize, Setting, String)>,
+    skewed: SkewedJoins,
 }
 
 impl Asked {
@@ -48,7 +51,10 @@ impl Asked {
         plan: &Arc<dyn ExecutionPlan>,
         node: &ExchangeNode,
     ) -> Result<Designs> {
-        let mut designs = Designs { stages: Vec::new() };
+        let mut designs = Designs {
+            stages: Vec::new(),
+            skewed: SkewedJoins::default(),
+        };
         self.visit(plan, 1, node, &mut designs)?;
         designs.stages.sort_by_key(|(stage, ..)| *stage);
         Ok(designs)
@@ -134,6 +140,19 @@ fn bytes_of(plan: &Arc<dyn ExecutionPlan>) -> Option<u64> {
 }
 
 impl Designs {
+    /// With what is done about heavy keys of the plan's joins, by tasks that agree at one of these workers.
+    pub(crate) fn with_skewed_joins(self, plan: &Arc<dyn ExecutionPlan>, live: &[Url]) -> Self {
+        Self {
+            skewed: skew::find(plan, live),
+            ..self
+        }
+    }
+
+    /// What stages are for these joins, as the workers are told.
+    pub(crate) fn skewed_joins(&self) -> String {
+        self.skewed.to_text()
+    }
+
     /// As the workers are told.
     pub(crate) fn to_text(&self) -> String {
         let stages = self.stages.iter();
@@ -165,7 +184,7 @@ impl fmt::Display for Designs {
                 ),
             }?;
         }
-        Ok(())
+        write!(f, "{}", self.skewed)
     }
 }
 

@@ -21,7 +21,9 @@ mod node;
 mod protocol;
 mod scatter;
 mod server;
+mod service;
 mod setting;
+mod skew;
 
 pub(crate) use client::{OwnWorker, RoundelChannels};
 pub use counters::FabricCounters;
@@ -29,3 +31,5 @@ pub(crate) use designs::{Asked, Designs};
 pub(crate) use node::ExchangeNode;
 pub(crate) use scatter::scatter_in;
 pub(crate) use server::ExchangeServer;
+pub use skew::Skew;
+pub(crate) use skew::skew_of;

@@ -12,6 +12,7 @@ pub(super) const SERVICE_NAME: &str = "roundel.Exchange";
 pub(super) const EXECUTE_PATH: &str = "/roundel.Exchange/Execute";
 pub(super) const BEGIN_PATH: &str = "/roundel.Exchange/Begin";
 pub(super) const MEET_PATH: &str = "/roundel.Exchange/Meet";
+pub(super) const AGREE_PATH: &str = "/roundel.Exchange/Agree";
 pub(super) const COUNTERS_PATH: &str = "/roundel.Exchange/Counters";
 
 /// Asks a worker to run partitions of a task and to send their rows to the offered endpoints.
@@ -180,6 +181,74 @@ pub(super) struct Met {
     /// Its queue pair for the one that asks, if that gave one.
     #[prost(bytes = "vec", tag = "2")]
     pub address: Vec<u8>,
+}
+
+/// Asks which keys of a join are heavy, and tells what the asking task saw of them. The answer comes when all tasks that
+/// tell samples have told theirs.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Agree {
+    /// The query, 16 bytes.
+    #[prost(bytes = "vec", tag = "1")]
+    pub query: Vec<u8>,
+    /// The join: the number of the stage that is its left input.
+    #[prost(uint64, tag = "2")]
+    pub join: u64,
+    /// Which input the task is of: 0 is the left one.
+    #[prost(uint32, tag = "3")]
+    pub side: u32,
+    /// The task's number.
+    #[prost(uint64, tag = "4")]
+    pub task: u64,
+    /// Tasks of both inputs that tell samples.
+    #[prost(uint64, tag = "5")]
+    pub samplers: u64,
+    /// Tasks of both inputs.
+    #[prost(uint64, tag = "6")]
+    pub tasks: u64,
+    /// Partitions of the join, over all of its tasks.
+    #[prost(uint64, tag = "7")]
+    pub partitions: u64,
+    /// Rows that are expected of the left input.
+    #[prost(uint64, optional, tag = "8")]
+    pub expected_left: Option<u64>,
+    /// And of the right one.
+    #[prost(uint64, optional, tag = "9")]
+    pub expected_right: Option<u64>,
+    /// Nothing from a task whose rows stay where their hash says.
+    #[prost(message, optional, tag = "10")]
+    pub sample: Option<KeySample>,
+}
+
+/// What a task saw of its first rows.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct KeySample {
+    #[prost(uint64, tag = "1")]
+    pub rows: u64,
+    /// The keys that may be heavy.
+    #[prost(message, repeated, tag = "2")]
+    pub heavy: Vec<Heavy>,
+    /// The task failed: nobody need wait for it.
+    #[prost(bool, tag = "3")]
+    pub failed: bool,
+}
+
+/// A key, by its hash, and how many rows had it.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub(super) struct Heavy {
+    #[prost(fixed64, tag = "1")]
+    pub hash: u64,
+    #[prost(uint32, tag = "2")]
+    pub count: u32,
+}
+
+/// The answer to [`Agree`]: the hashes of heavy keys, by the input whose rows are spread. Those of the other input are
+/// sent to all.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Agreed {
+    #[prost(fixed64, repeated, tag = "1")]
+    pub left: Vec<u64>,
+    #[prost(fixed64, repeated, tag = "2")]
+    pub right: Vec<u64>,
 }
 
 /// Asks for the counters of a worker's device.

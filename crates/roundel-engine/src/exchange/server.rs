@@ -2,13 +2,10 @@
 
 use super::client::exchange_error;
 use super::node::ExchangeNode;
-use super::protocol::{
-    Accepted, Answer, AnswerKind, BEGIN_PATH, Begin, Begun, COUNTERS_PATH, CountersAnswer,
-    CountersRequest, EXECUTE_PATH, Execute, Failed, FailureKind, MEET_PATH, Meet, Met,
-    SERVICE_NAME, Sent,
-};
-use super::scatter::{self, ScatterState};
+use super::protocol::{Accepted, Answer, AnswerKind, Begin, Execute, Failed, FailureKind, Sent};
+use super::scatter::{self, ScatterState, Way};
 use super::setting::Setting;
+use super::skew::Agreements;
 use crate::fabric::Devices;
 use crate::{EngineError, Fabric};
 use datafusion::arrow::datatypes::SchemaRef;
@@ -20,30 +17,31 @@ use futures::stream::{BoxStream, FuturesUnordered};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use roundel_exchange::operator::Group;
 use roundel_exchange::{Destination, LinkAddress, Shuffle};
-use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use tokio_util::task::AbortOnDropHandle;
-use tonic::body::Body;
-use tonic::server::{NamedService, ServerStreamingService, UnaryService};
-use tonic::{Request, Response, Status};
-use tonic_prost::ProstCodec;
+use tonic::Status;
 
 /// The exchange service of one worker process.
 #[derive(Clone)]
 pub(crate) struct ExchangeServer {
     devices: Devices,
     worker: Worker,
+    /// Of joins whose tasks agree here on heavy keys.
+    pub(super) agreements: Agreements,
 }
 
 impl ExchangeServer {
     pub(crate) fn new(devices: Devices, worker: Worker) -> Self {
-        Self { devices, worker }
+        Self {
+            devices,
+            worker,
+            agreements: Agreements::default(),
+        }
     }
 
     /// This worker's end of a fabric that a peer named.
-    fn node(&self, fabric: &str) -> Result<&Arc<ExchangeNode>, String> {
+    pub(super) fn node(&self, fabric: &str) -> Result<&Arc<ExchangeNode>, String> {
         let fabric: Fabric = fabric
             .parse()
             .map_err(|error: EngineError| error.to_string())?;
@@ -53,7 +51,10 @@ impl ExchangeServer {
     }
 
     /// Starts a producer; its first answer has the links.
-    async fn execute(self, request: Execute) -> Result<BoxStream<'static, Answer>, Status> {
+    pub(super) async fn execute(
+        self,
+        request: Execute,
+    ) -> Result<BoxStream<'static, Answer>, Status> {
         let started = self.start(&request).await;
         let producer = match started {
             Ok(producer) => producer,
@@ -130,6 +131,7 @@ enum Rows {
     Scattered {
         state: Arc<ScatterState>,
         context: Arc<TaskContext>,
+        task: TaskKey,
         partitions: Range<usize>,
         total: usize,
         schema: SchemaRef,
@@ -160,10 +162,11 @@ impl ExchangeServer {
         Ok((state, context))
     }
 
-    async fn begin(&self, begin: Begin) -> Result<(), Failed> {
+    pub(super) async fn begin(&self, begin: Begin) -> Result<(), Failed> {
         let node = self.node(&begin.fabric).map_err(failed_with)?;
-        let (state, context) = self.scattered(begin.task().map_err(failed)?).await?;
-        state.want(node, &context)
+        let task = begin.task().map_err(failed)?;
+        let (state, context) = self.scattered(task).await?;
+        state.want(node, task, &context)
     }
 
     /// The rows that a consumer asks for.
@@ -176,6 +179,7 @@ impl ExchangeServer {
                 schema: state.schema()?,
                 state,
                 context,
+                task: task.task_key,
                 partitions,
                 total: total as usize,
             });
@@ -204,25 +208,18 @@ impl Rows {
             Self::Scattered {
                 state,
                 context,
+                task,
                 partitions,
                 total,
                 ..
             } => {
-                let begun = state.join(
-                    &link.node,
-                    &link.shuffle,
+                let way = Way {
+                    node: &link.node,
+                    shuffle: &link.shuffle,
                     group,
-                    partitions,
-                    total,
-                    &context,
-                )?;
-                let ended = async move {
-                    match begun.await {
-                        Ok(scattering) => scattering.ended().await,
-                        Err(_) => Err(failed_with("the query has ended".to_owned())),
-                    }
                 };
-                let ended = ended.boxed().shared();
+                let joined = state.join(way, partitions, total, task, &context)?;
+                let ended = joined.ended().boxed().shared();
                 let lane = |lane| ended.clone().map(move |ended| ended.map(|()| lane)).boxed();
                 Ok((0..lanes).map(lane).collect())
             }
@@ -368,116 +365,5 @@ pub(super) fn failed_with(message: String) -> Failed {
     Failed {
         message,
         kind: FailureKind::Query.into(),
-    }
-}
-
-impl NamedService for ExchangeServer {
-    const NAME: &'static str = SERVICE_NAME;
-}
-
-impl tower::Service<http::Request<Body>> for ExchangeServer {
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let this = self.clone();
-        Box::pin(async move {
-            Ok(match request.uri().path() {
-                EXECUTE_PATH => {
-                    tonic::server::Grpc::new(ProstCodec::<Answer, Execute>::default())
-                        .server_streaming(ExecuteCall(this), request)
-                        .await
-                }
-                BEGIN_PATH => {
-                    tonic::server::Grpc::new(ProstCodec::<Begun, Begin>::default())
-                        .unary(BeginCall(this), request)
-                        .await
-                }
-                MEET_PATH => {
-                    tonic::server::Grpc::new(ProstCodec::<Met, Meet>::default())
-                        .unary(MeetCall(this), request)
-                        .await
-                }
-                COUNTERS_PATH => {
-                    tonic::server::Grpc::new(
-                        ProstCodec::<CountersAnswer, CountersRequest>::default(),
-                    )
-                    .unary(CountersCall(this), request)
-                    .await
-                }
-                _ => Status::unimplemented("no such call").into_http(),
-            })
-        })
-    }
-}
-
-struct ExecuteCall(ExchangeServer);
-
-impl ServerStreamingService<Execute> for ExecuteCall {
-    type Response = Answer;
-    type ResponseStream = BoxStream<'static, Result<Answer, Status>>;
-    type Future = BoxFuture<'static, Result<Response<Self::ResponseStream>, Status>>;
-
-    fn call(&mut self, request: Request<Execute>) -> Self::Future {
-        let server = self.0.clone();
-        Box::pin(async move {
-            let answers = server.execute(request.into_inner()).await?;
-            Ok(Response::new(answers.map(Ok).boxed()))
-        })
-    }
-}
-
-struct BeginCall(ExchangeServer);
-
-impl UnaryService<Begin> for BeginCall {
-    type Response = Begun;
-    type Future = BoxFuture<'static, Result<Response<Begun>, Status>>;
-
-    fn call(&mut self, request: Request<Begin>) -> Self::Future {
-        let server = self.0.clone();
-        Box::pin(async move {
-            let begun = server.begin(request.into_inner()).await;
-            begun
-                .map(|()| Response::new(Begun {}))
-                .map_err(|failed| Status::aborted(failed.message))
-        })
-    }
-}
-
-struct MeetCall(ExchangeServer);
-
-impl UnaryService<Meet> for MeetCall {
-    type Response = Met;
-    type Future = BoxFuture<'static, Result<Response<Met>, Status>>;
-
-    fn call(&mut self, request: Request<Meet>) -> Self::Future {
-        let meet = request.into_inner();
-        let met = match self.0.node(&meet.fabric) {
-            Ok(node) => node
-                .be_met(&meet)
-                .map(Response::new)
-                .map_err(|error| Status::aborted(error.to_string())),
-            Err(why) => Err(Status::failed_precondition(why)),
-        };
-        Box::pin(async move { met })
-    }
-}
-
-struct CountersCall(ExchangeServer);
-
-impl UnaryService<CountersRequest> for CountersCall {
-    type Response = CountersAnswer;
-    type Future = BoxFuture<'static, Result<Response<CountersAnswer>, Status>>;
-
-    fn call(&mut self, request: Request<CountersRequest>) -> Self::Future {
-        let node = self.0.node(&request.into_inner().fabric);
-        let counters = node.map(|node| Response::new(node.counters()));
-        let counters = counters.map_err(Status::failed_precondition);
-        Box::pin(async move { counters })
     }
 }

@@ -133,7 +133,7 @@ fn worker(
             config.options_mut().execution.target_partitions = partitions;
             config.set_extension(catalog);
             config.set_extension(Arc::clone(&rings));
-            scatter_in(config);
+            scatter_in(config, &rings.channels);
             config.set_distributed_option_extension_from_headers::<ExchangeConfig>(
                 &context.headers,
             )?;

@@ -7,7 +7,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::TryStreamExt as _;
 use roundel_engine::{
     Architecture, BuffersChoice, ClusterOptions, DesignChoice, FabricChoice, OnLoss, Result,
-    Scheduling, Session,
+    Scheduling, Session, Skew,
 };
 
 /// The worker program that cargo builds next to the tests.
@@ -28,6 +28,7 @@ pub fn options(workers: usize) -> ClusterOptions {
         design: DesignChoice::default(),
         endpoints: None,
         buffers: BuffersChoice::default(),
+        skew: Skew::default(),
         registered_memory_bytes: 256 << 20,
         memory_limit_bytes: None,
         worker_program: worker_program(),

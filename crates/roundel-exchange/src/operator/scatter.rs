@@ -4,7 +4,7 @@
 use super::shuffle::{Group, Shuffle};
 use crate::error::{ExchangeError, Result};
 use crate::frame::RowSource;
-use crate::selection::RowsByPartition;
+use crate::selection::{RowsByPartition, Selection};
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use std::sync::Arc;
@@ -13,7 +13,12 @@ use std::sync::Arc;
 pub trait Partitioner: Send {
     /// How many partitions there are.
     fn partitions(&self) -> usize;
-    /// Sets `targets` to one partition per row, each below [`partitions`](Self::partitions).
+    /// Whether some rows may go to all partitions.
+    fn has_rows_for_all(&self) -> bool {
+        false
+    }
+    /// Sets `targets` to one partition per row, each below [`partitions`](Self::partitions); or to that number itself,
+    /// for a row that goes to all partitions.
     ///
     /// # Errors
     /// What went wrong, when the rows cannot be told apart.
@@ -84,36 +89,62 @@ impl Scatter {
         }
         let source = RowSource::new(batch);
         let numbers = source.as_ref().is_none_or(RowSource::needs_numbers);
+        let for_all = self.partitioner.has_rows_for_all();
         self.rows
-            .sort(&self.targets, partitions, numbers)
+            .sort(&self.targets, partitions + usize::from(for_all), numbers)
             .map_err(|target| ExchangeError::own(format!("partition {target} of {partitions}")))?;
+        let for_all = for_all.then(|| self.rows.of(partitions));
         for turn in 0..partitions {
             let partition = (self.first + turn) % partitions;
-            let rows = self.rows.of(partition);
-            if rows.is_empty() || !self.open[partition] {
-                continue;
-            }
-            let (group, number) = (&self.groups[partition], partition as u32);
-            let sent = match &source {
-                Some(source) => {
-                    let shuffle = &self.shuffle;
-                    shuffle.send_rows(group, number, batch, source, rows).await
+            for rows in [Some(self.rows.of(partition)), for_all].into_iter().flatten() {
+                if rows.is_empty() || !self.open[partition] {
+                    continue;
                 }
-                None => {
-                    let rows = UInt32Array::from(rows.numbers().into_owned());
-                    let part = take_record_batch(batch, &rows).map_err(|error| {
-                        ExchangeError::own(format!("rows cannot be picked from a batch: {error}"))
-                    })?;
-                    self.shuffle.send(group, number, &part).await
+                let part = Part {
+                    group: &self.groups[partition],
+                    partition: partition as u32,
+                    rows,
+                };
+                match part.send(&self.shuffle, batch, source.as_ref()).await {
+                    Ok(()) => {}
+                    Err(error) if error.is_of_peer() => self.open[partition] = false,
+                    Err(error) => return Err(error),
                 }
-            };
-            match sent {
-                Ok(()) => {}
-                Err(error) if error.is_of_peer() => self.open[partition] = false,
-                Err(error) => return Err(error),
             }
         }
         self.first = (self.first + 1) % partitions;
         Ok(self.open.contains(&true))
+    }
+}
+
+/// Rows of a batch that go to one partition.
+struct Part<'a> {
+    group: &'a Group,
+    partition: u32,
+    rows: Selection<'a>,
+}
+
+impl Part<'_> {
+    async fn send(
+        self,
+        shuffle: &Shuffle,
+        batch: &RecordBatch,
+        source: Option<&RowSource<'_>>,
+    ) -> Result<()> {
+        let Self {
+            group,
+            partition,
+            rows,
+        } = self;
+        if let Some(source) = source {
+            return shuffle
+                .send_rows(group, partition, batch, source, rows)
+                .await;
+        }
+        let rows = UInt32Array::from(rows.numbers().into_owned());
+        let part = take_record_batch(batch, &rows).map_err(|error| {
+            ExchangeError::own(format!("rows cannot be picked from a batch: {error}"))
+        })?;
+        shuffle.send(group, partition, &part).await
     }
 }

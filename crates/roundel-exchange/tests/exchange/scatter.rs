@@ -19,25 +19,50 @@ fn target(row: usize) -> u32 {
     (row as u32).wrapping_mul(2_654_435_761) % 11 % PARTITIONS
 }
 
-struct ByRow;
+/// One row in so many goes to all partitions, where some do.
+const FOR_ALL: usize = 7;
+
+fn goes_to_all(row: usize) -> bool {
+    row % FOR_ALL == 3
+}
+
+#[derive(Clone, Copy)]
+struct ByRow {
+    /// Some rows go to all partitions.
+    some_to_all: bool,
+}
 
 impl Partitioner for ByRow {
     fn partitions(&self) -> usize {
         PARTITIONS as usize
     }
 
+    fn has_rows_for_all(&self) -> bool {
+        self.some_to_all
+    }
+
     fn partition(&mut self, batch: &RecordBatch, targets: &mut Vec<u32>) -> Result<(), String> {
-        targets.extend((0..batch.num_rows()).map(target));
+        targets.extend((0..batch.num_rows()).map(
+            |row| match self.some_to_all && goes_to_all(row) {
+                true => PARTITIONS,
+                false => target(row),
+            },
+        ));
         Ok(())
     }
 }
 
 /// The rows of a partition, by the arrow library.
-fn expected(batches: &[RecordBatch], partition: u32) -> RecordBatch {
+fn expected(batches: &[RecordBatch], partition: u32, by: ByRow) -> RecordBatch {
     let parts: Vec<_> = batches
         .iter()
         .map(|batch| {
-            let rows = (0..batch.num_rows()).filter(|row| target(*row) == partition);
+            let all = 0..batch.num_rows();
+            let for_all = |row: &usize| by.some_to_all && goes_to_all(*row);
+            let own = all.clone();
+            let own = own.filter(|row| target(*row) == partition && !for_all(row));
+            // Those that go to all come behind a partition's own.
+            let rows = own.chain(all.filter(for_all));
             let rows = UInt32Array::from_iter_values(rows.map(|row| row as u32));
             take_record_batch(batch, &rows).unwrap()
         })
@@ -47,6 +72,14 @@ fn expected(batches: &[RecordBatch], partition: u32) -> RecordBatch {
 
 /// Every node scatters the batches; what each partition got of each node.
 async fn scatter(options: &ExchangeOptions, batches: &[RecordBatch]) -> Vec<Vec<RecordBatch>> {
+    scatter_by(ByRow { some_to_all: false }, options, batches).await
+}
+
+async fn scatter_by(
+    by: ByRow,
+    options: &ExchangeOptions,
+    batches: &[RecordBatch],
+) -> Vec<Vec<RecordBatch>> {
     let cluster: Vec<Node> = (0..NODES).map(|_| Node::open(options)).collect();
     let links = connect(&cluster, |node| own(node, PER_NODE));
     let schema = batches[0].schema();
@@ -56,7 +89,7 @@ async fn scatter(options: &ExchangeOptions, batches: &[RecordBatch]) -> Vec<Vec<
         let mut scatter = Scatter::new(
             node.shuffle.clone(),
             groups.collect(),
-            Box::new(ByRow),
+            Box::new(by),
             source,
         )
         .unwrap();
@@ -77,7 +110,7 @@ async fn scatter(options: &ExchangeOptions, batches: &[RecordBatch]) -> Vec<Vec<
                 let stream = node.receive.stream(link, partition, &schema).unwrap();
                 readers.push(async move {
                     let got: Vec<RecordBatch> = stream.try_collect().await.unwrap();
-                    let whole = expected(batches, partition);
+                    let whole = expected(batches, partition, by);
                     let joined = concat_batches(&whole.schema(), &got).unwrap();
                     assert_eq!(joined, whole, "partition {partition}");
                     got
@@ -188,6 +221,24 @@ async fn rows_for_the_own_process_are_handed_over() {
     }
 }
 
+/// Those that are gathered, and those that are picked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_for_all_partitions_reach_each_of_them_once() {
+    let by = ByRow { some_to_all: true };
+    let mut types = flat_types();
+    types.retain(|data_type| *data_type != DataType::FixedSizeBinary(0));
+    for design in ways() {
+        for local in [false, true] {
+            let mut options = options(design, 2);
+            options.ordered = true;
+            options.coupled = true;
+            options.local = local.then(Arc::default);
+            scatter_by(by, &options, &batches(&types, &[3000, 4, 2000])).await;
+            scatter_by(by, &options, &batches(&nested_types()[..1], &[500])).await;
+        }
+    }
+}
+
 /// Two readers each want the exchange first that the other one wants last.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn coupled_exchanges_are_read_in_any_order() {
@@ -214,7 +265,7 @@ async fn coupled_exchanges_are_read_in_any_order() {
                 let groups = (0..PARTITIONS).map(|p| to[(p / PER_NODE) as usize].1.clone());
                 let shuffle = node.shuffle.clone();
                 let mut scatter =
-                    Scatter::new(shuffle.clone(), groups.collect(), Box::new(ByRow), 0).unwrap();
+                    Scatter::new(shuffle.clone(), groups.collect(), Box::new(ByRow { some_to_all: false }), 0).unwrap();
                 let batch = batch.clone();
                 tasks.push(tokio::spawn(async move {
                     for _ in 0..40 {

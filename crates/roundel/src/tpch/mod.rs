@@ -194,6 +194,7 @@ impl Bench<'_> {
             tables: args.tables.to_string(),
             queries: args.queries.to_string(),
             join: args.join.name(),
+            skew: cluster.exchange.skew.to_string(),
             iterations: args.iterations,
             verify: !args.no_verify,
             compare: self.baseline.as_ref().map(|(fabric, _)| fabric.to_string()),

@@ -84,6 +84,8 @@ pub struct Settings {
     pub queries: String,
     /// How joins were done: `auto`, or what was asked for.
     pub join: &'static str,
+    /// What is done about keys with far more rows than others: `off` or `auto`.
+    pub skew: String,
     /// Runs of each query.
     pub iterations: u32,
     /// Whether rows were compared.

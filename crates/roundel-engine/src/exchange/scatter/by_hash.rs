@@ -1,34 +1,47 @@
 //! Which partition a row goes to: DataFusion's own hash of its keys, so that rows that another stage
 //! repartitioned by the same keys meet those that were scattered.
 
-use datafusion::arrow::array::RecordBatch;
+use crate::exchange::skew::Routes;
+use datafusion::arrow::array::{Array as _, ArrayRef, RecordBatch};
+use datafusion::arrow::buffer::NullBuffer;
 use datafusion::common::hash_utils::create_hashes;
 use datafusion::error::DataFusionError;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr_common::utils::evaluate_expressions_to_arrays;
+use datafusion::physical_plan::metrics::Count;
 use datafusion::physical_plan::repartition::REPARTITION_RANDOM_STATE;
 use roundel_exchange::Partitioner;
 use std::sync::Arc;
 use strength_reduce::StrengthReducedU64;
 
-/// Partitions by the hash of some expressions.
-pub(super) struct ByHash {
+/// The hashes of the keys of a batch's rows.
+pub(in crate::exchange) struct KeyHashes {
     keys: Vec<Arc<dyn PhysicalExpr>>,
-    partitions: StrengthReducedU64,
     hashes: Vec<u64>,
 }
 
-impl ByHash {
-    /// Of at least one partition.
-    pub(super) fn new(keys: &[Arc<dyn PhysicalExpr>], partitions: usize) -> Self {
+impl KeyHashes {
+    pub(in crate::exchange) fn new(keys: &[Arc<dyn PhysicalExpr>]) -> Self {
         Self {
             keys: keys.to_vec(),
-            partitions: StrengthReducedU64::new(partitions.max(1) as u64),
             hashes: Vec::new(),
         }
     }
 
-    fn hash(&mut self, batch: &RecordBatch) -> Result<(), DataFusionError> {
+    /// One of each row, and which rows have no null in their key, if some have one.
+    pub(in crate::exchange) fn with_nulls(
+        &mut self,
+        batch: &RecordBatch,
+    ) -> Result<(&[u64], Option<NullBuffer>), DataFusionError> {
+        let keys = self.hash(batch)?;
+        let nulls = keys.iter().fold(None, |nulls, key| {
+            NullBuffer::union(nulls.as_ref(), key.logical_nulls().as_ref())
+        });
+        Ok((&self.hashes, nulls))
+    }
+
+    /// Hashes, and returns the values that were hashed.
+    fn hash(&mut self, batch: &RecordBatch) -> Result<Vec<ArrayRef>, DataFusionError> {
         let keys = evaluate_expressions_to_arrays(&self.keys, batch)?;
         self.hashes.clear();
         self.hashes.resize(batch.num_rows(), 0);
@@ -37,7 +50,56 @@ impl ByHash {
             REPARTITION_RANDOM_STATE.random_state(),
             &mut self.hashes,
         )?;
-        Ok(())
+        Ok(keys)
+    }
+}
+
+/// Partitions by the hash of some expressions; rows of heavy keys may go elsewhere.
+pub(super) struct ByHash {
+    keys: KeyHashes,
+    partitions: StrengthReducedU64,
+    heavy: Option<HeavyRows>,
+}
+
+/// What is done with rows of heavy keys, and how many there were.
+pub(super) struct HeavyRows {
+    pub routes: Routes,
+    /// Where the next row that is spread goes.
+    pub next: u32,
+    pub spread: Count,
+    pub to_all: Count,
+}
+
+impl ByHash {
+    /// Of at least one partition.
+    pub(super) fn new(keys: KeyHashes, partitions: usize, heavy: Option<HeavyRows>) -> Self {
+        Self {
+            keys,
+            partitions: StrengthReducedU64::new(partitions.max(1) as u64),
+            heavy,
+        }
+    }
+}
+
+impl HeavyRows {
+    /// The partition of each row; one more than there are for all of them.
+    fn route(&mut self, hashes: &[u64], partitions: StrengthReducedU64, targets: &mut Vec<u32>) {
+        let count = partitions.get() as u32;
+        let (mut spread, mut to_all) = (0, 0);
+        targets.extend(hashes.iter().map(|hash| {
+            if self.routes.spread.contains(*hash) {
+                spread += 1;
+                self.next = (self.next + 1) % count;
+                self.next
+            } else if self.routes.to_all.contains(*hash) {
+                to_all += 1;
+                count
+            } else {
+                (*hash % partitions) as u32
+            }
+        }));
+        self.spread.add(spread);
+        self.to_all.add(to_all);
     }
 }
 
@@ -46,10 +108,18 @@ impl Partitioner for ByHash {
         self.partitions.get() as usize
     }
 
+    fn has_rows_for_all(&self) -> bool {
+        let heavy = self.heavy.as_ref();
+        heavy.is_some_and(|heavy| !heavy.routes.to_all.is_empty())
+    }
+
     fn partition(&mut self, batch: &RecordBatch, targets: &mut Vec<u32>) -> Result<(), String> {
-        self.hash(batch).map_err(|error| error.to_string())?;
-        let partitions = self.partitions;
-        targets.extend(self.hashes.iter().map(|hash| (*hash % partitions) as u32));
+        self.keys.hash(batch).map_err(|error| error.to_string())?;
+        let (partitions, hashes) = (self.partitions, &self.keys.hashes);
+        match &mut self.heavy {
+            Some(heavy) => heavy.route(hashes, partitions, targets),
+            None => targets.extend(hashes.iter().map(|hash| (*hash % partitions) as u32)),
+        }
         Ok(())
     }
 }
@@ -57,7 +127,7 @@ impl Partitioner for ByHash {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datafusion::arrow::array::{ArrayRef, Int64Array, StringArray};
+    use datafusion::arrow::array::{Int64Array, StringArray};
     use datafusion::physical_expr::expressions::col;
     use datafusion::physical_plan::metrics::Time;
     use datafusion::physical_plan::repartition::BatchPartitioner;
@@ -75,7 +145,7 @@ mod tests {
         let keys = vec![col("b", &schema).unwrap(), col("a", &schema).unwrap()];
         for partitions in [1, 2, 3, 6, 8, 13] {
             let mut targets = Vec::new();
-            ByHash::new(&keys, partitions)
+            ByHash::new(KeyHashes::new(&keys), partitions, None)
                 .partition(&batch, &mut targets)
                 .unwrap();
             let mut theirs =
@@ -92,11 +162,52 @@ mod tests {
                     "partition {partition} of {partitions}"
                 );
                 let mut again = Vec::new();
-                ByHash::new(&keys, partitions)
+                ByHash::new(KeyHashes::new(&keys), partitions, None)
                     .partition(&rows, &mut again)
                     .unwrap();
                 assert!(again.iter().all(|target| *target as usize == partition));
             }
         }
+    }
+
+    #[test]
+    fn rows_of_heavy_keys_go_everywhere() {
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values((0..600).map(|row| row % 3)));
+        let batch = RecordBatch::try_from_iter([("a", numbers)]).unwrap();
+        let keys = [col("a", &batch.schema()).unwrap()];
+        let mut hashes = KeyHashes::new(&keys);
+        let (all, nulls) = hashes.with_nulls(&batch).unwrap();
+        assert!(nulls.is_none());
+        let (spread, to_all) = (all[0], all[1]);
+        let heavy = HeavyRows {
+            routes: Routes::new(&[spread], &[to_all]),
+            next: 0,
+            spread: Count::new(),
+            to_all: Count::new(),
+        };
+        let counts = (heavy.spread.clone(), heavy.to_all.clone());
+        let mut partitioner = ByHash::new(hashes, 4, Some(heavy));
+        assert!(partitioner.has_rows_for_all());
+        let mut targets = Vec::new();
+        partitioner.partition(&batch, &mut targets).unwrap();
+        let of_key = |key: usize| targets.iter().skip(key).step_by(3);
+        for partition in 0..4 {
+            assert_eq!(of_key(0).filter(|target| **target == partition).count(), 50);
+        }
+        assert!(of_key(1).all(|target| *target == 4));
+        assert!(of_key(2).all(|target| *target == targets[2] && *target < 4));
+        assert_eq!((counts.0.value(), counts.1.value()), (200, 200));
+    }
+
+    #[test]
+    fn a_key_with_a_null_in_it_is_none() {
+        let a: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(1)]));
+        let b: ArrayRef = Arc::new(StringArray::from(vec![None, Some("b"), Some("b")]));
+        let batch = RecordBatch::try_from_iter([("a", a), ("b", b)]).unwrap();
+        let schema = batch.schema();
+        let mut hashes = KeyHashes::new(&[col("a", &schema).unwrap(), col("b", &schema).unwrap()]);
+        let (_, nulls) = hashes.with_nulls(&batch).unwrap();
+        let valid: Vec<_> = nulls.unwrap().iter().collect();
+        assert_eq!(valid, [false, false, true]);
     }
 }

@@ -5,37 +5,43 @@
 //! of them. When all have come, and one of them reads, one task for each partition of the input reads
 //! it and scatters; sooner would fill memory with rows that nobody is ready for. One that has left by
 //! then counts as come. When all those tasks have ended, each consumer is told that no more comes.
+//!
+//! Where heavy keys of a join are looked for, the tasks begin when the first consumer has come: they take their sample,
+//! and wait with it. The other input of the join may need to know what is in it before anybody reads this one.
 
 mod by_hash;
 mod plan;
+mod tasks;
 
 use super::client::exchange_error;
 use super::node::ExchangeNode;
 use super::protocol::Failed;
 use super::server::{failed, failed_with};
-use by_hash::ByHash;
+use super::skew::{Sampling, role_of};
+use crate::channel::Channels;
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::execution::TaskContext;
 use datafusion::execution::config::SessionConfig;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::ExecutionPlan as _;
-use datafusion::physical_plan::metrics::BaselineMetrics;
-use datafusion_distributed::DistributedExt as _;
-use futures::TryStreamExt as _;
+use datafusion_distributed::{DistributedExt as _, TaskKey};
 use parking_lot::Mutex;
 use plan::{ShuffleExec, replace_repartitioning};
+use roundel_exchange::Shuffle;
 use roundel_exchange::operator::Group;
-use roundel_exchange::{Scatter, Shuffle};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock, Weak};
-use tokio::sync::{oneshot, watch};
-use tokio_util::task::AbortOnDropHandle;
+use tasks::{Destinations, Scattering};
+use tokio::sync::oneshot;
+
+pub(super) use by_hash::KeyHashes;
+pub(super) use tasks::Joined;
 
 /// A task's shuffle, which lives in the task's session.
-#[derive(Default)]
 pub(crate) struct ScatterState {
     /// The task's plan, which holds this session.
     plan: OnceLock<Weak<ShuffleExec>>,
     consumers: Mutex<Consumers>,
+    channels: Channels,
 }
 
 /// Those who have come.
@@ -46,21 +52,27 @@ struct Consumers {
     /// By partition; empty before the first one has come.
     groups: Vec<Option<Group>>,
     waiting: Vec<oneshot::Sender<Arc<Scattering>>>,
+    /// Tasks that take a sample, and wait; those who have come hold them.
+    early: Option<Weak<Scattering>>,
     /// One of them reads.
     wanted: bool,
     begun: bool,
 }
 
-/// The tasks that scatter; dropped, they stop.
-pub(super) struct Scattering {
-    _tasks: Vec<AbortOnDropHandle<()>>,
-    /// Tasks that have not ended, and why one has failed.
-    left: watch::Receiver<Result<usize, Failed>>,
+/// How a consumer is sent to.
+pub(super) struct Way<'a> {
+    pub node: &'a Arc<ExchangeNode>,
+    pub shuffle: &'a Arc<Shuffle>,
+    pub group: &'a Group,
 }
 
 /// Has tasks of this session scatter their rows, if an exchange carries them.
-pub(crate) fn scatter_in(config: &mut SessionConfig) {
-    config.set_extension(Arc::new(ScatterState::default()));
+pub(crate) fn scatter_in(config: &mut SessionConfig, channels: &Channels) {
+    config.set_extension(Arc::new(ScatterState {
+        plan: OnceLock::new(),
+        consumers: Mutex::default(),
+        channels: channels.clone(),
+    }));
     config.set_distributed_worker_plan_rewrite_handler(replace_repartitioning);
 }
 
@@ -86,19 +98,18 @@ impl ScatterState {
         Ok(self.plan()?.schema())
     }
 
-    /// A consumer of some of `total` partitions has come: `group` is how to send to it. The answer
-    /// comes when all have.
+    /// A consumer of some of `total` partitions has come. What it gets waits until all have.
     pub(super) fn join(
         &self,
-        node: &Arc<ExchangeNode>,
-        shuffle: &Arc<Shuffle>,
-        group: &Group,
+        way: Way<'_>,
         partitions: Range<usize>,
         total: usize,
+        task: TaskKey,
         context: &Arc<TaskContext>,
-    ) -> Result<oneshot::Receiver<Arc<Scattering>>, Failed> {
+    ) -> Result<Joined, Failed> {
         let mut consumers = self.consumers.lock();
-        if consumers.groups.is_empty() {
+        let first = consumers.groups.is_empty();
+        if first {
             consumers.groups.resize_with(total, || None);
         }
         let fits = consumers.groups.len() == total && !consumers.begun;
@@ -108,29 +119,43 @@ impl ScatterState {
                 "partitions {partitions:?} of {total} are not there to be asked for"
             )));
         };
-        own.fill(Some(group.clone()));
+        own.fill(Some(way.group.clone()));
+        let mut early = None;
+        if first {
+            let sampling = self.sampling(task, total, context)?;
+            if sampling.as_ref().is_some_and(Sampling::reads_early) {
+                let scattering = Scattering::start(&self.plan()?, way.node, sampling, context)?;
+                consumers.early = Some(Arc::downgrade(&scattering));
+                early = Some(scattering);
+            }
+        } else if let Some(scattering) = &consumers.early {
+            early = scattering.upgrade();
+        }
         let (tell, told) = oneshot::channel();
         consumers.waiting.push(tell);
-        consumers.shuffle.get_or_insert_with(|| shuffle.clone());
-        self.begin_if_due(&mut consumers, node, context)?;
-        Ok(told)
+        consumers.shuffle.get_or_insert_with(|| way.shuffle.clone());
+        let joined = Joined::new(told, early);
+        self.begin_if_due(&mut consumers, way.node, task, context)?;
+        Ok(joined)
     }
 
     /// A consumer reads.
     pub(super) fn want(
         &self,
         node: &Arc<ExchangeNode>,
+        task: TaskKey,
         context: &Arc<TaskContext>,
     ) -> Result<(), Failed> {
         let mut consumers = self.consumers.lock();
         consumers.wanted = true;
-        self.begin_if_due(&mut consumers, node, context)
+        self.begin_if_due(&mut consumers, node, task, context)
     }
 
     fn begin_if_due(
         &self,
         consumers: &mut Consumers,
         node: &Arc<ExchangeNode>,
+        task: TaskKey,
         context: &Arc<TaskContext>,
     ) -> Result<(), Failed> {
         let all_have_come = consumers.groups.iter().all(Option::is_some);
@@ -142,8 +167,17 @@ impl ScatterState {
         };
         consumers.begun = true;
         let groups = std::mem::take(&mut consumers.groups);
-        let groups = groups.into_iter().flatten().collect::<Vec<_>>();
-        let scattering = Arc::new(self.begin(node, &shuffle, &groups, context)?);
+        let groups: Arc<[Group]> = groups.into_iter().flatten().collect();
+        let scattering = match consumers.early.take() {
+            Some(early) => early.upgrade().ok_or_else(|| {
+                failed_with("all who were to get a task's rows have left".to_owned())
+            })?,
+            None => {
+                let sampling = self.sampling(task, groups.len(), context)?;
+                Scattering::start(&self.plan()?, node, sampling, context)?
+            }
+        };
+        scattering.go(Destinations { shuffle, groups });
         for waiting in consumers.waiting.drain(..) {
             // Who does not wait has left.
             let _ = waiting.send(scattering.clone());
@@ -151,89 +185,19 @@ impl ScatterState {
         Ok(())
     }
 
-    fn begin(
+    /// The task's part in finding the heavy keys of the join that it feeds, if there is one.
+    fn sampling(
         &self,
-        node: &Arc<ExchangeNode>,
-        shuffle: &Arc<Shuffle>,
-        groups: &[Group],
+        task: TaskKey,
+        partitions: usize,
         context: &Arc<TaskContext>,
-    ) -> Result<Scattering, Failed> {
-        let plan = self.plan()?;
-        let inputs = plan.input_partitions();
-        let (tell, left) = watch::channel(Ok(inputs));
-        let tell = Arc::new(tell);
-        let mut tasks = Vec::with_capacity(inputs);
-        for input in 0..inputs {
-            let partitioner = ByHash::new(plan.keys(), groups.len());
-            let first = input * groups.len() / inputs;
-            let scatter = Scatter::new(
-                shuffle.clone(),
-                groups.iter().map(|group| group.by(input)).collect(),
-                Box::new(partitioner),
-                first,
-            )
-            .map_err(|error| failed(exchange_error(node, error)))?;
-            let rows = ExecutedPlan::execute(&plan, input, context)?;
-            let (node, tell) = (node.clone(), tell.clone());
-            tasks.push(AbortOnDropHandle::new(tokio::spawn(async move {
-                let ended = rows.scatter(scatter, &node).await;
-                tell.send_modify(|left| match (&mut *left, ended) {
-                    (Ok(count), Ok(())) => *count -= 1,
-                    (Ok(_), Err(why)) => *left = Err(why),
-                    (Err(_), _) => {}
-                });
-            })));
-        }
-        Ok(Scattering {
-            _tasks: tasks,
-            left,
-        })
-    }
-}
-
-impl Scattering {
-    /// Waits until all rows have been sent.
-    pub(super) async fn ended(&self) -> Result<(), Failed> {
-        let mut left = self.left.clone();
-        let ended = left.wait_for(|left| !matches!(left, Ok(1..))).await;
-        match ended {
-            Ok(left) => left.clone().map(|_| ()),
-            Err(_) => Err(failed_with("a task that scattered ended early".to_owned())),
-        }
-    }
-}
-
-/// One partition of the rows.
-struct ExecutedPlan {
-    rows: SendableRecordBatchStream,
-    metrics: BaselineMetrics,
-}
-
-impl ExecutedPlan {
-    fn execute(
-        plan: &Arc<ShuffleExec>,
-        partition: usize,
-        context: &Arc<TaskContext>,
-    ) -> Result<Self, Failed> {
-        Ok(Self {
-            rows: plan.execute(partition, context.clone()).map_err(failed)?,
-            metrics: plan.metrics_of(partition),
-        })
-    }
-
-    async fn scatter(mut self, mut scatter: Scatter, node: &ExchangeNode) -> Result<(), Failed> {
-        while let Some(batch) = self.rows.try_next().await.map_err(failed)? {
-            self.metrics.record_output(batch.num_rows());
-            if batch.num_rows() == 0 {
-                continue;
-            }
-            let sent = scatter.send(&batch).await;
-            let wanted = sent.map_err(|error| failed(exchange_error(node, error)))?;
-            if !wanted {
-                break;
-            }
-        }
-        self.metrics.done();
-        Ok(())
+    ) -> Result<Option<Sampling>, Failed> {
+        let role = role_of(context.session_config().options(), task.stage_id);
+        let Some(role) = role.map_err(|error| failed(error.into()))? else {
+            return Ok(None);
+        };
+        let inputs = self.plan()?.input_partitions();
+        let sampling = Sampling::new(&role, task, inputs, partitions, &self.channels);
+        Ok(Some(sampling))
     }
 }

@@ -10,7 +10,9 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{Partitioning, PhysicalExpr};
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet,
+};
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties as _, PlanProperties,
@@ -41,6 +43,11 @@ impl ShuffleExec {
     /// Where to count what becomes of a partition's rows.
     pub(super) fn metrics_of(&self, partition: usize) -> BaselineMetrics {
         BaselineMetrics::new(&self.metrics, partition)
+    }
+
+    /// Something else to count of them.
+    pub(super) fn count(&self, name: &'static str, partition: usize) -> Count {
+        MetricBuilder::new(&self.metrics).counter(name, partition)
     }
 }
 

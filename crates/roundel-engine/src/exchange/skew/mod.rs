@@ -1,0 +1,73 @@
+//! Heavy keys of a repartitioned join: found while its inputs are shuffled, spread over all partitions of the one input,
+//! and sent to all partitions from the other, so that one key does not overload one node (PRPD, Flow-Join).
+//!
+//! ```text
+//!   coordinator      which joins, and which of their inputs may be spread      joins, role
+//!   tasks of both    read first batches, count hashes of keys ──Agree──┐       sample, sampling
+//!   one worker       waits for all samples, decides once ◄─────────────┘       agreement, heavy
+//!   tasks of both    scatter: a heavy key's rows round robin, or to all        scatter/by_hash
+//! ```
+//!
+//! One worker decides for all tasks of a join, and decides once: whatever becomes of a sample, all do the same. Without
+//! heavy keys rows are scattered as they would be without all this.
+
+mod agreement;
+mod heavy;
+mod joins;
+mod role;
+mod sample;
+mod sampling;
+
+pub(super) use agreement::Agreements;
+pub(super) use heavy::Routes;
+pub(super) use joins::{SkewedJoins, find};
+pub(super) use role::role_of;
+pub(super) use sampling::Sampling;
+
+use crate::channel::ExchangeConfig;
+use crate::{EngineError, Result};
+use datafusion::config::ConfigOptions;
+use std::fmt;
+use std::str::FromStr;
+
+/// What is done about keys that have far more rows than others, in joins of two shuffled inputs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Skew {
+    /// Their rows go where their hash says, as all others do.
+    Off,
+    /// They are found while rows are shuffled. Their rows are spread on one side and sent to all on the other.
+    #[default]
+    Auto,
+}
+
+impl fmt::Display for Skew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "off",
+            Self::Auto => "auto",
+        })
+    }
+}
+
+impl FromStr for Skew {
+    type Err = EngineError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "off" => Ok(Self::Off),
+            "auto" => Ok(Self::Auto),
+            other => Err(EngineError::Usage(format!(
+                "unknown skew {other:?}: use off or auto"
+            ))),
+        }
+    }
+}
+
+/// What a session has set.
+///
+/// # Errors
+/// When that is nothing of the kind.
+pub(crate) fn skew_of(config: &ConfigOptions) -> Result<Skew> {
+    let set = config.extensions.get::<ExchangeConfig>();
+    set.map_or(Ok(Skew::default()), |set| set.skew.parse())
+}

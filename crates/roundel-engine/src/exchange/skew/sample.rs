@@ -1,0 +1,96 @@
+//! The keys of the first rows of a task, counted.
+
+use super::heavy::HEAVY_SHARE;
+use datafusion::arrow::buffer::NullBuffer;
+use std::collections::HashMap;
+
+/// Rows that a task looks at. At the threshold of a join with 8 partitions that are 256 rows of a key for each task,
+/// which chance makes 6 % more or fewer; with 128 partitions they are 16, and there are more tasks.
+pub(super) const SAMPLE_ROWS: u64 = 16 << 10;
+/// Bytes of batches that wait until the sample is complete, but for one batch of each partition.
+pub(super) const SAMPLE_BYTES: usize = 8 << 20;
+/// Keys of a sample that are told: no more can be heavy in a join of 128 partitions.
+pub(super) const CANDIDATES_MAX: usize = 1024;
+/// A key may be rarer in one task than in all together: those are told that are heavy by a quarter here.
+const CANDIDATE_SHARE: u64 = 4 * HEAVY_SHARE;
+
+/// The sample of a task. Exact, as it is small.
+#[derive(Debug, Default)]
+pub(super) struct Sample {
+    rows: u64,
+    bytes: usize,
+    counts: HashMap<u64, u32>,
+}
+
+impl Sample {
+    /// Looks at a batch by the hashes of its keys. A row with a null in its key counts, but its key does not: it stays
+    /// where its hash says. Returns whether the sample is complete.
+    pub(super) fn add(&mut self, hashes: &[u64], nulls: Option<&NullBuffer>, bytes: usize) -> bool {
+        let left = SAMPLE_ROWS.saturating_sub(self.rows);
+        let hashes = &hashes[..hashes.len().min(left as usize)];
+        for (row, hash) in hashes.iter().enumerate() {
+            if nulls.is_none_or(|nulls| nulls.is_valid(row)) {
+                *self.counts.entry(*hash).or_default() += 1;
+            }
+        }
+        self.rows += hashes.len() as u64;
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.rows >= SAMPLE_ROWS || self.bytes >= SAMPLE_BYTES
+    }
+
+    /// How many rows were looked at.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// The hashes that may be heavy, with how often they came, the most frequent first.
+    pub(super) fn candidates(&self, partitions: u64) -> Vec<(u64, u32)> {
+        let least = self.rows / CANDIDATE_SHARE.saturating_mul(partitions.max(1));
+        let counts = self.counts.iter().map(|(hash, count)| (*hash, *count));
+        let mut candidates: Vec<_> = counts
+            .filter(|(_, count)| *count > 1 && u64::from(*count) >= least)
+            .collect();
+        candidates.sort_unstable_by_key(|(hash, count)| (std::cmp::Reverse(*count), *hash));
+        candidates.truncate(CANDIDATES_MAX);
+        candidates
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frequent_keys_are_told_with_how_often_they_came() {
+        let mut sample = Sample::default();
+        let hashes: Vec<u64> = (0..1000_u64)
+            .map(|row| if row % 4 == 0 { 7 } else { 1000 + row })
+            .collect();
+        for _ in 0..2 {
+            assert!(!sample.add(&hashes, None, 8000));
+        }
+        // Each other key came twice, which is less than a quarter of what is heavy with one partition.
+        assert_eq!(sample.candidates(1), [(7, 500)]);
+        assert_eq!(sample.candidates(1000).len(), 751);
+        assert_eq!(sample.rows(), 2000);
+    }
+
+    #[test]
+    fn a_sample_ends() {
+        let mut sample = Sample::default();
+        let hashes = vec![1; 10_000];
+        assert!(!sample.add(&hashes, None, 1));
+        assert!(sample.add(&hashes, None, 1));
+        assert_eq!(sample.candidates(8), [(1, SAMPLE_ROWS as u32)]);
+        assert_eq!(sample.rows(), SAMPLE_ROWS);
+        assert!(Sample::default().add(&[1], None, SAMPLE_BYTES));
+    }
+
+    #[test]
+    fn nulls_are_no_key() {
+        let mut sample = Sample::default();
+        let nulls = NullBuffer::from_iter((0..3000).map(|row| row % 3 != 0));
+        sample.add(&vec![5; 3000], Some(&nulls), 1);
+        assert_eq!(sample.candidates(8), [(5, 2000)]);
+    }
+}

@@ -1,0 +1,235 @@
+//! A task's part in finding the heavy keys of the join that it feeds: it reads first batches, tells the worker at which
+//! the join's tasks agree what it saw, and hears what to do with its rows.
+
+use super::agreement::decision_of;
+use super::heavy::{Decision, Routes};
+use super::role::Role;
+use super::sample::Sample;
+use crate::channel::{Channels, status_error};
+use crate::exchange::protocol::{AGREE_PATH, Agree, Agreed, Failed, Heavy, KeySample};
+use crate::exchange::scatter::KeyHashes;
+use crate::exchange::server::{failed, failed_with};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion_distributed::TaskKey;
+use futures::future::{BoxFuture, Shared};
+use futures::{FutureExt as _, TryStreamExt as _};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How long more rows are waited for once some have come: the join waits meanwhile.
+const SAMPLE_WAIT: Duration = Duration::from_millis(100);
+
+/// What all partitions of a task's input share.
+pub(in crate::exchange) struct Sampling {
+    side: usize,
+    /// None where no rows of the task may be spread: then it only listens.
+    sample: Option<Arc<Told>>,
+    agreed: Shared<BoxFuture<'static, Result<Arc<Decision>, Failed>>>,
+}
+
+/// A sample that is being taken.
+struct Told {
+    sample: Mutex<Sample>,
+    /// Partitions that have not ended.
+    left: AtomicUsize,
+    /// Nobody looks at more rows.
+    complete: watch::Sender<Completion>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Completion {
+    Open,
+    Complete,
+    Failed,
+}
+
+impl Sampling {
+    /// Of a task with so many partitions, for a join with so many.
+    pub(in crate::exchange) fn new(
+        role: &Role,
+        task: TaskKey,
+        inputs: usize,
+        partitions: usize,
+        channels: &Channels,
+    ) -> Self {
+        let sample = role.spreads.then(|| {
+            Arc::new(Told {
+                sample: Mutex::default(),
+                left: AtomicUsize::new(inputs),
+                complete: watch::Sender::new(match inputs {
+                    0 => Completion::Complete,
+                    _ => Completion::Open,
+                }),
+            })
+        });
+        let agreed = agree(role.clone(), task, partitions as u64, channels.clone(), sample.clone());
+        Self {
+            side: role.side,
+            sample,
+            agreed: agreed.boxed().shared(),
+        }
+    }
+
+    /// Whether it reads rows before anybody wants them.
+    pub(in crate::exchange) fn reads_early(&self) -> bool {
+        self.sample.is_some()
+    }
+
+    /// The first batches of a partition, read while it is agreed which keys are heavy, and what to do with their rows.
+    pub(in crate::exchange) async fn first_batches(
+        &self,
+        rows: &mut SendableRecordBatchStream,
+        keys: &mut KeyHashes,
+    ) -> Result<(Vec<RecordBatch>, Option<Routes>), Failed> {
+        let read = async {
+            match &self.sample {
+                Some(told) => told.read(rows, keys).await,
+                // What is below has work to do before its first row.
+                None => Ok(rows.try_next().await.map_err(failed)?.into_iter().collect()),
+            }
+        };
+        let (batches, decision) = match &self.sample {
+            // A task that failed is not told what was agreed, but it tells that it failed.
+            Some(_) => {
+                let read = read.await;
+                let decision = self.agreed.clone().await;
+                (read?, decision?)
+            }
+            None => futures::try_join!(read, self.agreed.clone())?,
+        };
+        Ok((batches, decision.routes(self.side)))
+    }
+}
+
+/// Asks which keys of a join are heavy, with what was seen of them once that is all.
+async fn agree(
+    role: Role,
+    task: TaskKey,
+    partitions: u64,
+    channels: Channels,
+    sample: Option<Arc<Told>>,
+) -> Result<Arc<Decision>, Failed> {
+    let sample = match sample {
+        Some(told) => Some(told.tell(partitions).await),
+        None => None,
+    };
+    let ask = Agree {
+        query: task.query_id.into_bytes().to_vec(),
+        join: role.join,
+        side: role.side as u32,
+        task: task.task_number as u64,
+        samplers: role.samplers,
+        tasks: role.tasks,
+        partitions,
+        expected_left: role.expected[0],
+        expected_right: role.expected[1],
+        sample,
+    };
+    let answer = channels.call(&role.place, AGREE_PATH, ask).await;
+    let agreed: Agreed = match answer.map_err(|error| failed(error.into()))? {
+        Ok(agreed) => agreed,
+        Err(status) if status.code() == tonic::Code::Aborted => {
+            return Err(failed_with(status.message().to_owned()));
+        }
+        Err(status) => return Err(failed(status_error(&role.place, &status).into())),
+    };
+    let decision = decision_of(agreed).map_err(failed_with)?;
+    tracing::debug!(
+        join = role.join,
+        side = role.side,
+        task = task.task_number,
+        left = decision.0[0].len(),
+        right = decision.0[1].len(),
+        "heavy keys"
+    );
+    Ok(Arc::new(decision))
+}
+
+/// Waits until nobody looks at more rows.
+async fn closed(complete: &mut watch::Receiver<Completion>) {
+    // Without its sender nobody is left to look.
+    let _ = complete.wait_for(|how| *how != Completion::Open).await;
+}
+
+impl Told {
+    /// What was seen, once no more is looked at.
+    async fn tell(&self, partitions: u64) -> KeySample {
+        let mut complete = self.complete.subscribe();
+        // The sender is borrowed: it cannot end.
+        let how = complete.wait_for(|how| *how != Completion::Open).await;
+        let failed = how.is_ok_and(|how| *how == Completion::Failed);
+        let sample = std::mem::take(&mut *self.sample.lock());
+        let heavy = sample.candidates(partitions);
+        KeySample {
+            rows: sample.rows(),
+            heavy: heavy
+                .into_iter()
+                .map(|(hash, count)| Heavy { hash, count })
+                .collect(),
+            failed,
+        }
+    }
+
+    /// Ends it for all partitions, if it has not ended.
+    fn end(&self, how: Completion) {
+        self.complete.send_if_modified(|complete| {
+            let first = *complete == Completion::Open;
+            if first {
+                *complete = how;
+            }
+            first
+        });
+    }
+
+    /// Reads a partition until all have seen enough.
+    async fn read(
+        &self,
+        rows: &mut SendableRecordBatchStream,
+        keys: &mut KeyHashes,
+    ) -> Result<Vec<RecordBatch>, Failed> {
+        let mut complete = self.complete.subscribe();
+        let mut batches = Vec::new();
+        let patience = tokio::time::sleep(Duration::MAX);
+        tokio::pin!(patience);
+        loop {
+            let batch = tokio::select! {
+                biased;
+                () = closed(&mut complete) => return Ok(batches),
+                () = &mut patience => {
+                    self.end(Completion::Complete);
+                    return Ok(batches);
+                }
+                batch = rows.try_next() => batch,
+            };
+            let added = match batch {
+                Ok(Some(batch)) if batch.num_rows() == 0 => continue,
+                Ok(Some(batch)) => self.add(&batch, keys).map(|()| batch),
+                Ok(None) => {
+                    if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+                        self.end(Completion::Complete);
+                    }
+                    return Ok(batches);
+                }
+                Err(error) => Err(failed(error)),
+            };
+            let batch = added.inspect_err(|_| self.end(Completion::Failed))?;
+            if batches.is_empty() {
+                patience.as_mut().reset(tokio::time::Instant::now() + SAMPLE_WAIT);
+            }
+            batches.push(batch);
+        }
+    }
+
+    fn add(&self, batch: &RecordBatch, keys: &mut KeyHashes) -> Result<(), Failed> {
+        let (hashes, nulls) = keys.with_nulls(batch).map_err(failed)?;
+        let bytes = batch.get_array_memory_size();
+        if self.sample.lock().add(hashes, nulls.as_ref(), bytes) {
+            self.end(Completion::Complete);
+        }
+        Ok(())
+    }
+}
