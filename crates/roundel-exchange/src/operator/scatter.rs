@@ -96,7 +96,10 @@ impl Scatter {
         let for_all = for_all.then(|| self.rows.of(partitions));
         for turn in 0..partitions {
             let partition = (self.first + turn) % partitions;
-            for rows in [Some(self.rows.of(partition)), for_all].into_iter().flatten() {
+            for rows in [Some(self.rows.of(partition)), for_all]
+                .into_iter()
+                .flatten()
+            {
                 if rows.is_empty() || !self.open[partition] {
                     continue;
                 }

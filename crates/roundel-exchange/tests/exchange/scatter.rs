@@ -42,12 +42,12 @@ impl Partitioner for ByRow {
     }
 
     fn partition(&mut self, batch: &RecordBatch, targets: &mut Vec<u32>) -> Result<(), String> {
-        targets.extend((0..batch.num_rows()).map(
-            |row| match self.some_to_all && goes_to_all(row) {
+        targets.extend((0..batch.num_rows()).map(|row| {
+            match self.some_to_all && goes_to_all(row) {
                 true => PARTITIONS,
                 false => target(row),
-            },
-        ));
+            }
+        }));
         Ok(())
     }
 }
@@ -86,13 +86,8 @@ async fn scatter_by(
     let send = cluster.iter().enumerate().map(async |(source, node)| {
         let to = &links.destinations[source];
         let groups = (0..PARTITIONS).map(|p| to[(p / PER_NODE) as usize].1.clone());
-        let mut scatter = Scatter::new(
-            node.shuffle.clone(),
-            groups.collect(),
-            Box::new(by),
-            source,
-        )
-        .unwrap();
+        let mut scatter =
+            Scatter::new(node.shuffle.clone(), groups.collect(), Box::new(by), source).unwrap();
         for batch in batches {
             assert!(scatter.send(batch).await.unwrap());
         }
@@ -264,8 +259,13 @@ async fn coupled_exchanges_are_read_in_any_order() {
                 let to = links.destinations[source].clone();
                 let groups = (0..PARTITIONS).map(|p| to[(p / PER_NODE) as usize].1.clone());
                 let shuffle = node.shuffle.clone();
-                let mut scatter =
-                    Scatter::new(shuffle.clone(), groups.collect(), Box::new(ByRow { some_to_all: false }), 0).unwrap();
+                let mut scatter = Scatter::new(
+                    shuffle.clone(),
+                    groups.collect(),
+                    Box::new(ByRow { some_to_all: false }),
+                    0,
+                )
+                .unwrap();
                 let batch = batch.clone();
                 tasks.push(tokio::spawn(async move {
                     for _ in 0..40 {

@@ -8,7 +8,8 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::ExecutionPlan as _;
 use datafusion::physical_plan::metrics::BaselineMetrics;
-use futures::TryStreamExt as _;
+use futures::stream::Fuse;
+use futures::{StreamExt as _, TryStreamExt as _};
 use roundel_exchange::operator::Group;
 use roundel_exchange::{Scatter, Shuffle};
 use std::sync::Arc;
@@ -51,7 +52,7 @@ impl Scattering {
         let mut tasks = Vec::with_capacity(inputs);
         for input in 0..inputs {
             let task = Input {
-                rows: plan.execute(input, context.clone()).map_err(failed)?,
+                rows: plan.execute(input, context.clone()).map_err(failed)?.fuse(),
                 metrics: plan.metrics_of(input),
                 number: (input, inputs),
                 plan: Arc::clone(plan),
@@ -138,7 +139,8 @@ impl Drop for Early {
 
 /// One partition of the rows.
 struct Input {
-    rows: SendableRecordBatchStream,
+    /// May end while a sample is taken, and is asked again.
+    rows: Fuse<SendableRecordBatchStream>,
     metrics: BaselineMetrics,
     /// Which one it is, of how many.
     number: (usize, usize),
@@ -170,12 +172,13 @@ impl Input {
         let partitioner = ByHash::new(keys, groups.len(), heavy);
         let mut scatter = Scatter::new(shuffle, groups.iter().map(|group| group.by(number)).collect(), Box::new(partitioner), turn)
             .map_err(|error| failed(exchange_error(&self.node, error)))?;
-        for batch in first {
-            if !self.send(&mut scatter, &batch).await? {
-                return Ok(());
-            }
-        }
-        while let Some(batch) = self.rows.try_next().await.map_err(failed)? {
+        let mut first = first.into_iter();
+        loop {
+            let next = match first.next() {
+                Some(batch) => Some(batch),
+                None => self.rows.try_next().await.map_err(failed)?,
+            };
+            let Some(batch) = next else { break };
             if !self.send(&mut scatter, &batch).await? {
                 break;
             }
@@ -197,7 +200,9 @@ impl Input {
     fn heavy(&self, routes: Routes, turn: usize) -> HeavyRows {
         let (input, _) = self.number;
         if input == 0 {
-            self.plan.count("heavy_keys", input).add(routes.spread.len());
+            self.plan
+                .count("heavy_keys", input)
+                .add(routes.spread.len());
         }
         HeavyRows {
             routes,

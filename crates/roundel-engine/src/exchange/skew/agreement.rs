@@ -30,8 +30,11 @@ type Key = (Uuid, u64);
 type Task = (u32, u64);
 
 /// The joins whose tasks agree at this worker.
-#[derive(Clone, Default)]
-pub(in crate::exchange) struct Agreements(Arc<Mutex<HashMap<Key, Arc<Agreement>>>>);
+#[derive(Clone)]
+pub(in crate::exchange) struct Agreements {
+    joins: Arc<Mutex<HashMap<Key, Arc<Agreement>>>>,
+    patience: Duration,
+}
 
 struct Agreement {
     /// What all tasks must say alike.
@@ -58,13 +61,27 @@ struct Heard {
     answered: HashSet<Task>,
 }
 
+impl Default for Agreements {
+    fn default() -> Self {
+        Self::with_patience(SAMPLES_DEADLINE)
+    }
+}
+
 impl Agreements {
+    fn with_patience(patience: Duration) -> Self {
+        Self {
+            joins: Arc::default(),
+            patience,
+        }
+    }
+
     /// Takes a task's sample, if it tells one, and answers when it is decided which keys are heavy.
     ///
     /// # Errors
     /// What is wrong with the question.
     pub(in crate::exchange) async fn agree(&self, ask: Agree) -> Result<Agreed, String> {
-        let query = Uuid::from_slice(&ask.query).map_err(|error| format!("a query's id: {error}"))?;
+        let query =
+            Uuid::from_slice(&ask.query).map_err(|error| format!("a query's id: {error}"))?;
         let key = (query, ask.join);
         let terms = terms_of(&ask)?;
         let agreement = self.at(key, terms)?;
@@ -73,21 +90,21 @@ impl Agreements {
         }
         let task = (ask.side, ask.task);
         agreement.hear(task, &ask);
-        let decision = agreement.decided().await;
+        let decision = agreement.decided(self.patience).await;
         let all_know = {
             let mut heard = agreement.heard.lock();
             heard.answered.insert(task);
             heard.answered.len() as u64 >= terms.tasks
         };
         if all_know {
-            self.0.lock().remove(&key);
+            self.joins.lock().remove(&key);
         }
         let [left, right] = decision.0.clone();
         Ok(Agreed { left, right })
     }
 
     fn at(&self, key: Key, terms: Terms) -> Result<Arc<Agreement>, String> {
-        let mut agreements = self.0.lock();
+        let mut agreements = self.joins.lock();
         if let Some(agreement) = agreements.get(&key) {
             return Ok(Arc::clone(agreement));
         }
@@ -171,12 +188,9 @@ impl Agreement {
         });
     }
 
-    async fn decided(&self) -> Arc<Decision> {
+    async fn decided(&self, patience: Duration) -> Arc<Decision> {
         let mut decision = self.decision.subscribe();
-        let waited = timeout_at(
-            self.begun + SAMPLES_DEADLINE,
-            decision.wait_for(Option::is_some),
-        );
+        let waited = timeout_at(self.begun + patience, decision.wait_for(Option::is_some));
         if waited.await.is_err() {
             self.decide(Decision::default);
         }
@@ -235,9 +249,9 @@ mod tests {
         let agreed = agreements.agree(ask(1, 1, sample(100))).await.unwrap();
         assert_eq!((agreed.left.len(), &*agreed.right), (0, &[42][..]));
         assert_eq!(first.await.unwrap(), agreed);
-        assert_eq!(agreements.0.lock().len(), 1);
+        assert_eq!(agreements.joins.lock().len(), 1);
         assert_eq!(follower.await.unwrap(), agreed);
-        assert!(agreements.0.lock().is_empty(), "all know");
+        assert!(agreements.joins.lock().is_empty(), "all know");
     }
 
     #[tokio::test]
@@ -256,9 +270,9 @@ mod tests {
         assert_eq!(late.unwrap(), Agreed::default());
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_sample_that_never_comes_is_not_waited_for_for_ever() {
-        let agreements = Agreements::default();
+        let agreements = Agreements::with_patience(Duration::from_millis(20));
         let first = agreements.agree(ask(1, 0, sample(4000))).await;
         assert_eq!(first.unwrap(), Agreed::default());
         let late = agreements.agree(ask(1, 1, sample(4000))).await;
@@ -269,18 +283,33 @@ mod tests {
     async fn what_cannot_be_is_refused() {
         let agreements = Agreements::default();
         let wrong = [
-            Agree { query: vec![1], ..ask(0, 0, None) },
+            Agree {
+                query: vec![1],
+                ..ask(0, 0, None)
+            },
             ask(2, 0, None),
-            Agree { samplers: 9, ..ask(0, 0, None) },
-            Agree { partitions: 0, ..ask(0, 0, None) },
+            Agree {
+                samplers: 9,
+                ..ask(0, 0, None)
+            },
+            Agree {
+                partitions: 0,
+                ..ask(0, 0, None)
+            },
             ask(0, 0, sample(4001)),
-            Agree { tasks: u64::MAX, ..ask(0, 0, None) },
+            Agree {
+                tasks: u64::MAX,
+                ..ask(0, 0, None)
+            },
         ];
         for wrong in wrong {
             assert!(agreements.agree(wrong.clone()).await.is_err(), "{wrong:?}");
         }
         assert!(agreements.agree(ask(0, 0, None)).now_or_never().is_none());
-        let other = Agree { partitions: 4, ..ask(0, 1, None) };
+        let other = Agree {
+            partitions: 4,
+            ..ask(0, 1, None)
+        };
         assert!(agreements.agree(other).await.is_err());
         let many = Agreed {
             left: vec![1; HEAVY_MAX + 1],

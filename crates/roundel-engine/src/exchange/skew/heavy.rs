@@ -32,7 +32,9 @@ impl Seen {
         if self.rows < SAMPLE_ROWS_LEAST {
             return Vec::new();
         }
-        let least = self.rows.div_ceil(HEAVY_SHARE.saturating_mul(partitions.max(1)));
+        let least = self
+            .rows
+            .div_ceil(HEAVY_SHARE.saturating_mul(partitions.max(1)));
         let least = least.max(COUNT_LEAST);
         let counts = self.counts.iter().map(|(hash, count)| (*hash, *count));
         let mut heavy: Vec<_> = counts.filter(|(_, count)| *count >= least).collect();
@@ -164,12 +166,18 @@ mod tests {
     fn few_rows_have_no_heavy_keys() {
         let left = seen(1000, &[(1, 1000)]);
         let right = seen(2000, &[(1, 15)]);
-        assert_eq!(decide(&[left, right], 1000, [None, None]), Decision::default());
+        assert_eq!(
+            decide(&[left, right], 1000, [None, None]),
+            Decision::default()
+        );
     }
 
     #[test]
     fn a_key_that_is_heavy_on_both_sides_is_spread_where_it_has_more_rows() {
-        let sides = [seen(10_000, &[(1, 5000), (2, 1000)]), seen(10_000, &[(1, 2000), (2, 2000), (3, 500)])];
+        let sides = [
+            seen(10_000, &[(1, 5000), (2, 1000)]),
+            seen(10_000, &[(1, 2000), (2, 2000), (3, 500)]),
+        ];
         let by = |expected| decide(&sides, 8, expected).0;
         assert_eq!(by([None, None]), [vec![1], vec![2, 3]]);
         assert_eq!(by([Some(100), Some(1000)]), [vec![], vec![1, 2, 3]]);
@@ -182,14 +190,20 @@ mod tests {
     #[test]
     fn the_heaviest_are_kept() {
         let counts: Vec<_> = (0..1000).map(|key| (key, 100 + key)).collect();
-        let decided = decide(&[seen(600_000, &counts), Seen::default()], 1000, [None, None]);
+        let decided = decide(
+            &[seen(600_000, &counts), Seen::default()],
+            1000,
+            [None, None],
+        );
         let expected: Vec<u64> = (1000 - HEAVY_MAX as u64..1000).rev().collect();
         assert_eq!(decided.0[0], expected);
     }
 
     #[test]
     fn hashes_are_found_and_others_are_not() {
-        let hashes: Vec<u64> = (1..100_u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        let hashes: Vec<u64> = (1..100_u64)
+            .map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+            .collect();
         let heavy = HeavyKeys::new(&hashes);
         assert_eq!(heavy.len(), 99);
         for hash in hashes {

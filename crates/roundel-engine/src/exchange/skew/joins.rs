@@ -169,7 +169,9 @@ impl SkewedJoins {
                     join.join_type()
                 )
             }
-            _ if relied_on => format!("{of}: heavy keys stay: what is above needs equal keys together"),
+            _ if relied_on => {
+                format!("{of}: heavy keys stay: what is above needs equal keys together")
+            }
             (_, None) => format!("{of}: heavy keys stay: no worker is there to agree at"),
             (spread, Some(place)) => {
                 let counts = inputs.map(|stage| stage.task_count() as u64);
@@ -189,7 +191,9 @@ impl SkewedJoins {
                     [true, false] => format!("stage {left}"),
                     _ => format!("stage {right}"),
                 };
-                format!("{of}: heavy keys of {whose} are spread, their rows of the other sent to all")
+                format!(
+                    "{of}: heavy keys of {whose} are spread, their rows of the other sent to all"
+                )
             }
         };
         self.told.push(told);

@@ -93,7 +93,10 @@ pub(super) fn to_text<'a>(roles: impl IntoIterator<Item = &'a (usize, Role)>) ->
 /// The role of a stage in a query, as its coordinator has told; none for most.
 pub(in crate::exchange) fn role_of(config: &ConfigOptions, stage: usize) -> Result<Option<Role>> {
     let exchange = config.extensions.get::<ExchangeConfig>();
-    of_stage(exchange.map_or("", |exchange| &exchange.skewed_joins), stage)
+    of_stage(
+        exchange.map_or("", |exchange| &exchange.skewed_joins),
+        stage,
+    )
 }
 
 fn of_stage(text: &str, stage: usize) -> Result<Option<Role>> {

@@ -13,6 +13,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion_distributed::TaskKey;
 use futures::future::{BoxFuture, Shared};
+use futures::stream::Fuse;
 use futures::{FutureExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -66,7 +67,13 @@ impl Sampling {
                 }),
             })
         });
-        let agreed = agree(role.clone(), task, partitions as u64, channels.clone(), sample.clone());
+        let agreed = agree(
+            role.clone(),
+            task,
+            partitions as u64,
+            channels.clone(),
+            sample.clone(),
+        );
         Self {
             side: role.side,
             sample,
@@ -82,7 +89,7 @@ impl Sampling {
     /// The first batches of a partition, read while it is agreed which keys are heavy, and what to do with their rows.
     pub(in crate::exchange) async fn first_batches(
         &self,
-        rows: &mut SendableRecordBatchStream,
+        rows: &mut Fuse<SendableRecordBatchStream>,
         keys: &mut KeyHashes,
     ) -> Result<(Vec<RecordBatch>, Option<Routes>), Failed> {
         let read = async {
@@ -188,7 +195,7 @@ impl Told {
     /// Reads a partition until all have seen enough.
     async fn read(
         &self,
-        rows: &mut SendableRecordBatchStream,
+        rows: &mut Fuse<SendableRecordBatchStream>,
         keys: &mut KeyHashes,
     ) -> Result<Vec<RecordBatch>, Failed> {
         let mut complete = self.complete.subscribe();
@@ -218,7 +225,9 @@ impl Told {
             };
             let batch = added.inspect_err(|_| self.end(Completion::Failed))?;
             if batches.is_empty() {
-                patience.as_mut().reset(tokio::time::Instant::now() + SAMPLE_WAIT);
+                patience
+                    .as_mut()
+                    .reset(tokio::time::Instant::now() + SAMPLE_WAIT);
             }
             batches.push(batch);
         }
