@@ -22,6 +22,7 @@
 //! This crate must not know of queue pairs. Its public futures are boxed: the body of an `async fn` would be
 //! compiled again, with all of gRPC, in each crate that awaits it.
 
+mod answering;
 mod channel;
 mod cluster;
 mod control;

@@ -65,7 +65,10 @@ fn write_file(path: &Path, rows: &[Row]) {
         ("s", Arc::new(StringArray::from_iter(texts))),
         ("a", number(|key| key / 4)),
         ("b", number(|key| key % 4)),
-        ("id", Arc::new(Int64Array::from_iter_values(rows.iter().map(|(_, id)| *id)))),
+        (
+            "id",
+            Arc::new(Int64Array::from_iter_values(rows.iter().map(|(_, id)| *id))),
+        ),
     ];
     let batch = RecordBatch::try_from_iter(columns).expect("columns of one length");
     let file = fs::File::create(path).expect("a file");
@@ -165,3 +168,202 @@ async fn compare(session: &Session, reference: &SessionContext, sql: &str) -> St
     text_of(session, &format!("EXPLAIN ANALYZE {sql}")).await
 }
 
+/// The rows that the tasks of a plan's only join read, of both sides.
+fn rows_per_worker(plan: &str) -> Vec<u64> {
+    let joins = plan.lines().filter(|line| line.contains("HashJoinExec"));
+    let per_task: Vec<&str> = joins.filter(|line| line.contains("input_rows={")).collect();
+    let [join] = per_task[..] else {
+        panic!("{plan}")
+    };
+    let mut rows = vec![0; WORKERS];
+    // Those of the side that is built, and of the one that is probed.
+    for measure in join.split("input_rows={").skip(1) {
+        let (tasks, _) = measure.split_once('}').expect("its end");
+        for task in tasks.split(", ") {
+            let (number, count) = task.split_once(':').expect("a task's rows");
+            rows[number.parse::<usize>().expect("a task")] += number_of(count);
+        }
+    }
+    rows
+}
+
+fn busiest_by_mean(rows: &[u64]) -> f64 {
+    let max = rows.iter().max().expect("a worker");
+    *max as f64 * rows.len() as f64 / rows.iter().sum::<u64>() as f64
+}
+
+/// What is asked of one join type, and whether heavy keys of table `big` may be spread there.
+const TYPES: [(&str, bool); 15] = [
+    (
+        "SELECT f.id, f.k, d.id AS e FROM big f JOIN small d ON f.k = d.k",
+        true,
+    ),
+    (
+        "SELECT f.id, f.k, d.id AS e FROM small d JOIN big f ON f.k = d.k AND f.id > d.id",
+        true,
+    ),
+    (
+        "SELECT f.id, f.k, d.id AS e FROM big f LEFT JOIN small d ON f.k = d.k",
+        true,
+    ),
+    (
+        "SELECT f.id, f.k, d.id AS e FROM big f LEFT JOIN small d ON f.k = d.k AND f.id > d.id",
+        true,
+    ),
+    (
+        "SELECT f.id, f.k, d.id AS e FROM big f RIGHT JOIN small d ON f.k = d.k",
+        false,
+    ),
+    (
+        "SELECT f.id, f.k, d.id AS e FROM big f FULL JOIN small d ON f.k = d.k",
+        false,
+    ),
+    (
+        "SELECT f.id, f.k FROM big f LEFT SEMI JOIN small d ON f.k = d.k",
+        true,
+    ),
+    (
+        "SELECT f.id, f.k FROM big f LEFT ANTI JOIN small d ON f.k = d.k",
+        true,
+    ),
+    (
+        "SELECT d.id, d.k FROM small d LEFT SEMI JOIN big f ON f.k = d.k",
+        false,
+    ),
+    (
+        "SELECT d.id, d.k FROM small d LEFT ANTI JOIN big f ON f.k = d.k",
+        false,
+    ),
+    (
+        "SELECT f.id FROM small d RIGHT SEMI JOIN big f ON f.k = d.k",
+        true,
+    ),
+    (
+        "SELECT f.id FROM small d RIGHT ANTI JOIN big f ON f.k = d.k",
+        true,
+    ),
+    (
+        "SELECT f.id FROM big f WHERE f.id % 5 = 0 OR EXISTS (SELECT 1 FROM small d WHERE d.k = f.k)",
+        true,
+    ),
+    (
+        "SELECT d.id FROM small d WHERE d.id % 5 = 0 OR EXISTS (SELECT 1 FROM big f WHERE d.k = f.k)",
+        false,
+    ),
+    (
+        "SELECT f.id FROM big f WHERE f.k NOT IN (SELECT k FROM small)",
+        false,
+    ),
+];
+
+/// Other keys than one number; all of these may be spread.
+const KEYS: [&str; 4] = [
+    "SELECT f.id, d.id AS e FROM big f JOIN small d ON f.s = d.s",
+    "SELECT f.id, d.id AS e FROM big f LEFT JOIN small d ON f.a = d.a AND f.b = d.b",
+    "SELECT f.id, d.id AS e FROM big f JOIN small d ON f.k + 1 = d.k + 1",
+    "SELECT f.id, d.id AS e FROM big f JOIN small d ON f.s = d.s AND f.k IS NOT DISTINCT FROM d.k",
+];
+
+/// Heavy keys on both sides of a join, by which nothing is grouped or all rows are.
+const ABOVE: [(&str, bool); 6] = [
+    (
+        "SELECT count(*), sum(l.id), sum(r.id) FROM one l JOIN other r ON l.k = r.k",
+        true,
+    ),
+    (
+        "SELECT l.k, count(*), sum(r.id) FROM one l JOIN other r ON l.k = r.k GROUP BY l.k",
+        false,
+    ),
+    (
+        "SELECT r.k, count(*) FROM one l RIGHT JOIN other r ON l.k = r.k GROUP BY r.k",
+        false,
+    ),
+    (
+        "SELECT l.k, count(*) FROM one l JOIN other r ON l.k = r.k JOIN small s ON s.k = l.k GROUP BY l.k",
+        false,
+    ),
+    (
+        "SELECT l.k, l.id, row_number() OVER (PARTITION BY l.k ORDER BY l.id) AS n FROM one l LEFT SEMI JOIN other r ON l.k = r.k",
+        false,
+    ),
+    (
+        "SELECT l.b, count(*) FROM one l JOIN other r ON l.k = r.k GROUP BY l.b",
+        true,
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_join_is_right_whatever_its_keys() {
+    let tables = Tables::new();
+    tables.write("big", &skewed(16_000));
+    tables.write("small", &plain(2000));
+    tables.write("one", &both_skewed(3, 5));
+    tables.write("other", &both_skewed(5, 3));
+    let names = ["big", "small", "one", "other"];
+    for exchange in Architecture::ALL {
+        let cluster = Cluster::start(options(exchange)).await.expect("starts");
+        let session = session_of(&cluster).await;
+        let reference = SessionContext::new();
+        tables.register(&session, &reference, &names).await;
+        let keys = KEYS.map(|sql| (sql, true));
+        for (sql, spread) in TYPES.into_iter().chain(keys).chain(ABOVE) {
+            let plan = compare(&session, &reference, sql).await;
+            let heavy = sum_of(&plan, "heavy_keys");
+            assert_eq!(heavy > 0, spread, "{sql}: {plan}");
+            assert_eq!(sum_of(&plan, "rows_spread") > 0, spread, "{sql}: {plan}");
+        }
+        cluster.stop().await.expect("stops");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_get_about_as_many_rows_of_skewed_keys() {
+    let tables = Tables::new();
+    tables.write("facts", &zipf(200_000, 20_000, 1.2));
+    tables.write("dimension", &plain(10_000));
+    let sql = "SELECT sum(f.id), sum(d.id) FROM facts f JOIN dimension d ON f.k = d.k";
+    let explain = format!("EXPLAIN ANALYZE VERBOSE {sql}");
+    for exchange in Architecture::ALL {
+        let cluster = Cluster::start(options(exchange)).await.expect("starts");
+        let session = session_of(&cluster).await;
+        let reference = SessionContext::new();
+        let names = ["facts", "dimension"];
+        tables.register(&session, &reference, &names).await;
+        compare(&session, &reference, sql).await;
+        let spread = rows_per_worker(&text_of(&session, &explain).await);
+        assert!(busiest_by_mean(&spread) <= 1.2, "{spread:?}");
+        let off = "SET roundel.skew = 'off'";
+        common::run(&session, off).await.expect("a setting");
+        let plan = text_of(&session, &explain).await;
+        assert!(!plan.contains("heavy"), "{plan}");
+        let hashed = rows_per_worker(&plan);
+        assert!(busiest_by_mean(&hashed) > 1.4, "{hashed:?}");
+        cluster.stop().await.expect("stops");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_are_not_skewed_are_not_heavy() {
+    let tables = Tables::new();
+    tables.write("facts", &zipf(100_000, 20_000, 0.0));
+    tables.write("dimension", &plain(10_000));
+    let cluster = Cluster::start(common::options(WORKERS))
+        .await
+        .expect("starts");
+    let session = session_of(&cluster).await;
+    let reference = SessionContext::new();
+    let names = ["facts", "dimension"];
+    tables.register(&session, &reference, &names).await;
+    let sql = "SELECT f.id, d.id AS e FROM facts f JOIN dimension d ON f.k = d.k";
+    let plan = compare(&session, &reference, sql).await;
+    assert!(plan.contains("heavy keys of both stages"), "{plan}");
+    assert_eq!(sum_of(&plan, "heavy_keys"), 0, "{plan}");
+    let error = common::run(&session, "SET roundel.skew = 'some'").await;
+    let error = match error {
+        Ok(_) => common::run(&session, sql).await,
+        refused => refused,
+    };
+    let error = error.expect_err("no such thing").to_string();
+    assert!(error.contains("off or auto"), "{error}");
+    cluster.stop().await.expect("stops");
+}

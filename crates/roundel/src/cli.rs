@@ -84,6 +84,7 @@ Examples:
   roundel tpch --fabric rdma:mlx5_0
   roundel tpch --cluster 10.0.0.1:7070,10.0.0.2:7070 --token-file token
   roundel tpch --tables tpch-sf1 --iterations 5 --compare grpc
+  roundel tpch --join repartition --skew off
   roundel tpch --scale 10 --memory-limit 4GiB --json result.json
 
 Exit codes: 0 when every query ran and every row was right, 1 when one was not, 2 for wrong usage,
@@ -262,6 +263,7 @@ Examples:
   roundel sql --table t=t.csv -c 'SELECT count(*) FROM t' --format json
   roundel sql --table t=t.parquet -f report.sql --format csv > report.csv
   roundel sql --cluster 10.0.0.1:7070,10.0.0.2:7070 --token-file token --table t=/shared/t.parquet
+  roundel sql --workers 4 --skew off --table t=t.parquet -f report.sql
 
 In the shell, statements end with ';'. \\d lists the tables, \\d NAME describes one, \\q leaves.
 Ctrl-C cancels the query that runs. The history is in $XDG_STATE_HOME/roundel.";

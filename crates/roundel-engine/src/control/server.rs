@@ -8,13 +8,14 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use tokio_stream::wrappers::IntervalStream;
+use tonic::Status;
 use tonic::body::Body;
-use tonic::server::{NamedService, ServerStreamingService};
-use tonic::{Request, Response, Status};
-use tonic_prost::ProstCodec;
+use tonic::server::NamedService;
 
 use super::WatchRequest;
 use super::{Beat, LOAD_PATH, LoadReport, LoadRequest, SERVICE_NAME, VERSION, WATCH_PATH};
+use crate::answering::answer_on;
 use crate::fabric::Offer;
 use crate::worker::Loader;
 
@@ -57,47 +58,27 @@ impl tower::Service<http::Request<Body>> for ControlServer {
         let this = self.clone();
         Box::pin(async move {
             Ok(match request.uri().path() {
-                WATCH_PATH => {
-                    tonic::server::Grpc::new(ProstCodec::<Beat, WatchRequest>::default())
-                        .server_streaming(Watch(this.beat), request)
-                        .await
-                }
-                LOAD_PATH => {
-                    tonic::server::Grpc::new(ProstCodec::<LoadReport, LoadRequest>::default())
-                        .server_streaming(Load(this.loader), request)
-                        .await
-                }
+                WATCH_PATH => answer_on(request, |watch| this.clone().watch(watch)).await,
+                LOAD_PATH => answer_on(request, |load| this.clone().load(load)).await,
                 _ => Status::unimplemented("no such call").into_http(),
             })
         })
     }
 }
 
-struct Watch(Arc<Beat>);
-
-impl ServerStreamingService<WatchRequest> for Watch {
-    type Response = Beat;
-    type ResponseStream = BoxStream<'static, Result<Beat, Status>>;
-    type Future = BoxFuture<'static, Result<Response<Self::ResponseStream>, Status>>;
-
-    fn call(&mut self, _: Request<WatchRequest>) -> Self::Future {
-        let beat = Arc::clone(&self.0);
-        let beats =
-            tokio_stream::wrappers::IntervalStream::new(tokio::time::interval(BEAT_INTERVAL))
-                .map(move |_| Ok(beat.as_ref().clone()));
-        Box::pin(async move { Ok(Response::new(beats.boxed())) })
+impl ControlServer {
+    async fn watch(
+        self,
+        _: WatchRequest,
+    ) -> Result<BoxStream<'static, Result<Beat, Status>>, Status> {
+        let beats = IntervalStream::new(tokio::time::interval(BEAT_INTERVAL));
+        Ok(beats.map(move |_| Ok(self.beat.as_ref().clone())).boxed())
     }
-}
 
-struct Load(Loader);
-
-impl ServerStreamingService<LoadRequest> for Load {
-    type Response = LoadReport;
-    type ResponseStream = BoxStream<'static, Result<LoadReport, Status>>;
-    type Future = BoxFuture<'static, Result<Response<Self::ResponseStream>, Status>>;
-
-    fn call(&mut self, request: Request<LoadRequest>) -> Self::Future {
-        let reports = self.0.load(request.into_inner());
-        Box::pin(async move { Ok(Response::new(reports?.boxed())) })
+    async fn load(
+        self,
+        load: LoadRequest,
+    ) -> Result<BoxStream<'static, Result<LoadReport, Status>>, Status> {
+        Ok(self.loader.load(load)?.boxed())
     }
 }

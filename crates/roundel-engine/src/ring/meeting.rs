@@ -13,20 +13,19 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use roundel_ring::roundabout::Opening;
 use roundel_ring::{Place, RingError, RingHost, RingOptions, Roundabout};
 use tokio::sync::watch;
+use tonic::Status;
 use tonic::body::Body;
-use tonic::server::{NamedService, UnaryService};
-use tonic::{Request, Response, Status};
-use tonic_prost::ProstCodec;
+use tonic::server::NamedService;
 use url::Url;
 use uuid::Uuid;
 
 use super::pins::Pins;
+use crate::answering::answer;
 use crate::channel::Channels;
 use crate::fabric::Devices;
 use crate::{EngineError, Fabric, Result};
@@ -275,35 +274,35 @@ impl RingServer {
         Ok(self.meetings.at((id(ring)?, place as usize)))
     }
 
-    async fn pin(self, pin: Pin) -> Result<Response<PinnedTo>, Status> {
+    async fn pin(self, pin: Pin) -> Result<PinnedTo, Status> {
         let keep = Duration::from_secs(pin.keep_seconds);
         let ring = self.pins.ring_of(id(&pin.relation)?, id(&pin.ring)?, keep);
-        Ok(Response::new(PinnedTo {
+        Ok(PinnedTo {
             ring: ring.as_bytes().to_vec(),
-        }))
+        })
     }
 
-    async fn unpin(self, unpin: Unpin) -> Result<Response<Ready>, Status> {
+    async fn unpin(self, unpin: Unpin) -> Result<Ready, Status> {
         self.pins.unpin(id(&unpin.relation)?, id(&unpin.ring)?);
-        Ok(Response::new(Ready {}))
+        Ok(Ready {})
     }
 
-    async fn meet(self, meet: Meet) -> Result<Response<Met>, Status> {
+    async fn meet(self, meet: Meet) -> Result<Met, Status> {
         if meet.offer.len() > OFFER_BYTES_MAX {
             return Err(Status::invalid_argument("an offer that is too long"));
         }
         let meeting = self.at(&meet.ring, meet.place)?;
         meeting.predecessor.send_replace(Some(meet.offer));
         let offer = told(&meeting.own).await;
-        Ok(Response::new(Met { offer }))
+        Ok(Met { offer })
     }
 
-    async fn joined(self, joined: Joined) -> Result<Response<Ready>, Status> {
+    async fn joined(self, joined: Joined) -> Result<Ready, Status> {
         let meeting = self.at(&joined.ring, joined.place)?;
         let mut connected = meeting.connected.subscribe();
         // The sender is at hand: it cannot end.
         let _ = connected.wait_for(|connected| *connected).await;
-        Ok(Response::new(Ready {}))
+        Ok(Ready {})
     }
 }
 
@@ -337,32 +336,4 @@ impl tower::Service<http::Request<Body>> for RingServer {
             })
         })
     }
-}
-
-/// A call of the service, answered by one of its methods.
-struct Answers<F>(F);
-
-impl<Q, A, F, W> UnaryService<Q> for Answers<F>
-where
-    Q: prost::Message,
-    F: Fn(Q) -> W,
-    W: Future<Output = Result<Response<A>, Status>> + Send + 'static,
-{
-    type Response = A;
-    type Future = BoxFuture<'static, Result<Response<A>, Status>>;
-
-    fn call(&mut self, request: Request<Q>) -> Self::Future {
-        (self.0)(request.into_inner()).boxed()
-    }
-}
-
-async fn answer<Q, A, W>(request: http::Request<Body>, by: impl Fn(Q) -> W) -> http::Response<Body>
-where
-    Q: prost::Message + Default + Send + 'static,
-    A: prost::Message + Default + Send + 'static,
-    W: Future<Output = Result<Response<A>, Status>> + Send + 'static,
-{
-    tonic::server::Grpc::new(ProstCodec::<A, Q>::default())
-        .unary(Answers(by), request)
-        .await
 }

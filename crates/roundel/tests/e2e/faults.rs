@@ -83,6 +83,38 @@ fn a_worker_killed_in_mid_query_is_named() {
     }
 }
 
+/// At any moment: before the tasks of a join have agreed on its heavy keys, while they do, and after. The query fails,
+/// or runs again without the worker.
+#[test]
+fn a_worker_killed_while_heavy_keys_are_found_hangs_nobody() {
+    let roundel = Roundel::new();
+    let table = table(&roundel);
+    // Each of the ten keys is heavy on both sides.
+    let query = "SET roundel.join = 'repartition'; SET roundel.skew = 'auto'; \
+                 SELECT count(*) AS n FROM t a JOIN t b ON a.k = b.k WHERE b.v < 2000";
+    let answer = "n\n40000000\n";
+    let mut cluster = HandCluster::start(&roundel, 3, "shm");
+    let whole = finish(on_cluster(&roundel, &cluster, &table, query));
+    assert_eq!(stdout(&whole), answer, "{}", stderr(&whole));
+    for wait_ms in (0..600).step_by(60) {
+        let client = on_cluster(&roundel, &cluster, &table, query);
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        let victim = cluster.workers.remove(wait_ms as usize / 60 % 3);
+        let address = victim.address.clone();
+        drop(victim);
+        let killed = Instant::now();
+        let output = finish(client);
+        let (took, said) = (killed.elapsed(), stderr(&output));
+        assert!(took < 2 * NOTICE_MAX, "{wait_ms} ms: it took {took:?}");
+        match output.status.success() {
+            true => assert_eq!(stdout(&output), answer, "{wait_ms} ms"),
+            false => assert!(said.contains(&address), "{wait_ms} ms: {said}"),
+        }
+        let again = HandWorker::start(&roundel, &cluster.token_file, &address, "shm");
+        cluster.workers.push(again);
+    }
+}
+
 /// A ring goes on without it, as others can read its part of the files; with those that are left, and at last without a
 /// ring.
 #[test]

@@ -2,8 +2,7 @@
 //! repartitioned by the same keys meet those that were scattered.
 
 use crate::exchange::skew::Routes;
-use datafusion::arrow::array::{Array as _, ArrayRef, RecordBatch};
-use datafusion::arrow::buffer::NullBuffer;
+use datafusion::arrow::array::RecordBatch;
 use datafusion::common::hash_utils::create_hashes;
 use datafusion::error::DataFusionError;
 use datafusion::physical_expr::PhysicalExpr;
@@ -28,20 +27,11 @@ impl KeyHashes {
         }
     }
 
-    /// One of each row, and which rows have no null in their key, if some have one.
-    pub(in crate::exchange) fn with_nulls(
+    /// One of each row.
+    pub(in crate::exchange) fn of(
         &mut self,
         batch: &RecordBatch,
-    ) -> Result<(&[u64], Option<NullBuffer>), DataFusionError> {
-        let keys = self.hash(batch)?;
-        let nulls = keys.iter().fold(None, |nulls, key| {
-            NullBuffer::union(nulls.as_ref(), key.logical_nulls().as_ref())
-        });
-        Ok((&self.hashes, nulls))
-    }
-
-    /// Hashes, and returns the values that were hashed.
-    fn hash(&mut self, batch: &RecordBatch) -> Result<Vec<ArrayRef>, DataFusionError> {
+    ) -> Result<&[u64], DataFusionError> {
         let keys = evaluate_expressions_to_arrays(&self.keys, batch)?;
         self.hashes.clear();
         self.hashes.resize(batch.num_rows(), 0);
@@ -49,8 +39,8 @@ impl KeyHashes {
             &keys,
             REPARTITION_RANDOM_STATE.random_state(),
             &mut self.hashes,
-        )?;
-        Ok(keys)
+        )
+        .map(|hashes| &*hashes)
     }
 }
 
@@ -114,8 +104,8 @@ impl Partitioner for ByHash {
     }
 
     fn partition(&mut self, batch: &RecordBatch, targets: &mut Vec<u32>) -> Result<(), String> {
-        self.keys.hash(batch).map_err(|error| error.to_string())?;
-        let (partitions, hashes) = (self.partitions, &self.keys.hashes);
+        let hashes = self.keys.of(batch).map_err(|error| error.to_string())?;
+        let partitions = self.partitions;
         match &mut self.heavy {
             Some(heavy) => heavy.route(hashes, partitions, targets),
             None => targets.extend(hashes.iter().map(|hash| (*hash % partitions) as u32)),
@@ -127,7 +117,7 @@ impl Partitioner for ByHash {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datafusion::arrow::array::{Int64Array, StringArray};
+    use datafusion::arrow::array::{ArrayRef, Int64Array, StringArray};
     use datafusion::physical_expr::expressions::col;
     use datafusion::physical_plan::metrics::Time;
     use datafusion::physical_plan::repartition::BatchPartitioner;
@@ -176,8 +166,7 @@ mod tests {
         let batch = RecordBatch::try_from_iter([("a", numbers)]).unwrap();
         let keys = [col("a", &batch.schema()).unwrap()];
         let mut hashes = KeyHashes::new(&keys);
-        let (all, nulls) = hashes.with_nulls(&batch).unwrap();
-        assert!(nulls.is_none());
+        let all = hashes.of(&batch).unwrap();
         let (spread, to_all) = (all[0], all[1]);
         let heavy = HeavyRows {
             routes: Routes::new(&[spread], &[to_all]),
@@ -197,17 +186,5 @@ mod tests {
         assert!(of_key(1).all(|target| *target == 4));
         assert!(of_key(2).all(|target| *target == targets[2] && *target < 4));
         assert_eq!((counts.0.value(), counts.1.value()), (200, 200));
-    }
-
-    #[test]
-    fn a_key_with_a_null_in_it_is_none() {
-        let a: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(1)]));
-        let b: ArrayRef = Arc::new(StringArray::from(vec![None, Some("b"), Some("b")]));
-        let batch = RecordBatch::try_from_iter([("a", a), ("b", b)]).unwrap();
-        let schema = batch.schema();
-        let mut hashes = KeyHashes::new(&[col("a", &schema).unwrap(), col("b", &schema).unwrap()]);
-        let (_, nulls) = hashes.with_nulls(&batch).unwrap();
-        let valid: Vec<_> = nulls.unwrap().iter().collect();
-        assert_eq!(valid, [false, false, true]);
     }
 }

@@ -1,7 +1,6 @@
 //! The keys of the first rows of a task, counted.
 
 use super::heavy::HEAVY_SHARE;
-use datafusion::arrow::buffer::NullBuffer;
 use std::collections::HashMap;
 
 /// Rows that a task looks at. At the threshold of a join with 8 partitions that are 256 rows of a key for each task,
@@ -23,15 +22,13 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Looks at a batch by the hashes of its keys. A row with a null in its key counts, but its key does not: it stays
-    /// where its hash says. Returns whether the sample is complete.
-    pub(super) fn add(&mut self, hashes: &[u64], nulls: Option<&NullBuffer>, bytes: usize) -> bool {
+    /// Looks at a batch by the hashes of its keys. Nulls are a key as any other: an outer join has as much to do with
+    /// their rows. Returns whether the sample is complete.
+    pub(super) fn add(&mut self, hashes: &[u64], bytes: usize) -> bool {
         let left = SAMPLE_ROWS.saturating_sub(self.rows);
         let hashes = &hashes[..hashes.len().min(left as usize)];
-        for (row, hash) in hashes.iter().enumerate() {
-            if nulls.is_none_or(|nulls| nulls.is_valid(row)) {
-                *self.counts.entry(*hash).or_default() += 1;
-            }
+        for hash in hashes {
+            *self.counts.entry(*hash).or_default() += 1;
         }
         self.rows += hashes.len() as u64;
         self.bytes = self.bytes.saturating_add(bytes);
@@ -67,7 +64,7 @@ mod tests {
             .map(|row| if row % 4 == 0 { 7 } else { 1000 + row })
             .collect();
         for _ in 0..2 {
-            assert!(!sample.add(&hashes, None, 8000));
+            assert!(!sample.add(&hashes, 8000));
         }
         // Each other key came twice, which is less than a quarter of what is heavy with one partition.
         assert_eq!(sample.candidates(1), [(7, 500)]);
@@ -79,18 +76,10 @@ mod tests {
     fn a_sample_ends() {
         let mut sample = Sample::default();
         let hashes = vec![1; 10_000];
-        assert!(!sample.add(&hashes, None, 1));
-        assert!(sample.add(&hashes, None, 1));
+        assert!(!sample.add(&hashes, 1));
+        assert!(sample.add(&hashes, 1));
         assert_eq!(sample.candidates(8), [(1, SAMPLE_ROWS as u32)]);
         assert_eq!(sample.rows(), SAMPLE_ROWS);
-        assert!(Sample::default().add(&[1], None, SAMPLE_BYTES));
-    }
-
-    #[test]
-    fn nulls_are_no_key() {
-        let mut sample = Sample::default();
-        let nulls = NullBuffer::from_iter((0..3000).map(|row| row % 3 != 0));
-        sample.add(&vec![5; 3000], Some(&nulls), 1);
-        assert_eq!(sample.candidates(8), [(5, 2000)]);
+        assert!(Sample::default().add(&[1], SAMPLE_BYTES));
     }
 }

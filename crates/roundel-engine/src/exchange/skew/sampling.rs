@@ -234,9 +234,9 @@ impl Told {
     }
 
     fn add(&self, batch: &RecordBatch, keys: &mut KeyHashes) -> Result<(), Failed> {
-        let (hashes, nulls) = keys.with_nulls(batch).map_err(failed)?;
+        let hashes = keys.of(batch).map_err(failed)?;
         let bytes = batch.get_array_memory_size();
-        if self.sample.lock().add(hashes, nulls.as_ref(), bytes) {
+        if self.sample.lock().add(hashes, bytes) {
             self.end(Completion::Complete);
         }
         Ok(())
