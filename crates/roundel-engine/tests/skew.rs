@@ -101,7 +101,7 @@ fn both_skewed(heavier: i64, other: i64) -> Vec<Row> {
         6 => other,
         _ => row * 7919 % 2000 + 10,
     };
-    (0..4000).map(|row| (Some(key(row)), row)).collect()
+    (0..16_000).map(|row| (Some(key(row)), row)).collect()
 }
 
 /// Keys by Zipf's law: the n-th one has a share of 1 / n^exponent.
@@ -337,7 +337,7 @@ async fn workers_get_about_as_many_rows_of_skewed_keys() {
         let plan = text_of(&session, &explain).await;
         assert!(!plan.contains("heavy"), "{plan}");
         let hashed = rows_per_worker(&plan);
-        assert!(busiest_by_mean(&hashed) > 1.4, "{hashed:?}");
+        assert!(busiest_by_mean(&hashed) > 1.3, "{hashed:?}");
         cluster.stop().await.expect("stops");
     }
 }

@@ -96,10 +96,10 @@ fn a_worker_killed_while_heavy_keys_are_found_hangs_nobody() {
     let mut cluster = HandCluster::start(&roundel, 3, "shm");
     let whole = finish(on_cluster(&roundel, &cluster, &table, query));
     assert_eq!(stdout(&whole), answer, "{}", stderr(&whole));
-    for wait_ms in (0..600).step_by(60) {
+    for wait_ms in (0..300).step_by(20) {
         let client = on_cluster(&roundel, &cluster, &table, query);
         std::thread::sleep(Duration::from_millis(wait_ms));
-        let victim = cluster.workers.remove(wait_ms as usize / 60 % 3);
+        let victim = cluster.workers.remove(wait_ms as usize / 20 % 3);
         let address = victim.address.clone();
         drop(victim);
         let killed = Instant::now();
