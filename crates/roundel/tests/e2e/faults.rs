@@ -91,15 +91,15 @@ fn a_worker_killed_while_heavy_keys_are_found_hangs_nobody() {
     let table = table(&roundel);
     // Each of the ten keys is heavy on both sides.
     let query = "SET roundel.join = 'repartition'; SET roundel.skew = 'auto'; \
-                 SELECT count(*) AS n FROM t a JOIN t b ON a.k = b.k WHERE b.v < 2000";
-    let answer = "n\n40000000\n";
+                 SELECT count(*) AS n FROM t a JOIN t b ON a.k = b.k WHERE b.v < 10000";
+    let answer = "n\n200000000\n";
     let mut cluster = HandCluster::start(&roundel, 3, "shm");
     let whole = finish(on_cluster(&roundel, &cluster, &table, query));
     assert_eq!(stdout(&whole), answer, "{}", stderr(&whole));
-    for wait_ms in (0..300).step_by(20) {
+    for wait_ms in (0..160).step_by(10) {
         let client = on_cluster(&roundel, &cluster, &table, query);
         std::thread::sleep(Duration::from_millis(wait_ms));
-        let victim = cluster.workers.remove(wait_ms as usize / 20 % 3);
+        let victim = cluster.workers.remove(wait_ms as usize / 10 % 3);
         let address = victim.address.clone();
         drop(victim);
         let killed = Instant::now();
