@@ -79,7 +79,11 @@ impl HeavyRows {
         targets.extend(hashes.iter().map(|hash| {
             if self.routes.spread.contains(*hash) {
                 spread += 1;
-                self.next = (self.next + 1) % count;
+                self.next = if self.next + 1 < count {
+                    self.next + 1
+                } else {
+                    0
+                };
                 self.next
             } else if self.routes.to_all.contains(*hash) {
                 to_all += 1;

@@ -1,7 +1,7 @@
 //! The keys of the first rows of a task, counted.
 
 use super::heavy::HEAVY_SHARE;
-use std::collections::HashMap;
+use datafusion::common::HashMap;
 
 /// Rows that a task looks at. At the threshold of a join with 8 partitions that are 256 rows of a key for each task,
 /// which chance makes 6 % more or fewer; with 128 partitions they are 16, and there are more tasks.
