@@ -329,7 +329,10 @@ async fn workers_get_about_as_many_rows_of_skewed_keys() {
         let reference = SessionContext::new();
         let names = ["facts", "dimension"];
         tables.register(&session, &reference, &names).await;
-        compare(&session, &reference, sql).await;
+        let plan = compare(&session, &reference, sql).await;
+        // Eight have one in 64 of the rows or more. At that threshold a sample may err.
+        let heavy = sum_of(&plan, "heavy_keys");
+        assert!((5..=11).contains(&heavy), "{heavy}: {plan}");
         let spread = rows_per_worker(&text_of(&session, &explain).await);
         assert!(busiest_by_mean(&spread) <= 1.2, "{spread:?}");
         let off = "SET roundel.skew = 'off'";

@@ -16,6 +16,7 @@ fn wrong_usage_is_told_in_one_line() {
         (vec!["tpch", "--threads", "0"], "--threads"),
         (vec!["tpch", "--iterations", "0"], "--iterations"),
         (vec!["tpch", "--design", "XXXX/YY"], "MESQ/SR"),
+        (vec!["tpch", "--skew", "some"], "use off or auto"),
         (vec!["tpch", "--endpoints", "0"], "--endpoints"),
         (vec!["tpch", "--endpoints", "3"], "from 1 to 2"),
         (

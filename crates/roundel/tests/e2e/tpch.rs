@@ -52,6 +52,20 @@ fn every_query_is_right_however_joins_are_done() {
     }
 }
 
+#[test]
+fn skew_is_handled_unless_it_is_off() {
+    let roundel = Roundel::new();
+    let flags = ["--join", "repartition", "--queries", "3,10", "--json"];
+    for exchange in ["endpoint", "multiplexer"] {
+        for (skew, told) in [(&[][..], "auto"), (&["--skew", "off"], "off")] {
+            let flags = [&flags[..], skew, &["--exchange", exchange]].concat();
+            let report = tpch(&roundel, &flags);
+            assert_all_verified(&report, 2);
+            assert_eq!(report["settings"]["skew"], told);
+        }
+    }
+}
+
 /// Liu, Yin, Blanas 2019, Table 1: queue pairs per node; and all rows go by the verb of the name,
 /// besides which WRITEs say what is free or full.
 #[test]

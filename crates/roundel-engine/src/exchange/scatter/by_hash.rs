@@ -77,20 +77,20 @@ impl HeavyRows {
         let count = partitions.get() as u32;
         let (mut spread, mut to_all) = (0, 0);
         targets.extend(hashes.iter().map(|hash| {
-            if self.routes.spread.contains(*hash) {
-                spread += 1;
-                self.next = if self.next + 1 < count {
-                    self.next + 1
-                } else {
-                    0
-                };
-                self.next
-            } else if self.routes.to_all.contains(*hash) {
-                to_all += 1;
-                count
+            // No branches: a key with half of the rows defies prediction.
+            let is_spread = self.routes.spread.contains(*hash);
+            let is_for_all = self.routes.to_all.contains(*hash);
+            let next = if self.next + 1 < count {
+                self.next + 1
             } else {
-                (*hash % partitions) as u32
-            }
+                0
+            };
+            self.next = if is_spread { next } else { self.next };
+            spread += usize::from(is_spread);
+            to_all += usize::from(is_for_all);
+            let of_hash = (*hash % partitions) as u32;
+            let target = if is_spread { next } else { of_hash };
+            if is_for_all { count } else { target }
         }));
         self.spread.add(spread);
         self.to_all.add(to_all);

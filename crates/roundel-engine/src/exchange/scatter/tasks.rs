@@ -168,7 +168,9 @@ impl Input {
         };
         let (number, inputs) = self.number;
         let turn = number * groups.len() / inputs;
-        let heavy = routes.map(|routes| self.heavy(routes, turn));
+        // All tasks have the same heavy keys: one tells how many.
+        let tells = number == 0 && sampling.is_some_and(Sampling::is_of_first_task);
+        let heavy = routes.map(|routes| self.heavy(routes, turn, tells));
         let partitioner = ByHash::new(keys, groups.len(), heavy);
         let mut scatter = Scatter::new(shuffle, groups.iter().map(|group| group.by(number)).collect(), Box::new(partitioner), turn)
             .map_err(|error| failed(exchange_error(&self.node, error)))?;
@@ -197,9 +199,9 @@ impl Input {
         sent.map_err(|error| failed(exchange_error(&self.node, error)))
     }
 
-    fn heavy(&self, routes: Routes, turn: usize) -> HeavyRows {
+    fn heavy(&self, routes: Routes, turn: usize, tells: bool) -> HeavyRows {
         let (input, _) = self.number;
-        if input == 0 {
+        if tells {
             self.plan
                 .count("heavy_keys", input)
                 .add(routes.spread.len());

@@ -105,42 +105,62 @@ impl Routes {
     }
 }
 
-/// Hashes, of which most that are asked for are not there.
+/// A set of hashes, asked once for each row.
 #[derive(Clone, Debug)]
 pub(in crate::exchange) struct HeavyKeys {
-    /// A bit for each value of the highest bits of a hash.
-    filter: Box<[u64; 1 << (FILTER_BITS - 6)]>,
-    sorted: Vec<u64>,
+    /// Each hash is in its place or, where that is taken, in the next one that is free.
+    places: Box<[u64; PLACES]>,
+    count: usize,
 }
 
-const FILTER_BITS: u32 = 12;
+/// Eight times as many as there can be hashes, so that few are not in their place.
+const PLACES: usize = 8 * HEAVY_MAX;
+/// What a place holds that is free. A key of this hash is never heavy.
+const FREE: u64 = u64::MAX;
 
 impl HeavyKeys {
     fn new(hashes: &[u64]) -> Self {
-        let mut sorted = hashes.to_vec();
-        sorted.sort_unstable();
-        sorted.dedup();
-        let mut filter = Box::new([0; 1 << (FILTER_BITS - 6)]);
-        for hash in &sorted {
-            let bit = hash >> (u64::BITS - FILTER_BITS);
-            filter[(bit / 64) as usize] |= 1 << (bit % 64);
+        let mut keys = Self {
+            places: Box::new([FREE; PLACES]),
+            count: 0,
+        };
+        // Were there more, a search might find no free place.
+        for hash in hashes.iter().take(HEAVY_MAX) {
+            let (place, is_new) = keys.place_of(*hash);
+            if is_new && *hash != FREE {
+                keys.places[place] = *hash;
+                keys.count += 1;
+            }
         }
-        Self { filter, sorted }
+        keys
     }
 
     /// How many there are.
     pub(in crate::exchange) fn len(&self) -> usize {
-        self.sorted.len()
+        self.count
     }
 
     pub(in crate::exchange) fn is_empty(&self) -> bool {
-        self.sorted.is_empty()
+        self.count == 0
     }
 
     pub(in crate::exchange) fn contains(&self, hash: u64) -> bool {
-        let bit = hash >> (u64::BITS - FILTER_BITS);
-        self.filter[(bit / 64) as usize] >> (bit % 64) & 1 == 1
-            && self.sorted.binary_search(&hash).is_ok()
+        let (_, is_free) = self.place_of(hash);
+        !is_free
+    }
+
+    /// Where a hash is, or would be, and whether that is free.
+    fn place_of(&self, hash: u64) -> (usize, bool) {
+        // Partitions are told by the hash's remainder, which says little of its highest bits.
+        let mut place = (hash >> (u64::BITS - PLACES.ilog2())) as usize;
+        loop {
+            let held = self.places[place];
+            // One branch for both ends of the search: which one it is, nobody can predict.
+            if (held == hash) | (held == FREE) {
+                return (place, held == FREE);
+            }
+            place = (place + 1) % PLACES;
+        }
     }
 }
 
@@ -212,6 +232,15 @@ mod tests {
             assert!(!heavy.contains(!hash));
         }
         assert!(HeavyKeys::new(&[]).is_empty() && !HeavyKeys::new(&[]).contains(0));
+        // All in one place, the last one, and some that are no more than others.
+        let last: Vec<u64> = (0..4).map(|n| FREE - n).chain([0, 0]).collect();
+        let heavy = HeavyKeys::new(&last);
+        assert_eq!(heavy.len(), 4);
+        assert!(
+            last.iter()
+                .all(|hash| heavy.contains(*hash) == (*hash != FREE))
+        );
+        assert!(!heavy.contains(FREE - 4) && !heavy.contains(1));
     }
 
     #[test]

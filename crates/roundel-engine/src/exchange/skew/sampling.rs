@@ -27,6 +27,7 @@ const SAMPLE_WAIT: Duration = Duration::from_millis(100);
 /// What all partitions of a task's input share.
 pub(in crate::exchange) struct Sampling {
     side: usize,
+    is_of_first_task: bool,
     /// None where no rows of the task may be spread: then it only listens.
     sample: Option<Arc<Told>>,
     agreed: Shared<BoxFuture<'static, Result<Arc<Decision>, Failed>>>,
@@ -76,6 +77,7 @@ impl Sampling {
         );
         Self {
             side: role.side,
+            is_of_first_task: task.task_number == 0,
             sample,
             agreed: agreed.boxed().shared(),
         }
@@ -84,6 +86,11 @@ impl Sampling {
     /// Whether it reads rows before anybody wants them.
     pub(in crate::exchange) fn reads_early(&self) -> bool {
         self.sample.is_some()
+    }
+
+    /// Whether its task is the first one of its stage.
+    pub(in crate::exchange) fn is_of_first_task(&self) -> bool {
+        self.is_of_first_task
     }
 
     /// The first batches of a partition, read while it is agreed which keys are heavy, and what to do with their rows.
