@@ -88,6 +88,12 @@ fn skewed(rows: i64) -> Vec<Row> {
     (0..rows).map(|row| (key(row), row)).collect()
 }
 
+/// One row in three has no key.
+fn keyless(rows: i64) -> Vec<Row> {
+    let key = |row: i64| (row % 3 > 0).then_some(row * 7919 % 3000);
+    (0..rows).map(|row| (key(row), row)).collect()
+}
+
 /// Two rows of each of many keys, of which some are in no other table, and some without one.
 fn plain(keys: i64) -> Vec<Row> {
     let key = |row: i64| (row % 50 != 49).then_some(row / 2);
@@ -256,8 +262,9 @@ const TYPES: [(&str, bool); 15] = [
     ),
 ];
 
-/// Other keys than one number; all of these may be spread.
-const KEYS: [&str; 4] = [
+/// Other keys than one number, and no key; all of these may be spread.
+const KEYS: [&str; 5] = [
+    "SELECT l.id, d.id AS e FROM keyless l LEFT JOIN small d ON l.k = d.k",
     "SELECT f.id, d.id AS e FROM big f JOIN small d ON f.s = d.s",
     "SELECT f.id, d.id AS e FROM big f LEFT JOIN small d ON f.a = d.a AND f.b = d.b",
     "SELECT f.id, d.id AS e FROM big f JOIN small d ON f.k + 1 = d.k + 1",
@@ -297,9 +304,10 @@ async fn every_join_is_right_whatever_its_keys() {
     let tables = Tables::new();
     tables.write("big", &skewed(16_000));
     tables.write("small", &plain(2000));
+    tables.write("keyless", &keyless(16_000));
     tables.write("one", &both_skewed(3, 5));
     tables.write("other", &both_skewed(5, 3));
-    let names = ["big", "small", "one", "other"];
+    let names = ["big", "small", "keyless", "one", "other"];
     for exchange in Architecture::ALL {
         let cluster = Cluster::start(options(exchange)).await.expect("starts");
         let session = session_of(&cluster).await;
@@ -349,7 +357,7 @@ async fn workers_get_about_as_many_rows_of_skewed_keys() {
 async fn keys_that_are_not_skewed_are_not_heavy() {
     let tables = Tables::new();
     tables.write("facts", &zipf(100_000, 20_000, 0.0));
-    tables.write("dimension", &plain(10_000));
+    tables.write("dimension", &zipf(20_000, 20_000, 0.0));
     let cluster = Cluster::start(common::options(WORKERS))
         .await
         .expect("starts");
