@@ -145,8 +145,8 @@ impl HeavyKeys {
     }
 
     pub(in crate::exchange) fn contains(&self, hash: u64) -> bool {
-        let (_, is_free) = self.place_of(hash);
-        !is_free
+        // One of the two sets of an input is mostly empty.
+        !self.is_empty() && !self.place_of(hash).1
     }
 
     /// Where a hash is, or would be, and whether that is free.
