@@ -172,8 +172,13 @@ impl Input {
         let tells = number == 0 && sampling.is_some_and(Sampling::is_of_first_task);
         let heavy = routes.map(|routes| self.heavy(routes, turn, tells));
         let partitioner = ByHash::new(keys, groups.len(), heavy);
-        let mut scatter = Scatter::new(shuffle, groups.iter().map(|group| group.by(number)).collect(), Box::new(partitioner), turn)
-            .map_err(|error| failed(exchange_error(&self.node, error)))?;
+        let mut scatter = Scatter::new(
+            shuffle,
+            groups.iter().map(|group| group.by(number)).collect(),
+            Box::new(partitioner),
+            turn,
+        )
+        .map_err(|error| failed(exchange_error(&self.node, error)))?;
         let mut first = first.into_iter();
         loop {
             let next = match first.next() {
