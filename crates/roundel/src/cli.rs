@@ -236,7 +236,8 @@ pub struct NodeArgs {
     #[arg(long, value_name = "repair|restart|fail", default_value_t)]
     pub on_loss: OnLoss,
     /// Whether multiplexers send by a schedule, in which no two workers send to the same one at a time;
-    /// `auto` does so across a network, while long messages wait for several workers.
+    /// `auto` tries it across a network, while long messages wait for several workers, and keeps it
+    /// where rows leave faster so.
     #[arg(long, value_name = "off|on|auto", default_value_t)]
     pub schedule: Scheduling,
     /// What carries the rows: Roundel's exchange over RDMA devices, shared memory or sockets, or

@@ -31,11 +31,11 @@ const PATIENCE_MAX: Duration = Duration::from_millis(20);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Scheduling {
     /// Whenever there are any.
+    #[default]
     Off,
     /// In their phase.
     On,
     /// In their phase while long messages wait for several nodes across a network, if they leave faster so.
-    #[default]
     Auto,
 }
 
@@ -114,6 +114,8 @@ pub(super) struct Schedule {
     long_bytes: usize,
     /// Whether it is worth it, where that is left to it.
     trial: Trial,
+    /// What waited last was long.
+    long: bool,
     /// Bytes of a phase, and most of them whatever may wait.
     phase_bytes: usize,
     phase_bytes_max: usize,
@@ -141,6 +143,7 @@ impl Schedule {
             networked,
             long_bytes: options.long_bytes,
             trial: Trial::new(),
+            long: false,
             phase_bytes: options.phase_bytes,
             phase_bytes_max: options.phase_bytes,
             peers: Vec::new(),
@@ -326,31 +329,27 @@ impl Schedule {
 
     /// Whether to take part.
     fn is_worth(&self, backlog: &impl Fn(usize) -> Backlog) -> bool {
+        let waits = self.peers.iter().any(|peer| backlog(*peer).messages > 0);
         match self.scheduling {
             Scheduling::Off => false,
-            Scheduling::On => self.peers.iter().any(|peer| backlog(*peer).messages > 0),
-            Scheduling::Auto => {
-                self.is_used() && self.trial.is_scheduled() && self.may_collide(backlog)
-            }
+            Scheduling::On => waits,
+            Scheduling::Auto => waits && self.is_used() && self.trial.is_scheduled(),
         }
     }
 
-    /// Whether long messages wait for several peers.
-    fn may_collide(&self, backlog: &impl Fn(usize) -> Backlog) -> bool {
-        let waiting = self.peers.iter().map(|peer| backlog(*peer));
-        let waiting: Vec<_> = waiting.filter(|backlog| backlog.messages > 0).collect();
-        let bytes: usize = waiting.iter().map(|backlog| backlog.bytes).sum();
-        let messages: usize = waiting.iter().map(|backlog| backlog.messages).sum();
-        waiting.len() > 1 && bytes >= messages * self.long_bytes
-    }
-
-    /// Lets the trial see how fast rows leave, while they may collide.
+    /// Lets the trial see how fast rows leave, while long ones are on their way, or wait, to several peers.
     fn try_out(&mut self, now: Duration, backlog: &impl Fn(usize) -> Backlog) {
-        let waits = self.peers.iter().any(|peer| backlog(*peer).messages > 0);
-        if !waits && !self.inside {
-            self.trial.idle();
-        } else if self.inside || self.may_collide(backlog) {
+        let all = || self.peers.iter().map(|peer| backlog(*peer));
+        let bytes: usize = all().map(|one| one.bytes).sum();
+        let messages: usize = all().map(|one| one.messages).sum();
+        let busy = all().filter(|one| one.messages + one.in_flight > 0).count();
+        if messages > 0 {
+            self.long = bytes >= messages * self.long_bytes;
+        }
+        if busy > 1 && self.long {
             self.trial.look(now);
+        } else if busy == 0 || !self.long {
+            self.trial.idle();
         }
     }
 

@@ -49,14 +49,14 @@ pub struct Hybrid {
     pub slow: u32,
 }
 
-/// In which order a thread sends to the other nodes.
+/// In which order a node sends to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// Any, as messages fill up by themselves.
     Random,
-    /// So many to each, all nodes in the same order, as those do that go through what is sorted alike.
-    Alike(usize),
+    /// To all at once: what is for one node waits for nothing that is for another.
+    Flows,
 }
 
 /// What came of it.

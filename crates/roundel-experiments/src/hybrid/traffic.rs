@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Messages of a query that may wait for each peer.
-const QUEUED: usize = 16;
+const QUEUED: usize = 4;
 /// What a batch has beside the bytes of its row, so that it is one message.
 const FRAME_BYTES: usize = 320;
 
@@ -195,6 +195,13 @@ struct Parts {
 }
 
 impl Parts {
+    fn new(order: Vec<usize>) -> Arc<Self> {
+        Arc::new(Self {
+            order,
+            begun: AtomicUsize::new(0),
+        })
+    }
+
     /// The next one, with its number.
     fn next(&self) -> Option<(usize, usize)> {
         let number = self.begun.fetch_add(1, Ordering::Relaxed);
@@ -223,44 +230,34 @@ impl<H: Hosts> Task<'_, H> {
         let groups = groups.collect::<Result<Vec<(usize, Group)>, ExchangeError>>()?;
         // Through a multiplexer whoever has time sends the next one.
         let shared = hybrid.architecture == Architecture::Multiplexer;
-        let order = |thread: usize, times: usize| {
+        let in_any_order = |thread: usize, times: usize| {
             let seed = (index * hybrid.nodes + number) * hybrid.threads + thread;
-            let all = 0..groups.len();
-            let order = match hybrid.order {
-                Order::Random => {
-                    let mut order: Vec<usize> = (0..times).flat_map(|_| all.clone()).collect();
-                    order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed as u64));
-                    order
-                }
-                Order::Alike(burst) => {
-                    let turns = (0..times).step_by(burst);
-                    let turn = |from: usize| {
-                        let count = burst.min(times - from);
-                        all.clone()
-                            .flat_map(move |to| std::iter::repeat_n(to, count))
-                    };
-                    turns.flat_map(turn).collect()
-                }
-            };
-            Arc::new(Parts {
-                order,
-                begun: AtomicUsize::new(0),
-            })
+            let mut order: Vec<usize> = (0..times).flat_map(|_| 0..groups.len()).collect();
+            order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed as u64));
+            Parts::new(order)
         };
-        let all = order(0, hybrid.messages * hybrid.threads);
+        let threads = hybrid.threads;
+        let parts: Vec<Arc<Parts>> = match hybrid.order {
+            Order::Random if shared => {
+                vec![in_any_order(0, hybrid.messages * threads); threads]
+            }
+            Order::Random => (0..threads)
+                .map(|thread| in_any_order(thread, hybrid.messages))
+                .collect(),
+            Order::Flows => {
+                let flow = |to| vec![to; hybrid.messages * threads];
+                (0..groups.len()).map(|to| Parts::new(flow(to))).collect()
+            }
+        };
         let (feeding, fed) = mpsc::unbounded::<()>();
-        for thread in 0..hybrid.threads {
+        for (task, parts) in parts.into_iter().enumerate() {
+            let thread = task % threads;
             let (shuffle, failure) = (operator.shuffle.clone(), self.failure.clone());
             let (batch, busy, feeding) = (self.batch.clone(), self.busy.clone(), feeding.clone());
             let groups: Vec<_> = groups
                 .iter()
                 .map(|(node, group)| (*node, group.by(thread)))
                 .collect();
-            let parts = match shared {
-                true => all.clone(),
-                false => order(thread, hybrid.messages),
-            };
-            let threads = hybrid.threads;
             let feed = async move {
                 let sent = async {
                     while let Some((turn, to)) = parts.next() {

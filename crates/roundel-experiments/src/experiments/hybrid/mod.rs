@@ -5,7 +5,6 @@ mod schedule;
 mod straggler;
 
 pub use architectures::EXPERIMENT as ARCHITECTURES;
-pub(crate) use schedule::BURST;
 pub use schedule::EXPERIMENT as SCHEDULE;
 pub use straggler::EXPERIMENT as STRAGGLER;
 pub(crate) use straggler::{hybrid as straggler, ideal};
