@@ -5,7 +5,8 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::future::select_all;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use roundel_verbs::DeviceChoice;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStdin, Command};
@@ -51,8 +52,20 @@ impl Nodes {
         if self.0.is_empty() {
             return std::future::pending().await;
         }
-        let waits = self.0.iter_mut().map(|node| Box::pin(node.child.wait()));
-        let (_, number, _) = select_all(waits).await;
+        let number = {
+            let waits = self.0.iter_mut().enumerate();
+            let waits =
+                waits.map(|(number, node)| async move { (number, node.child.wait().await) });
+            let mut waits: FuturesUnordered<_> = waits.collect();
+            loop {
+                match waits.next().await {
+                    // It has done its part, and this process is about to be done with its own.
+                    Some((_, Ok(status))) if status.success() => {}
+                    Some((number, _)) => break number,
+                    None => return std::future::pending().await,
+                }
+            }
+        };
         // What the group notices, or what the node itself says, comes with it.
         let node = &mut self.0[number];
         let _ = tokio::time::timeout(END_MAX, &mut node.said).await;
