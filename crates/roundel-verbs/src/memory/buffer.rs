@@ -236,7 +236,7 @@ impl std::fmt::Debug for ExposedBuffer {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(roundel_loom)))]
 mod tests {
     use crate::{ArenaOptions, shm};
     use std::panic::{AssertUnwindSafe, catch_unwind};
