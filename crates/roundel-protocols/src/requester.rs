@@ -20,8 +20,6 @@ use std::time::Duration;
 const STATE_INTERVAL: Duration = Duration::from_millis(50);
 /// Of a peer on a reliable connection: when it has not answered for so long, it is looked whether it is there.
 const SILENCE_MAX: Duration = Duration::from_millis(25);
-/// Requests are sent again after at most so many times the first wait.
-const BACKOFF_MAX: u32 = 5;
 
 /// A call that has ended.
 #[derive(Debug)]
@@ -249,7 +247,7 @@ impl Requester {
             self.due = self.due.min(deadline);
         }
         if self.options.protocol.is_lossy() {
-            let wait = self.calls[connection].patience.wait();
+            let wait = self.calls[connection].patience.wait(0);
             self.due = self.due.min(now + wait);
         }
         Ok(Some(sequence))
@@ -443,19 +441,20 @@ impl Requester {
                     self.port.give_up(connection, Gone(told));
                     break;
                 }
-                let wait = self.calls[connection].patience.wait();
-                let slot = self.calls[connection].at(sequence);
-                if now >= slot.sent + wait * (1 << slot.again.min(BACKOFF_MAX)) {
+                let calls = &mut self.calls[connection];
+                if now >= calls.sent_again_at(sequence) {
+                    let slot = calls.at(sequence);
                     slot.sent = now;
                     slot.again += 1;
+                    let again = slot.again;
+                    calls.patience.sent_again(again);
                     self.resent += 1;
                     happened += 1;
-                    let request = std::mem::take(&mut slot.request);
+                    let request = std::mem::take(&mut calls.at(sequence).request);
                     self.send(connection, sequence, &request);
                     self.calls[connection].at(sequence).request = request;
                 }
-                let slot = self.calls[connection].at(sequence);
-                due = due.min(slot.sent + wait * (1 << slot.again.min(BACKOFF_MAX)));
+                due = due.min(self.calls[connection].sent_again_at(sequence));
             }
         }
         self.due = due;

@@ -53,6 +53,13 @@ impl Calls {
         self.slots.len() - (self.next - self.oldest) as usize
     }
 
+    /// When a request is sent again if it is not answered before.
+    pub(super) fn sent_again_at(&mut self, sequence: u64) -> Duration {
+        let slot = self.at(sequence);
+        let (sent, again) = (slot.sent, slot.again);
+        sent + self.patience.wait(again)
+    }
+
     pub(super) fn at(&mut self, sequence: u64) -> &mut Slot {
         let slots = self.slots.len() as u64;
         &mut self.slots[(sequence % slots) as usize]
