@@ -33,7 +33,7 @@ pub enum Scheduling {
     /// Whenever there are any.
     #[default]
     Off,
-    /// In their phase.
+    /// In their phase, as long as messages are long: phases of short ones would end before the next node has heard of it.
     On,
     /// In their phase while long messages wait for several nodes across a network, if they leave faster so.
     Auto,
@@ -114,7 +114,7 @@ pub(super) struct Schedule {
     long_bytes: usize,
     /// Whether it is worth it, where that is left to it.
     trial: Trial,
-    /// What waited last was long.
+    /// What waited last was long, on average.
     long: bool,
     /// Bytes of a phase, and most of them whatever may wait.
     phase_bytes: usize,
@@ -255,14 +255,13 @@ impl Schedule {
         backlog: impl Fn(usize) -> Backlog,
     ) -> Option<(usize, Phase)> {
         let left = *self.peers.last()?;
-        if self.scheduling == Scheduling::Auto {
-            self.try_out(now, &backlog);
-            if self.inside && !self.trial.is_scheduled() {
-                return Some((left, self.leave()));
-            }
+        self.look(now, &backlog);
+        if self.inside && !self.is_worth() {
+            return Some((left, self.leave()));
         }
         if !self.inside {
-            if !self.is_worth(&backlog) {
+            let waits = self.peers.iter().any(|peer| backlog(*peer).messages > 0);
+            if !waits || !self.is_worth() {
                 return None;
             }
             self.inside = true;
@@ -327,29 +326,31 @@ impl Schedule {
         self.began = now;
     }
 
-    /// Whether to take part.
-    fn is_worth(&self, backlog: &impl Fn(usize) -> Backlog) -> bool {
-        let waits = self.peers.iter().any(|peer| backlog(*peer).messages > 0);
+    /// Whether to take part while there are rows.
+    fn is_worth(&self) -> bool {
         match self.scheduling {
             Scheduling::Off => false,
-            Scheduling::On => waits,
-            Scheduling::Auto => waits && self.is_used() && self.trial.is_scheduled(),
+            Scheduling::On => self.long,
+            Scheduling::Auto => self.is_used() && self.trial.is_scheduled(),
         }
     }
 
-    /// Lets the trial see how fast rows leave, while long ones are on their way, or wait, to several peers.
-    fn try_out(&mut self, now: Duration, backlog: &impl Fn(usize) -> Backlog) {
+    /// Sees whether messages are long, and lets the trial see how fast rows leave, while long ones are on their way, or
+    /// wait, to several peers.
+    fn look(&mut self, now: Duration, backlog: &impl Fn(usize) -> Backlog) {
         let all = || self.peers.iter().map(|peer| backlog(*peer));
         let bytes: usize = all().map(|one| one.bytes).sum();
         let messages: usize = all().map(|one| one.messages).sum();
-        let busy = all().filter(|one| one.messages + one.in_flight > 0).count();
         if messages > 0 {
             self.long = bytes >= messages * self.long_bytes;
         }
-        if busy > 1 && self.long {
-            self.trial.look(now);
-        } else if busy == 0 || !self.long {
-            self.trial.idle();
+        if self.scheduling == Scheduling::Auto {
+            let busy = all().filter(|one| one.messages + one.in_flight > 0).count();
+            if busy > 1 && self.long {
+                self.trial.look(now);
+            } else if busy == 0 || !self.long {
+                self.trial.idle();
+            }
         }
     }
 
@@ -541,7 +542,7 @@ mod tests {
         let peers = [(NodeId(1), 1), (NodeId(2), 2)];
         node.set_peers(NodeId(0), peers.into_iter(), 2 * BYTES);
         let all = |_| Backlog {
-            bytes: 1000,
+            bytes: 100_000,
             messages: 1,
             in_flight: 0,
         };
