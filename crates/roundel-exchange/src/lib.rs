@@ -13,6 +13,7 @@
 //! * [`wire`]: the header of a message.
 //! * [`operator`]: puts the three together.
 //! * [`multiplexer`]: carries the links of all exchanges of a node over one connection to each other node.
+//! * [`skew`]: which keys of a join are heavy, and where their rows go.
 //! * [`mesh`]: joins nodes all with all, for programs without an engine.
 //!
 //! This crate knows nothing of DataFusion, nor which provider runs below. What it needs from an
@@ -33,6 +34,7 @@ pub mod operator;
 pub mod options;
 pub mod report;
 pub mod selection;
+pub mod skew;
 pub mod wire;
 
 pub use architecture::{Architecture, UnknownArchitecture};

@@ -1,7 +1,6 @@
 //! Which partition a row goes to: DataFusion's own hash of its keys, so that rows that another stage
 //! repartitioned by the same keys meet those that were scattered.
 
-use crate::exchange::skew::Routes;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::hash_utils::create_hashes;
 use datafusion::error::DataFusionError;
@@ -10,8 +9,8 @@ use datafusion::physical_expr_common::utils::evaluate_expressions_to_arrays;
 use datafusion::physical_plan::metrics::Count;
 use datafusion::physical_plan::repartition::REPARTITION_RANDOM_STATE;
 use roundel_exchange::Partitioner;
+use roundel_exchange::skew::{Routed, Router};
 use std::sync::Arc;
-use strength_reduce::StrengthReducedU64;
 
 /// The hashes of the keys of a batch's rows.
 pub(in crate::exchange) struct KeyHashes {
@@ -47,72 +46,42 @@ impl KeyHashes {
 /// Partitions by the hash of some expressions; rows of heavy keys may go elsewhere.
 pub(super) struct ByHash {
     keys: KeyHashes,
-    partitions: StrengthReducedU64,
-    heavy: Option<HeavyRows>,
+    router: Router,
+    heavy: Option<HeavyCounts>,
 }
 
-/// What is done with rows of heavy keys, and how many there were.
-pub(super) struct HeavyRows {
-    pub routes: Routes,
-    /// Where the next row that is spread goes.
-    pub next: u32,
+/// How many rows of heavy keys there were.
+pub(super) struct HeavyCounts {
     pub spread: Count,
     pub to_all: Count,
 }
 
 impl ByHash {
-    /// Of at least one partition.
-    pub(super) fn new(keys: KeyHashes, partitions: usize, heavy: Option<HeavyRows>) -> Self {
+    /// By a router; who counts rows of heavy keys says where.
+    pub(super) fn new(keys: KeyHashes, router: Router, heavy: Option<HeavyCounts>) -> Self {
         Self {
             keys,
-            partitions: StrengthReducedU64::new(partitions.max(1) as u64),
+            router,
             heavy,
         }
     }
 }
 
-impl HeavyRows {
-    /// The partition of each row; one more than there are for all of them.
-    fn route(&mut self, hashes: &[u64], partitions: StrengthReducedU64, targets: &mut Vec<u32>) {
-        let count = partitions.get() as u32;
-        let (mut spread, mut to_all) = (0, 0);
-        targets.extend(hashes.iter().map(|hash| {
-            // No branches: a key with half of the rows defies prediction.
-            let is_spread = self.routes.spread.contains(*hash);
-            let is_for_all = self.routes.to_all.contains(*hash);
-            let next = if self.next + 1 < count {
-                self.next + 1
-            } else {
-                0
-            };
-            self.next = if is_spread { next } else { self.next };
-            spread += usize::from(is_spread);
-            to_all += usize::from(is_for_all);
-            let of_hash = (*hash % partitions) as u32;
-            let target = if is_spread { next } else { of_hash };
-            if is_for_all { count } else { target }
-        }));
-        self.spread.add(spread);
-        self.to_all.add(to_all);
-    }
-}
-
 impl Partitioner for ByHash {
     fn partitions(&self) -> usize {
-        self.partitions.get() as usize
+        self.router.partitions()
     }
 
     fn has_rows_for_all(&self) -> bool {
-        let heavy = self.heavy.as_ref();
-        heavy.is_some_and(|heavy| !heavy.routes.to_all.is_empty())
+        self.router.has_rows_for_all()
     }
 
     fn partition(&mut self, batch: &RecordBatch, targets: &mut Vec<u32>) -> Result<(), String> {
         let hashes = self.keys.of(batch).map_err(|error| error.to_string())?;
-        let partitions = self.partitions;
-        match &mut self.heavy {
-            Some(heavy) => heavy.route(hashes, partitions, targets),
-            None => targets.extend(hashes.iter().map(|hash| (*hash % partitions) as u32)),
+        let Routed { spread, to_all } = self.router.route(hashes, targets);
+        if let Some(counts) = &self.heavy {
+            counts.spread.add(spread);
+            counts.to_all.add(to_all);
         }
         Ok(())
     }
@@ -125,6 +94,7 @@ mod tests {
     use datafusion::physical_expr::expressions::col;
     use datafusion::physical_plan::metrics::Time;
     use datafusion::physical_plan::repartition::BatchPartitioner;
+    use roundel_exchange::skew::Routes;
 
     #[test]
     fn rows_go_where_datafusion_sends_them() {
@@ -139,9 +109,13 @@ mod tests {
         let keys = vec![col("b", &schema).unwrap(), col("a", &schema).unwrap()];
         for partitions in [1, 2, 3, 6, 8, 13] {
             let mut targets = Vec::new();
-            ByHash::new(KeyHashes::new(&keys), partitions, None)
-                .partition(&batch, &mut targets)
-                .unwrap();
+            ByHash::new(
+                KeyHashes::new(&keys),
+                Router::new(partitions, None, 0),
+                None,
+            )
+            .partition(&batch, &mut targets)
+            .unwrap();
             let mut theirs =
                 BatchPartitioner::new_hash_partitioner(keys.clone(), partitions, Time::new())
                     .unwrap();
@@ -156,39 +130,36 @@ mod tests {
                     "partition {partition} of {partitions}"
                 );
                 let mut again = Vec::new();
-                ByHash::new(KeyHashes::new(&keys), partitions, None)
-                    .partition(&rows, &mut again)
-                    .unwrap();
+                ByHash::new(
+                    KeyHashes::new(&keys),
+                    Router::new(partitions, None, 0),
+                    None,
+                )
+                .partition(&rows, &mut again)
+                .unwrap();
                 assert!(again.iter().all(|target| *target as usize == partition));
             }
         }
     }
 
     #[test]
-    fn rows_of_heavy_keys_go_everywhere() {
+    fn rows_of_heavy_keys_are_counted() {
         let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values((0..600).map(|row| row % 3)));
         let batch = RecordBatch::try_from_iter([("a", numbers)]).unwrap();
         let keys = [col("a", &batch.schema()).unwrap()];
         let mut hashes = KeyHashes::new(&keys);
         let all = hashes.of(&batch).unwrap();
-        let (spread, to_all) = (all[0], all[1]);
-        let heavy = HeavyRows {
-            routes: Routes::new(&[spread], &[to_all]),
-            next: 0,
-            spread: Count::new(),
-            to_all: Count::new(),
+        let routes = Routes::new(&all[..1], &all[1..2]);
+        let (spread, to_all) = (Count::new(), Count::new());
+        let counts = HeavyCounts {
+            spread: spread.clone(),
+            to_all: to_all.clone(),
         };
-        let counts = (heavy.spread.clone(), heavy.to_all.clone());
-        let mut partitioner = ByHash::new(hashes, 4, Some(heavy));
+        let mut partitioner = ByHash::new(hashes, Router::new(4, Some(routes), 0), Some(counts));
         assert!(partitioner.has_rows_for_all());
         let mut targets = Vec::new();
         partitioner.partition(&batch, &mut targets).unwrap();
-        let of_key = |key: usize| targets.iter().skip(key).step_by(3);
-        for partition in 0..4 {
-            assert_eq!(of_key(0).filter(|target| **target == partition).count(), 50);
-        }
-        assert!(of_key(1).all(|target| *target == 4));
-        assert!(of_key(2).all(|target| *target == targets[2] && *target < 4));
-        assert_eq!((counts.0.value(), counts.1.value()), (200, 200));
+        assert!(targets.iter().skip(1).step_by(3).all(|target| *target == 4));
+        assert_eq!((spread.value(), to_all.value()), (200, 200));
     }
 }

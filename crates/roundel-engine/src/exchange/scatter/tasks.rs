@@ -1,9 +1,9 @@
 //! The tasks that read a stage's rows and scatter them.
 
-use super::by_hash::{ByHash, HeavyRows, KeyHashes};
+use super::by_hash::{ByHash, HeavyCounts, KeyHashes};
 use super::plan::ShuffleExec;
 use super::{ExchangeNode, Failed, exchange_error, failed, failed_with};
-use crate::exchange::skew::{Routes, Sampling};
+use crate::exchange::skew::Sampling;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::ExecutionPlan as _;
@@ -11,6 +11,7 @@ use datafusion::physical_plan::metrics::BaselineMetrics;
 use futures::stream::Fuse;
 use futures::{StreamExt as _, TryStreamExt as _};
 use roundel_exchange::operator::Group;
+use roundel_exchange::skew::Router;
 use roundel_exchange::{Scatter, Shuffle};
 use std::sync::Arc;
 use std::time::Duration;
@@ -170,8 +171,18 @@ impl Input {
         let turn = number * groups.len() / inputs;
         // All tasks have the same heavy keys: one tells how many.
         let tells = number == 0 && sampling.is_some_and(Sampling::is_of_first_task);
-        let heavy = routes.map(|routes| self.heavy(routes, turn, tells));
-        let partitioner = ByHash::new(keys, groups.len(), heavy);
+        let counts = routes.as_ref().map(|routes| {
+            if tells {
+                let heavy = self.plan.count("heavy_keys", number);
+                heavy.add(routes.spread.len());
+            }
+            HeavyCounts {
+                spread: self.plan.count("rows_spread", number),
+                to_all: self.plan.count("rows_broadcast", number),
+            }
+        });
+        let router = Router::new(groups.len(), routes, turn);
+        let partitioner = ByHash::new(keys, router, counts);
         let mut scatter = Scatter::new(
             shuffle,
             groups.iter().map(|group| group.by(number)).collect(),
@@ -202,20 +213,5 @@ impl Input {
         }
         let sent = scatter.send(batch).await;
         sent.map_err(|error| failed(exchange_error(&self.node, error)))
-    }
-
-    fn heavy(&self, routes: Routes, turn: usize, tells: bool) -> HeavyRows {
-        let (input, _) = self.number;
-        if tells {
-            self.plan
-                .count("heavy_keys", input)
-                .add(routes.spread.len());
-        }
-        HeavyRows {
-            routes,
-            next: turn as u32,
-            spread: self.plan.count("rows_spread", input),
-            to_all: self.plan.count("rows_broadcast", input),
-        }
     }
 }

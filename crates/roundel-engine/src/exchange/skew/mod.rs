@@ -1,25 +1,22 @@
-//! Heavy keys of a repartitioned join: found while its inputs are shuffled, spread over all partitions of the one input,
-//! and sent to all partitions from the other, so that one key does not overload one node (PRPD, Flow-Join).
+//! Heavy keys of joins whose inputs are both shuffled. What they are, and where their rows go, is
+//! [`roundel_exchange::skew`]'s; here is for which joins that is right, and how the tasks of a query agree on it.
 //!
 //! ```text
 //!   coordinator      which joins, and which of their inputs may be spread      joins, role
-//!   tasks of both    read first batches, count hashes of keys ──Agree──┐       sample, sampling
-//!   one worker       waits for all samples, decides once ◄─────────────┘       agreement, heavy
-//!   tasks of both    scatter: a heavy key's rows round robin, or to all        scatter/by_hash
+//!   tasks of both    read first batches, count hashes of keys ──Agree──┐       sampling
+//!   one worker       waits for all samples, decides once ◄─────────────┘       agreements
+//!   tasks of both    scatter: a heavy key's rows in turn, or to all            scatter/by_hash
 //! ```
 //!
 //! One worker decides for all tasks of a join, and decides once: whatever becomes of a sample, all do the same. Without
 //! heavy keys rows are scattered as they would be without all this.
 
-mod agreement;
-mod heavy;
+mod agreements;
 mod joins;
 mod role;
-mod sample;
 mod sampling;
 
-pub(super) use agreement::Agreements;
-pub(super) use heavy::Routes;
+pub(super) use agreements::Agreements;
 pub(super) use joins::{SkewedJoins, find};
 pub(super) use role::role_of;
 pub(super) use sampling::Sampling;

@@ -3,12 +3,10 @@
 use crate::channel::ExchangeConfig;
 use crate::{EngineError, Result};
 use datafusion::config::ConfigOptions;
+use roundel_exchange::skew::TASKS_MAX;
 use std::fmt;
 use std::str::FromStr;
 use url::Url;
-
-/// Most tasks of both inputs of a join.
-pub(super) const TASKS_MAX: u64 = 1 << 16;
 
 /// What a stage is for a join. As text, `3;0;true;4;8;1000;-;http://10.0.0.1:7070/`.
 #[derive(Clone, Debug, PartialEq, Eq)]

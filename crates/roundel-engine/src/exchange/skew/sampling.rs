@@ -1,12 +1,10 @@
 //! A task's part in finding the heavy keys of the join that it feeds: it reads first batches, tells the worker at which
 //! the join's tasks agree what it saw, and hears what to do with its rows.
 
-use super::agreement::decision_of;
-use super::heavy::{Decision, Routes};
+use super::agreements::{decision_of, sample_of};
 use super::role::Role;
-use super::sample::Sample;
 use crate::channel::{Channels, status_error};
-use crate::exchange::protocol::{AGREE_PATH, Agree, Agreed, Failed, Heavy, KeySample};
+use crate::exchange::protocol::{AGREE_PATH, Agree, Agreed, Failed, KeySample};
 use crate::exchange::scatter::KeyHashes;
 use crate::exchange::server::{failed, failed_with};
 use datafusion::arrow::array::RecordBatch;
@@ -16,6 +14,7 @@ use futures::future::{BoxFuture, Shared};
 use futures::stream::Fuse;
 use futures::{FutureExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
+use roundel_exchange::skew::{Decision, Routes, Sample};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -177,15 +176,7 @@ impl Told {
         let how = complete.wait_for(|how| *how != Completion::Open).await;
         let failed = how.is_ok_and(|how| *how == Completion::Failed);
         let sample = std::mem::take(&mut *self.sample.lock());
-        let heavy = sample.candidates(partitions);
-        KeySample {
-            rows: sample.rows(),
-            heavy: heavy
-                .into_iter()
-                .map(|(hash, count)| Heavy { hash, count })
-                .collect(),
-            failed,
-        }
+        sample_of(&sample, partitions, failed)
     }
 
     /// Ends it for all partitions, if it has not ended.

@@ -1,12 +1,10 @@
 //! How the tasks of both inputs of a join agree on its heavy keys: they ask one worker, which answers when it has heard
 //! from all that tell samples, and gives everybody the same answer.
 
-use super::heavy::{Decision, HEAVY_MAX, Seen, decide};
-use super::role::TASKS_MAX;
-use super::sample::{CANDIDATES_MAX, SAMPLE_ROWS};
-use crate::exchange::protocol::{Agree, Agreed, Heavy};
+use crate::exchange::protocol::{Agree, Agreed, Heavy, KeySample};
 use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
+use roundel_exchange::skew::{Agreement, Decision, HEAVY_MAX, Sample, Seen, Task, Terms};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -21,44 +19,23 @@ const SAMPLES_DEADLINE: Duration = Duration::from_secs(30);
 const ANSWER_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Most joins at a time.
 const AGREEMENTS_MAX: usize = 1 << 16;
-/// Most partitions of a join.
-const PARTITIONS_MAX: u64 = 1 << 24;
+
+/// What is wrong with a question that no task asks.
+const CANNOT_BE: &str = "a task of a join told what cannot be";
 
 /// A join of a query.
 type Key = (Uuid, u64);
-/// A task: which input it is of, and its number.
-type Task = (u32, u64);
 
 /// The joins whose tasks agree at this worker.
 #[derive(Clone)]
 pub(in crate::exchange) struct Agreements {
-    joins: Arc<Mutex<HashMap<Key, Arc<Agreement>>>>,
+    joins: Arc<Mutex<HashMap<Key, Arc<Join>>>>,
     patience: Duration,
 }
 
-struct Agreement {
-    /// What all tasks must say alike.
-    terms: Terms,
+struct Join {
     begun: Instant,
-    heard: Mutex<Heard>,
-    decision: watch::Sender<Option<Arc<Decision>>>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Terms {
-    samplers: u64,
-    tasks: u64,
-    partitions: u64,
-    expected: [Option<u64>; 2],
-}
-
-#[derive(Default)]
-struct Heard {
-    seen: [Seen; 2],
-    /// Whose samples came.
-    told: HashSet<Task>,
-    /// Who knows what was decided.
-    answered: HashSet<Task>,
+    agreement: watch::Sender<Agreement>,
 }
 
 impl Default for Agreements {
@@ -83,19 +60,20 @@ impl Agreements {
         let query =
             Uuid::from_slice(&ask.query).map_err(|error| format!("a query's id: {error}"))?;
         let key = (query, ask.join);
-        let terms = terms_of(&ask)?;
-        let agreement = self.at(key, terms)?;
-        if agreement.terms != terms {
+        let (task, terms) = terms_of(&ask)?;
+        let join = self.at(key, terms)?;
+        if *join.agreement.borrow().terms() != terms {
             return Err("two tasks of a join were told different things of it".to_owned());
         }
-        let task = (ask.side, ask.task);
-        agreement.hear(task, &ask);
-        let decision = agreement.decided(self.patience).await;
-        let all_know = {
-            let mut heard = agreement.heard.lock();
-            heard.answered.insert(task);
-            heard.answered.len() as u64 >= terms.tasks
-        };
+        if let Some(sample) = ask.sample {
+            join.hear(task, sample)?;
+        }
+        let decision = join.decided(self.patience).await;
+        let mut all_know = false;
+        join.agreement.send_if_modified(|agreement| {
+            all_know = agreement.knows(task);
+            false
+        });
         if all_know {
             self.joins.lock().remove(&key);
         }
@@ -103,99 +81,90 @@ impl Agreements {
         Ok(Agreed { left, right })
     }
 
-    fn at(&self, key: Key, terms: Terms) -> Result<Arc<Agreement>, String> {
-        let mut agreements = self.joins.lock();
-        if let Some(agreement) = agreements.get(&key) {
-            return Ok(Arc::clone(agreement));
+    fn at(&self, key: Key, terms: Terms) -> Result<Arc<Join>, String> {
+        let mut joins = self.joins.lock();
+        if let Some(join) = joins.get(&key) {
+            return Ok(Arc::clone(join));
         }
-        if agreements.len() >= AGREEMENTS_MAX {
-            agreements.retain(|_, agreement| agreement.begun.elapsed() < ANSWER_KEPT);
+        if joins.len() >= AGREEMENTS_MAX {
+            joins.retain(|_, join| join.begun.elapsed() < ANSWER_KEPT);
         }
-        if agreements.len() >= AGREEMENTS_MAX {
+        if joins.len() >= AGREEMENTS_MAX {
             return Err(format!(
                 "tasks of {AGREEMENTS_MAX} joins agree on heavy keys at this worker: set roundel.skew to off"
             ));
         }
-        let agreement = Arc::new(Agreement {
-            terms,
+        let join = Arc::new(Join {
             begun: Instant::now(),
-            heard: Mutex::default(),
-            decision: watch::Sender::new(None),
+            agreement: watch::Sender::new(Agreement::new(terms)),
         });
-        agreements.insert(key, Arc::clone(&agreement));
-        Ok(agreement)
+        joins.insert(key, Arc::clone(&join));
+        Ok(join)
     }
 }
 
-fn terms_of(ask: &Agree) -> Result<Terms, String> {
-    let fits = ask.side < 2
-        && ask.task < TASKS_MAX
-        && (1..=TASKS_MAX).contains(&ask.tasks)
-        && (1..=ask.tasks).contains(&ask.samplers)
-        && (1..=PARTITIONS_MAX).contains(&ask.partitions);
-    let sample_fits = ask.sample.as_ref().is_none_or(|sample| {
-        let keys = &sample.heavy;
-        let counted: u64 = keys.iter().map(|key| u64::from(key.count)).sum();
-        sample.rows <= SAMPLE_ROWS && keys.len() <= CANDIDATES_MAX && counted <= sample.rows
-    });
-    match fits && sample_fits {
-        true => Ok(Terms {
-            samplers: ask.samplers,
-            tasks: ask.tasks,
-            partitions: ask.partitions,
-            expected: [ask.expected_left, ask.expected_right],
-        }),
-        false => Err("a task of a join told what cannot be".to_owned()),
+/// Who asks, and what it knows of the join.
+fn terms_of(ask: &Agree) -> Result<(Task, Terms), String> {
+    let task = (ask.side as usize, ask.task);
+    let terms = Terms {
+        samplers: ask.samplers,
+        tasks: ask.tasks,
+        partitions: ask.partitions,
+        expected: [ask.expected_left, ask.expected_right],
+    };
+    match terms.fit(task) {
+        true => Ok((task, terms)),
+        false => Err(CANNOT_BE.to_owned()),
     }
 }
 
-impl Agreement {
-    fn hear(&self, task: Task, ask: &Agree) {
-        let Some(sample) = &ask.sample else { return };
-        let mut heard = self.heard.lock();
-        if !heard.told.insert(task) {
-            return;
+impl Join {
+    fn hear(&self, task: Task, sample: KeySample) -> Result<(), String> {
+        let keys = sample.heavy.iter();
+        let seen = Seen {
+            rows: sample.rows,
+            keys: keys.map(|Heavy { hash, count }| (*hash, *count)).collect(),
+        };
+        if !seen.fits() {
+            return Err(CANNOT_BE.to_owned());
         }
-        if sample.failed {
+        self.change(|agreement| match sample.failed {
             // The query fails with that task: nobody is to wait for it.
-            self.decide(Decision::default);
-            return;
-        }
-        let seen = &mut heard.seen[ask.side as usize % 2];
-        seen.rows += sample.rows;
-        for Heavy { hash, count } in &sample.heavy {
-            *seen.counts.entry(*hash).or_default() += u64::from(*count);
-        }
-        if heard.told.len() as u64 >= self.terms.samplers {
-            let Terms {
-                partitions,
-                expected,
-                ..
-            } = self.terms;
-            self.decide(|| decide(&heard.seen, partitions, expected));
-            heard.seen = Default::default();
-        }
+            true => agreement.give_up(),
+            false => agreement.hear(task, &seen),
+        });
+        Ok(())
     }
 
-    /// Decides, if nothing has been decided.
-    fn decide(&self, decision: impl FnOnce() -> Decision) {
-        self.decision.send_if_modified(|decided| {
-            let first = decided.is_none();
-            if first {
-                *decided = Some(Arc::new(decision()));
-            }
-            first
+    /// Who waits for a decision hears of it.
+    fn change(&self, change: impl FnOnce(&mut Agreement)) {
+        self.agreement.send_if_modified(|agreement| {
+            let before = agreement.decision().is_some();
+            change(agreement);
+            agreement.decision().is_some() != before
         });
     }
 
     async fn decided(&self, patience: Duration) -> Arc<Decision> {
-        let mut decision = self.decision.subscribe();
-        let waited = timeout_at(self.begun + patience, decision.wait_for(Option::is_some));
-        if waited.await.is_err() {
-            self.decide(Decision::default);
+        let mut agreement = self.agreement.subscribe();
+        let decided = agreement.wait_for(|agreement| agreement.decision().is_some());
+        let in_time = timeout_at(self.begun + patience, decided).await.is_ok();
+        if !in_time {
+            self.change(Agreement::give_up);
         }
-        let decided = self.decision.borrow().clone();
-        decided.unwrap_or_default()
+        let decision = self.agreement.borrow().decision().cloned();
+        decision.unwrap_or_default()
+    }
+}
+
+/// What a sample says to those who decide for a join with so many partitions.
+pub(super) fn sample_of(sample: &Sample, partitions: u64, failed: bool) -> KeySample {
+    let seen = Seen::of(sample, partitions);
+    let heavy = seen.keys.into_iter();
+    KeySample {
+        rows: seen.rows,
+        heavy: heavy.map(|(hash, count)| Heavy { hash, count }).collect(),
+        failed,
     }
 }
 
@@ -213,7 +182,6 @@ pub(super) fn decision_of(agreed: Agreed) -> Result<Decision, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::protocol::KeySample;
     use futures::FutureExt as _;
 
     fn ask(side: u32, task: u64, sample: Option<KeySample>) -> Agree {

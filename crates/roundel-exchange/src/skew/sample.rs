@@ -1,30 +1,31 @@
 //! The keys of the first rows of a task, counted.
 
 use super::heavy::HEAVY_SHARE;
-use datafusion::common::HashMap;
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
 
 /// Rows that a task looks at. At the threshold of a join with 8 partitions that are 256 rows of a key for each task,
 /// which chance makes 6 % more or fewer; with 128 partitions they are 16, and there are more tasks.
-pub(super) const SAMPLE_ROWS: u64 = 16 << 10;
+pub const SAMPLE_ROWS: u64 = 16 << 10;
 /// Bytes of batches that wait until the sample is complete, but for one batch of each partition.
-pub(super) const SAMPLE_BYTES: usize = 8 << 20;
+pub const SAMPLE_BYTES: usize = 8 << 20;
 /// Keys of a sample that are told: no more can be heavy in a join of 128 partitions.
-pub(super) const CANDIDATES_MAX: usize = 1024;
+pub const CANDIDATES_MAX: usize = 1024;
 /// A key may be rarer in one task than in all together: those are told that are heavy by a quarter here.
 const CANDIDATE_SHARE: u64 = 4 * HEAVY_SHARE;
 
 /// The sample of a task. Exact, as it is small.
 #[derive(Debug, Default)]
-pub(super) struct Sample {
+pub struct Sample {
     rows: u64,
     bytes: usize,
-    counts: HashMap<u64, u32>,
+    counts: HashMap<u64, u32, RandomState>,
 }
 
 impl Sample {
     /// Looks at a batch by the hashes of its keys. Nulls are a key as any other: an outer join has as much to do with
     /// their rows. Returns whether the sample is complete.
-    pub(super) fn add(&mut self, hashes: &[u64], bytes: usize) -> bool {
+    pub fn add(&mut self, hashes: &[u64], bytes: usize) -> bool {
         let left = SAMPLE_ROWS.saturating_sub(self.rows);
         let hashes = &hashes[..hashes.len().min(left as usize)];
         for hash in hashes {
@@ -36,12 +37,12 @@ impl Sample {
     }
 
     /// How many rows were looked at.
-    pub(super) fn rows(&self) -> u64 {
+    pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// The hashes that may be heavy, with how often they came, the most frequent first.
-    pub(super) fn candidates(&self, partitions: u64) -> Vec<(u64, u32)> {
+    /// The hashes that may be heavy in a join with so many partitions, with how often they came, the most frequent first.
+    pub fn candidates(&self, partitions: u64) -> Vec<(u64, u32)> {
         let least = self.rows / CANDIDATE_SHARE.saturating_mul(partitions.max(1));
         let counts = self.counts.iter().map(|(hash, count)| (*hash, *count));
         let mut candidates: Vec<_> = counts

@@ -1,6 +1,6 @@
 //! Which keys are heavy, and how to tell quickly.
 
-use std::collections::HashMap;
+use super::agreement::Sum;
 
 /// A key is heavy when it has more than one in so many of the rows, times the partitions of the join. A partition's fair
 /// share is one in as many as there are partitions: keys that are not heavy add at most an eighth of it each, and the
@@ -12,21 +12,13 @@ const SAMPLE_ROWS_LEAST: u64 = 1024;
 /// Of a key that would be expected fewer times, the count is mostly chance.
 const COUNT_LEAST: u64 = 16;
 /// Most heavy keys of one input: the heaviest.
-pub(super) const HEAVY_MAX: usize = 128;
-
-/// What was seen of one input of a join.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
-    pub rows: u64,
-    /// How many of the rows had a key of this hash, for those that had many.
-    pub counts: HashMap<u64, u64>,
-}
+pub const HEAVY_MAX: usize = 128;
 
 /// The hashes of heavy keys, by the input whose rows are spread, left first. No hash is in both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Decision(pub [Vec<u64>; 2]);
+pub struct Decision(pub [Vec<u64>; 2]);
 
-impl Seen {
+impl Sum {
     /// The heaviest first.
     fn heavy(&self, partitions: u64) -> Vec<(u64, u64)> {
         if self.rows < SAMPLE_ROWS_LEAST {
@@ -46,7 +38,7 @@ impl Seen {
 
 /// The heavy keys of a join's inputs, of which so many rows are expected. A key that is heavy in both is spread where
 /// it has more rows: those of the other side are what is copied.
-pub(super) fn decide(seen: &[Seen; 2], partitions: u64, expected: [Option<u64>; 2]) -> Decision {
+pub(super) fn decide(seen: &[Sum; 2], partitions: u64, expected: [Option<u64>; 2]) -> Decision {
     let [left, right] = seen.each_ref().map(|seen| seen.heavy(partitions));
     let expected = match expected {
         [Some(left), Some(right)] => [left.max(1) as f64, right.max(1) as f64],
@@ -76,8 +68,8 @@ pub(super) fn decide(seen: &[Seen; 2], partitions: u64, expected: [Option<u64>; 
 }
 
 impl Decision {
-    /// What to do with the rows of one of the inputs; nothing special where no key is heavy.
-    pub(super) fn routes(&self, side: usize) -> Option<Routes> {
+    /// What to do with the rows of one of the inputs, 0 or 1; nothing special where no key is heavy.
+    pub fn routes(&self, side: usize) -> Option<Routes> {
         let [left, right] = &self.0;
         let (own, other) = match side {
             0 => (left, right),
@@ -89,7 +81,7 @@ impl Decision {
 
 /// Where rows of heavy keys go.
 #[derive(Clone, Debug)]
-pub(in crate::exchange) struct Routes {
+pub struct Routes {
     /// To any partition, in turn.
     pub spread: HeavyKeys,
     /// To all partitions.
@@ -97,7 +89,8 @@ pub(in crate::exchange) struct Routes {
 }
 
 impl Routes {
-    pub(in crate::exchange) fn new(spread: &[u64], to_all: &[u64]) -> Self {
+    /// Of these hashes, at most [`HEAVY_MAX`] of each.
+    pub fn new(spread: &[u64], to_all: &[u64]) -> Self {
         Self {
             spread: HeavyKeys::new(spread),
             to_all: HeavyKeys::new(to_all),
@@ -107,7 +100,7 @@ impl Routes {
 
 /// A set of hashes, asked once for each row.
 #[derive(Clone, Debug)]
-pub(in crate::exchange) struct HeavyKeys {
+pub struct HeavyKeys {
     /// Each hash is in its place or, where that is taken, in the next one that is free.
     places: Box<[u64; PLACES]>,
     count: usize,
@@ -136,15 +129,17 @@ impl HeavyKeys {
     }
 
     /// How many there are.
-    pub(in crate::exchange) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.count
     }
 
-    pub(in crate::exchange) fn is_empty(&self) -> bool {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    pub(in crate::exchange) fn contains(&self, hash: u64) -> bool {
+    /// Whether that is the hash of a heavy key.
+    pub fn contains(&self, hash: u64) -> bool {
         // One of the two sets of an input is mostly empty.
         !self.is_empty() && !self.place_of(hash).1
     }
@@ -168,8 +163,8 @@ impl HeavyKeys {
 mod tests {
     use super::*;
 
-    fn seen(rows: u64, counts: &[(u64, u64)]) -> Seen {
-        Seen {
+    fn seen(rows: u64, counts: &[(u64, u64)]) -> Sum {
+        Sum {
             rows,
             counts: counts.iter().copied().collect(),
         }
@@ -178,7 +173,7 @@ mod tests {
     #[test]
     fn a_key_is_heavy_from_an_eighth_of_a_partitions_share_on() {
         let left = seen(64_000, &[(1, 30_000), (2, 1_000), (3, 999)]);
-        let decided = decide(&[left, Seen::default()], 8, [None, None]);
+        let decided = decide(&[left, Sum::default()], 8, [None, None]);
         assert_eq!(decided.0, [vec![1, 2], vec![]]);
     }
 
@@ -211,7 +206,7 @@ mod tests {
     fn the_heaviest_are_kept() {
         let counts: Vec<_> = (0..1000).map(|key| (key, 100 + key)).collect();
         let decided = decide(
-            &[seen(600_000, &counts), Seen::default()],
+            &[seen(600_000, &counts), Sum::default()],
             1000,
             [None, None],
         );
