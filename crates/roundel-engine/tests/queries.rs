@@ -5,7 +5,9 @@ mod common;
 use arrow::array::RecordBatch;
 use futures::TryStreamExt as _;
 use roundel_engine::tpch::{QUERY_COUNT, SingleProcess, TpchLayout, TpchTables, query};
-use roundel_engine::{Cluster, ClusterOptions, Design, DesignChoice, Fabric, Session};
+use roundel_engine::{
+    Architecture, Cluster, ClusterOptions, Design, DesignChoice, Fabric, Session,
+};
 
 const SCALE: f64 = 0.01;
 
@@ -246,5 +248,55 @@ async fn every_type_crosses_the_exchange() {
             assert!(common::rows(&rows) == expected, "{design}: {sql}");
         }
         cluster.stop().await.expect("stops");
+    }
+}
+
+/// The rows of a table that is sent to all come to each worker once, whatever the number of its threads.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_sent_to_all_comes_to_each_node_once() {
+    let sql = "SELECT count(*), max(o_comment) FROM orders JOIN lineitem ON o_orderkey = l_orderkey \
+               AND length(o_comment) > l_quantity";
+    let tables = TpchTables::Memory { scale: SCALE };
+    let reference = SingleProcess::load(1, &tables, &()).await.expect("tables");
+    let expected = common::rows(&all(&reference, sql).await);
+    for exchange in [Architecture::Endpoint, Architecture::Multiplexer] {
+        let mut sent = Vec::new();
+        for threads in [1, 4] {
+            let options = ClusterOptions {
+                exchange,
+                threads,
+                ..common::options(3)
+            };
+            let cluster = Cluster::start(options).await.expect("starts");
+            let session = cluster.session().expect("a session");
+            let layout = TpchLayout::Random;
+            session
+                .load_tpch_memory(SCALE, layout, &())
+                .await
+                .expect("loads");
+            common::run(&session, "SET roundel.join = 'broadcast'")
+                .await
+                .expect("a setting");
+            let bytes = async || {
+                let counters = cluster.fabric_counters().await.expect("answers");
+                counters
+                    .expect("there are verbs")
+                    .bytes
+                    .values()
+                    .sum::<u64>()
+            };
+            let before = bytes().await;
+            let rows = common::run(&session, sql).await.expect("runs");
+            assert_eq!(
+                common::rows(&rows),
+                expected,
+                "{exchange}, {threads} threads"
+            );
+            sent.push(bytes().await - before);
+            cluster.stop().await.expect("stops");
+        }
+        // Comments of 15,000 orders, to two other workers each.
+        assert!(sent[0] > 2 * 15_000 * 48, "{exchange}: {sent:?} bytes");
+        assert!(sent[1] < sent[0] * 3 / 2, "{exchange}: {sent:?} bytes");
     }
 }
