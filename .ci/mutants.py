@@ -108,6 +108,21 @@ MUTANTS = [
             )
         ],
     ),
+    Mutant(
+        "rows for all partitions miss one",
+        "crates/roundel-exchange/src/operator/scatter.rs",
+        [
+            (
+                "for rows in [Some(self.rows.of(partition)), for_all]",
+                "for rows in [Some(self.rows.of(partition)), for_all.filter(|_| turn > 0)]",
+            )
+        ],
+    ),
+    Mutant(
+        "heavy keys are decided on twice",
+        "crates/roundel-exchange/src/skew/agreement.rs",
+        [("if !self.told.insert(task) || self.decision.is_some() {", "if !self.told.insert(task) {")],
+    ),
 ]
 
 

@@ -24,6 +24,7 @@
 //! This crate knows nothing of queries: what it measures of them it has the program `roundel` measure.
 
 pub mod advise;
+mod agreeing;
 mod as_text;
 pub mod clock;
 pub mod conversation;
@@ -33,6 +34,8 @@ pub mod fabric;
 pub mod figure;
 pub mod hybrid;
 pub mod kept;
+mod keyed;
+mod linking;
 pub mod measured;
 mod meeting;
 pub mod node;

@@ -1,7 +1,7 @@
 //! How keys are distributed, and what that means for a join: how many partners a row has, by where it lies among the rows
 //! of its relation, which are in the order of their hashes. Knows neither hosts nor costs.
 
-use rand::{Rng as _, SeedableRng as _};
+use rand::{Rng, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
@@ -110,16 +110,31 @@ fn power_sum(count: f64, exponent: f64) -> f64 {
     first + rest.max(0.0)
 }
 
-/// The shares of so many keys, the most frequent first, added up.
-pub(super) fn zipf_shares(domain: u64, exponent: f64) -> Vec<f64> {
-    let sum = power_sum(domain as f64, exponent);
-    let mut share = 0.0;
-    let mut add = |rank: u64| {
-        share += (rank as f64).powf(-exponent) / sum;
-        share
-    };
-    // The last may be found for what rounding leaves.
-    (1..domain).map(&mut add).collect()
+/// Keys from 0 on, the k-th of which is as frequent as k to the power of minus something.
+#[derive(Clone, Debug)]
+pub(crate) struct Zipf {
+    /// Of all keys but the last, which has what rounding leaves, added up.
+    shares: Vec<f64>,
+}
+
+impl Zipf {
+    pub(crate) fn new(keys: u64, exponent: f64) -> Self {
+        let sum = power_sum(keys as f64, exponent);
+        let mut share = 0.0;
+        let mut add = |rank: u64| {
+            share += (rank as f64).powf(-exponent) / sum;
+            share
+        };
+        Self {
+            shares: (1..keys).map(&mut add).collect(),
+        }
+    }
+
+    /// A key.
+    pub(crate) fn draw(&self, random: &mut impl Rng) -> usize {
+        let share: f64 = random.random();
+        self.shares.partition_point(|up_to| *up_to < share)
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Relations of joins between processes: each host makes its own, from the join and its number, and whoever judges the
 //! join makes all of them again.
 
-use super::keys::{Keys, zipf_shares};
+use super::keys::{Keys, Zipf};
 use super::{HostPhases, RelationRows, RingJoin, Way, rates};
 use crate::error::{Error, Result};
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
@@ -19,8 +19,8 @@ pub(super) enum Side {
 
 /// Draws keys.
 pub(super) struct Draw {
-    /// Of ranks, added up; none where all keys are alike.
-    shares: Vec<f64>,
+    /// None where all numbers are alike.
+    zipf: Option<Zipf>,
     seed: u64,
     own: RelationRows,
 }
@@ -28,9 +28,9 @@ pub(super) struct Draw {
 impl Draw {
     pub(super) fn new(join: &RingJoin) -> Self {
         Self {
-            shares: match join.keys {
-                Keys::Uniform => Vec::new(),
-                Keys::Zipf(exponent) => zipf_shares(join.rows.spinning, exponent),
+            zipf: match join.keys {
+                Keys::Uniform => None,
+                Keys::Zipf(exponent) => Some(Zipf::new(join.rows.spinning, exponent)),
             },
             seed: join.seed,
             own: join.rows.of_host(join.hosts),
@@ -50,12 +50,9 @@ impl Draw {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         // Streams of a generator have nothing to do with each other.
         random.set_stream(2 * host as u64 + u64::from(side == Side::Stationary));
-        (0..self.own(side)).map(move |_| match self.shares.is_empty() {
-            true => random.random(),
-            false => {
-                let share: f64 = random.random();
-                self.shares.partition_point(|up_to| *up_to < share) as i32
-            }
+        (0..self.own(side)).map(move |_| match &self.zipf {
+            None => random.random(),
+            Some(zipf) => zipf.draw(&mut random) as i32,
         })
     }
 

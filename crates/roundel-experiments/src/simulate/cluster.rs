@@ -1,8 +1,10 @@
 //! Runs a plan.
 
+use super::join::{self, Joining};
 use super::nodes::{Node, Sides, name, open};
 use super::plan::Plan;
 use super::rows::{Account, batch, schema};
+use arrow::array::RecordBatch;
 use futures::channel::mpsc;
 use futures::future::{BoxFuture, Shared, try_join_all};
 use futures::{FutureExt as _, StreamExt as _};
@@ -88,6 +90,7 @@ fn run_once(plan: &Plan) -> Result<Ended, Broken> {
     let arenas: Vec<Arena> = nodes.iter().map(|node| node.arena.clone()).collect();
     simulation.set_faults(plan.faults.clone());
     let told = Told(Arc::default());
+    let joining = Joining::of(plan);
     let (busy, idle) = mpsc::unbounded::<()>();
     let mut random = ChaCha8Rng::seed_from_u64(plan.seed ^ 1);
     for (number, node) in nodes.iter().enumerate() {
@@ -98,6 +101,7 @@ fn run_once(plan: &Plan) -> Result<Ended, Broken> {
                 node,
                 number,
                 exchange,
+                joining: joining.as_ref(),
             };
             start_source(plan, &place, sides, &told, &busy, &mut random)
                 .map_err(|error| Broken::Wrong(error.to_string()))?;
@@ -129,6 +133,9 @@ fn run_once(plan: &Plan) -> Result<Ended, Broken> {
     }
     if let Some(error) = &verdict.error {
         check_error(plan, error, took)?;
+    }
+    if let (Some(joining), None) = (&joining, &verdict.error) {
+        joining.check().map_err(Broken::Wrong)?;
     }
     let receives_missing = match plan.transport() {
         Transport::UnreliableDatagram => unwanted.datagrams,
@@ -179,7 +186,7 @@ fn check_error(plan: &Plan, error: &str, took: Duration) -> Result<(), Broken> {
 }
 
 /// Now and then, lets time pass.
-async fn dawdle(context: &dyn Context, most: Duration, random: &mut ChaCha8Rng) {
+pub(super) async fn dawdle(context: &dyn Context, most: Duration, random: &mut ChaCha8Rng) {
     if !most.is_zero() && random.random_bool(0.3) {
         let nanos = random.random_range(0..most.as_nanos() as u64);
         context.sleep(Duration::from_nanos(nanos)).await;
@@ -191,6 +198,8 @@ struct Place<'a> {
     node: &'a Node,
     number: usize,
     exchange: usize,
+    /// The join that the exchange is an input of.
+    joining: Option<&'a Arc<Joining>>,
 }
 
 /// The sending threads of a node. The last of them to end says so to all.
@@ -220,8 +229,19 @@ fn start_source(
         let source = plan.source(place.exchange, place.number);
         let (plan, groups, feeding) = (plan.clone(), groups.clone(), feeding.clone());
         let (told, busy) = (told.clone(), busy.clone());
+        let joining = place.joining.cloned();
+        let task = (
+            place.exchange,
+            (place.number * plan.threads + thread) as u64,
+        );
         let feed = async move {
             let sent = async {
+                if let Some(joining) = joining {
+                    let by_partition = join::by_partition(&groups, plan.threads);
+                    return joining
+                        .scatter(&plan, task, shuffle, by_partition, &*context, &mut random)
+                        .await;
+                }
                 for number in 0..plan.batches {
                     for (index, group) in groups.iter().enumerate() {
                         dawdle(&*context, plan.dawdle, &mut random).await;
@@ -250,6 +270,33 @@ fn start_source(
     Ok(())
 }
 
+/// What a reader makes of what comes.
+enum Expected {
+    /// All rows of a source and partition.
+    Sent(Account),
+    /// Rows of an input of a join for a partition, of which it is known in the end whether they are all.
+    Joined(Arc<Joining>, usize, u32),
+}
+
+impl Expected {
+    fn add(&mut self, got: &RecordBatch) -> Result<(), String> {
+        match self {
+            Self::Sent(account) => account.add(got),
+            Self::Joined(joining, input, partition) => joining.arrived(*input, *partition, got),
+        }
+    }
+
+    fn close(&self) -> Result<(), String> {
+        match self {
+            Self::Sent(account) => account.close(),
+            Self::Joined(joining, ..) => {
+                joining.ended();
+                Ok(())
+            }
+        }
+    }
+}
+
 /// Ends when it is somebody's turn.
 type Turn = Shared<BoxFuture<'static, ()>>;
 
@@ -268,11 +315,24 @@ fn start_readers(
     for (source, link) in sides.links.iter().enumerate() {
         let source = plan.source(place.exchange, source);
         for partition in plan.read_by(place.number) {
-            let mut stream = sides.receive.stream(link, partition, &schema())?;
+            let schema = match place.joining {
+                Some(_) => join::schema(),
+                None => schema(),
+            };
+            let mut stream = sides.receive.stream(link, partition, &schema)?;
             let mut random = ChaCha8Rng::seed_from_u64(random.random());
             let connected = plan.transport() == Transport::ReliableConnection;
             let ordered = plan.ordered || connected;
-            let mut account = Account::new(source, partition, plan.batches, plan.rows, ordered);
+            let mut account = match place.joining {
+                Some(joining) => Expected::Joined(joining.clone(), place.exchange, partition),
+                None => Expected::Sent(Account::new(
+                    source,
+                    partition,
+                    plan.batches,
+                    plan.rows,
+                    ordered,
+                )),
+            };
             let (context, most) = (place.node.context.clone(), plan.dawdle);
             let (told, busy, turn) = (told.clone(), (busy.clone(), reading.clone()), turn.clone());
             let read = async move {

@@ -11,6 +11,7 @@
 //! commands and terminals.
 
 mod cluster;
+mod join;
 mod nodes;
 mod plan;
 mod rows;
@@ -18,6 +19,7 @@ mod seeds;
 mod shrink;
 
 pub use cluster::{Broken, Ended, run};
+pub use join::Join;
 pub use plan::{Multiplexed, Pattern, Plan};
 pub use seeds::{Found, Search, search};
 pub use shrink::shrink;

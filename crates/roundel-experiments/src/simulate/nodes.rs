@@ -1,6 +1,7 @@
 //! The nodes of a plan: each with its exchanges, whose links are made.
 
 use super::plan::{Multiplexed, Plan};
+use crate::linking::{self, End};
 use roundel_exchange::{
     Buffers, Design, Destination, ExchangeError, ExchangeOptions, Fabric, MemoryBudget,
     Multiplexer, MultiplexerOptions, Receive, ReceiveLink, Shuffle, Unlimited,
@@ -131,26 +132,16 @@ fn link(
     source: usize,
     target: usize,
 ) -> Result<(), ExchangeError> {
-    let multiplexers = (&nodes[target].multiplexer, &nodes[source].multiplexer);
-    let mut met = None;
-    if let (Some(here), Some(there)) = multiplexers {
-        met = Some(there.id());
-        if !here.is_connected(there.id()) {
-            let address = here.meet(there.id(), &name(source))?;
-            let answer = there.accept(here.id(), &name(target), &address)?;
-            here.join(there.id(), &answer)?;
-        }
-    }
     for exchange in 0..plan.exchanges() {
-        let receive = &nodes[target].exchanges[exchange].receive;
-        let reads = plan.read_by(target);
-        let (link, offers) = match met {
-            Some(node) => receive.offer_to(node, &name(source), reads)?,
-            None => receive.offer(&name(source), reads)?,
+        let end = |number: usize| End {
+            name: name(number),
+            multiplexer: nodes[number].multiplexer.as_ref(),
         };
+        let receive = &nodes[target].exchanges[exchange].receive;
         let shuffle = &nodes[source].exchanges[exchange].shuffle;
-        let (destination, answers) = shuffle.accept(&offers, &name(target))?;
-        receive.connect(&link, &answers)?;
+        let reads = plan.read_by(target);
+        let (link, destination) =
+            linking::link((&end(target), receive), (&end(source), shuffle), reads)?;
         nodes[target].exchanges[exchange].links.push(link);
         nodes[source].exchanges[exchange]
             .destinations

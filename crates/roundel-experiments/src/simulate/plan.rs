@@ -1,5 +1,6 @@
 //! What a seed stands for.
 
+use super::join::{INPUTS, Join};
 use rand::Rng as _;
 use rand::SeedableRng as _;
 use rand::seq::IndexedRandom as _;
@@ -56,6 +57,9 @@ pub struct Plan {
     /// Through which multiplexers, if through some: the design is not used then.
     #[serde(default)]
     pub multiplexer: Option<Multiplexed>,
+    /// Whether it is a join of two such exchanges, whose rows go where their keys say, in place of exchanges by a pattern.
+    #[serde(default)]
+    pub join: Option<Join>,
     /// What goes wrong.
     pub faults: Faults,
 }
@@ -126,6 +130,7 @@ impl Plan {
             dawdle: Duration::from_micros(*[0, 5, 50].choose(random).unwrap_or(&0)),
             awake: false,
             multiplexer: None,
+            join: None,
             faults: Faults::default(),
         };
         if random.random_bool(0.7) {
@@ -133,6 +138,12 @@ impl Plan {
         }
         plan.awake = random.random_bool(0.3);
         plan.multiplexer = random.random_bool(0.3).then(|| Multiplexed::draw(random));
+        if random.random_bool(0.2) {
+            plan.join = Some(Join::draw(random));
+            plan.pattern = Pattern::Repartition;
+            // Of fewer no key is heavy.
+            plan.rows = random.random_range(1..=300);
+        }
         plan
     }
 
@@ -146,7 +157,11 @@ impl Plan {
 
     /// Exchanges at once.
     pub fn exchanges(&self) -> usize {
-        self.multiplexer.map_or(1, |shared| shared.exchanges)
+        match (&self.join, &self.multiplexer) {
+            (Some(_), _) => INPUTS,
+            (None, Some(shared)) => shared.exchanges,
+            (None, None) => 1,
+        }
     }
 
     /// Whether it can be run.
@@ -176,6 +191,12 @@ impl Plan {
             within("link_messages", shared.link_messages, 1..1025)?;
             within("query_messages", shared.query_messages, 1..1025)?;
             within("phase_messages", shared.phase_messages, 1..1025)?;
+        }
+        if let Some(join) = &self.join {
+            within("keys", join.keys, 1..1_000_001)?;
+            if self.pattern != Pattern::Repartition {
+                return Err("the rows of a join are repartitioned".into());
+            }
         }
         for moment in &self.faults.moments {
             within("the node of a moment", moment.node, 0..self.nodes)?;
@@ -368,6 +389,10 @@ mod tests {
         for scheduling in Scheduling::ALL {
             let mut shared = plans.iter().filter_map(|plan| plan.multiplexer);
             assert!(shared.any(|shared| shared.scheduling == scheduling));
+        }
+        for multiplexed in [false, true] {
+            let mut joins = plans.iter().filter(|plan| plan.join.is_some());
+            assert!(joins.any(|plan| plan.multiplexer.is_some() == multiplexed));
         }
         assert!(plans.iter().any(|plan| plan.awake) && !plans.iter().all(|plan| plan.awake));
         assert!(plans.iter().any(Plan::may_fail) && !plans.iter().all(Plan::may_fail));

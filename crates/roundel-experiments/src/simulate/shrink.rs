@@ -68,6 +68,13 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
             shared.scheduling = Scheduling::Off;
         }
     });
+    with(&|plan| plan.multiplexer = None);
+    with(&|plan| plan.join = None);
+    with(&|plan| {
+        if let Some(join) = &mut plan.join {
+            join.spreads = Default::default();
+        }
+    });
     with(&|plan| plan.threads = 1);
     with(&|plan| plan.batches = (plan.batches / 2).max(1));
     with(&|plan| plan.batches = (plan.batches - 1).max(1));

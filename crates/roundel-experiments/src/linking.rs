@@ -1,0 +1,42 @@
+//! Links the two sides of an exchange between nodes of one process, simulated or not.
+
+use roundel_exchange::{
+    Destination, ExchangeError, Multiplexer, NodeId, Receive, ReceiveLink, Shuffle,
+};
+use std::ops::Range;
+
+/// A node for those who link it.
+pub(crate) struct End<'a> {
+    /// What errors call it.
+    pub name: String,
+    pub multiplexer: Option<&'a Multiplexer>,
+}
+
+/// Has the multiplexers of a target and a source meet, if they have any and have not; by what the target knows the source
+/// then.
+pub(crate) fn meet(target: &End<'_>, source: &End<'_>) -> Result<Option<NodeId>, ExchangeError> {
+    let (Some(here), Some(there)) = (target.multiplexer, source.multiplexer) else {
+        return Ok(None);
+    };
+    if !here.is_connected(there.id()) {
+        let address = here.meet(there.id(), &source.name)?;
+        let answer = there.accept(here.id(), &target.name, &address)?;
+        here.join(there.id(), &answer)?;
+    }
+    Ok(Some(there.id()))
+}
+
+/// Links a source with a target that reads these partitions.
+pub(crate) fn link(
+    (target, receive): (&End<'_>, &Receive),
+    (source, shuffle): (&End<'_>, &Shuffle),
+    reads: Range<u32>,
+) -> Result<(ReceiveLink, Destination), ExchangeError> {
+    let (link, offers) = match meet(target, source)? {
+        Some(node) => receive.offer_to(node, &source.name, reads)?,
+        None => receive.offer(&source.name, reads)?,
+    };
+    let (destination, answers) = shuffle.accept(&offers, &target.name)?;
+    receive.connect(&link, &answers)?;
+    Ok((link, destination))
+}
