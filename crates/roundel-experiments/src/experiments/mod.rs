@@ -25,7 +25,7 @@ use crate::conversation::Conversation;
 use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;
 use crate::figure::{Figure, X};
-use crate::hybrid::{Hybrid, HybridMeasured};
+use crate::hybrid::{Hybrid, HybridMeasured, SkewedJoin, SkewedMeasured};
 use crate::kept::Kept;
 use crate::measured::Measured;
 use crate::outcome::Outcome;
@@ -87,6 +87,7 @@ pub fn catalogue() -> &'static [Experiment] {
         protocols::SUMMARY,
         hybrid::ARCHITECTURES,
         hybrid::SCHEDULE,
+        hybrid::SKEW,
         hybrid::STRAGGLER,
     ]
 }
@@ -157,6 +158,7 @@ pub(crate) enum Work {
     Ring(Box<RingJoin>),
     Conversation(Box<Conversation>),
     Hybrid(Box<Hybrid>),
+    Skewed(Box<SkewedJoin>),
 }
 
 /// What a run gave.
@@ -166,6 +168,7 @@ pub(crate) enum Got {
     Ring(RingMeasured),
     Conversation(Box<roundel_protocols::paradigm::Measured>),
     Hybrid(HybridMeasured),
+    Skewed(SkewedMeasured),
 }
 
 /// What was measured in an experiment.
@@ -410,6 +413,7 @@ mod tests {
                         Work::Ring(join) => join.check(),
                         Work::Conversation(conversation) => conversation.check(),
                         Work::Hybrid(hybrid) => hybrid.check(),
+                        Work::Skewed(join) => join.check(),
                         Work::Tpch(_) | Work::Replay(_) => Ok(()),
                     };
                     checked.unwrap_or_else(|error| panic!("{}: {error}", experiment.name));

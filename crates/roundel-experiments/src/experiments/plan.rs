@@ -92,6 +92,7 @@ impl Work {
                 Got::Hybrid(kept.or_measure(one, || hybrid::run(one))?)
             }
             Self::Hybrid(one) => Got::Hybrid(hybrid::run(one)?),
+            Self::Skewed(join) => Got::Skewed(kept.or_measure(join, || hybrid::run_skewed(join))?),
             Self::Conversation(conversation) => Got::Conversation(Box::new(
                 kept.or_measure(conversation, || conversation::simulate(conversation))?,
             )),

@@ -7,7 +7,11 @@
 //! ```
 
 mod hosts;
+mod nodes;
+mod skew;
 mod traffic;
+
+pub use skew::{SkewedJoin, SkewedMeasured, run as run_skewed};
 
 use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;

@@ -1,6 +1,7 @@
 //! The operators of all nodes, and what they send to each other.
 
 use super::hosts::Hosts;
+use super::nodes::{self, Failure, Node, Operator};
 use super::{Hybrid, HybridMeasured, Order};
 use crate::error::{Error, Result};
 use arrow::array::{ArrayRef, FixedSizeBinaryArray, RecordBatch};
@@ -8,53 +9,21 @@ use arrow::error::ArrowError;
 use futures::StreamExt as _;
 use futures::channel::mpsc;
 use futures::future::try_join_all;
-use parking_lot::Mutex;
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha8Rng;
 use roundel_exchange::operator::{Group, SharedStreams};
-use roundel_exchange::{
-    Architecture, Design, Destination, ExchangeError, ExchangeOptions, Fabric, Multiplexer,
-    MultiplexerOptions, PartitionStream, Receive, ReceiveLink, Shuffle, Unlimited,
-};
+use roundel_exchange::{Architecture, ExchangeError, Multiplexer, PartitionStream};
 use roundel_verbs::{Work, settle};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Messages of a query that may wait for each peer.
-const QUEUED: usize = 4;
 /// What a batch has beside the bytes of its row, so that it is one message.
 const FRAME_BYTES: usize = 320;
 
-/// A node with its operators.
-struct Node {
-    fabric: Fabric,
-    multiplexer: Option<Multiplexer>,
-    operators: Vec<Operator>,
-}
-
-struct Operator {
-    shuffle: Arc<Shuffle>,
-    receive: Receive,
-    /// With the nodes that they are to.
-    destinations: Vec<(usize, Destination)>,
-    links: Vec<ReceiveLink>,
-}
-
-/// The first error, which ends a run.
-#[derive(Clone, Default)]
-struct Failure(Arc<Mutex<Option<ExchangeError>>>);
-
 /// Runs it once.
 pub(super) fn run(hybrid: &Hybrid, hosts: &impl Hosts) -> Result<HybridMeasured> {
-    let mut nodes = (0..hybrid.nodes)
-        .map(|number| Node::open(hybrid, hosts, number))
-        .collect::<Result<Vec<_>>>()?;
-    for target in 0..nodes.len() {
-        for source in (0..nodes.len()).filter(|source| *source != target) {
-            link(hybrid, &mut nodes, source, target)?;
-        }
-    }
+    let nodes = nodes::open(hybrid, hosts, false)?;
     let bytes = hosts.bytes_for(hybrid.message_bytes);
     let row = vec![7; bytes - FRAME_BYTES];
     let column = FixedSizeBinaryArray::try_from_iter(std::iter::once(row));
@@ -78,7 +47,7 @@ pub(super) fn run(hybrid: &Hybrid, hosts: &impl Hosts) -> Result<HybridMeasured>
     }
     drop(busy);
     let took = hosts.wait(async move { drop(idle.collect::<Vec<()>>().await) })?;
-    if let Some(error) = failure.0.lock().take() {
+    if let Some(error) = failure.take() {
         return Err(error.into());
     }
     let seconds = took.as_secs_f64();
@@ -95,97 +64,6 @@ pub(super) fn run(hybrid: &Hybrid, hosts: &impl Hosts) -> Result<HybridMeasured>
         phases: schedule.phases,
         stalled_seconds: schedule.stalled.as_secs_f64(),
     })
-}
-
-impl Node {
-    fn open(hybrid: &Hybrid, hosts: &impl Hosts, number: usize) -> Result<Self> {
-        let fabric = hosts.fabric(number)?;
-        let capabilities = fabric.device.capabilities().clone();
-        let message_bytes = hosts.bytes_for(hybrid.message_bytes);
-        let multiplexer = match hybrid.architecture {
-            Architecture::Multiplexer => {
-                let defaults = MultiplexerOptions::new(&capabilities);
-                let sizes = MultiplexerOptions {
-                    message_bytes,
-                    query_bytes: message_bytes * (QUEUED * hybrid.nodes).max(64),
-                    scheduling: hybrid.scheduling,
-                    phase_bytes: hosts.bytes_for(defaults.phase_bytes),
-                    long_bytes: hosts.bytes_for(defaults.long_bytes),
-                    ..defaults
-                };
-                Some(Multiplexer::open(&fabric, sizes)?)
-            }
-            Architecture::Endpoint | Architecture::Classic => None,
-        };
-        if let Some(multiplexer) = &multiplexer {
-            hosts.spawn(number, 0, Box::pin(multiplexer.drive()));
-        }
-        let options = |operator: usize| {
-            let design = match hybrid.architecture {
-                Architecture::Multiplexer => Design::SemqSr,
-                Architecture::Endpoint | Architecture::Classic => Design::MemqSr,
-            };
-            let options = ExchangeOptions {
-                message_bytes,
-                // Consumers count messages.
-                batch_rows: 1,
-                ..ExchangeOptions::new(design, hybrid.threads, &capabilities)
-            };
-            match &multiplexer {
-                Some(own) => options.through(own, operator as u64),
-                None if hybrid.architecture == Architecture::Classic => {
-                    options.classic(hybrid.threads)
-                }
-                None => options,
-            }
-        };
-        let operators = (0..hybrid.operators).map(|operator| {
-            let options = options(operator);
-            let exchange = 1 + operator as u64;
-            Ok(Operator {
-                shuffle: Arc::new(Shuffle::open(&fabric, &options, exchange, number as u32)?),
-                receive: Receive::open(&fabric, &options, &(Arc::new(Unlimited) as _))?,
-                destinations: Vec::new(),
-                links: Vec::new(),
-            })
-        });
-        let operators = operators.collect::<Result<_>>()?;
-        Ok(Self {
-            fabric,
-            multiplexer,
-            operators,
-        })
-    }
-}
-
-/// Links a source with a target, in all operators. A node has a partition for each of its threads.
-fn link(hybrid: &Hybrid, nodes: &mut [Node], source: usize, target: usize) -> Result<()> {
-    let name = |node: usize| format!("node {node}");
-    let mut met = None;
-    if let (Some(here), Some(there)) = (&nodes[target].multiplexer, &nodes[source].multiplexer) {
-        met = Some(there.id());
-        if !here.is_connected(there.id()) {
-            let address = here.meet(there.id(), &name(source))?;
-            let answer = there.accept(here.id(), &name(target), &address)?;
-            here.join(there.id(), &answer)?;
-        }
-    }
-    let threads = hybrid.threads as u32;
-    let partitions = target as u32 * threads..(target as u32 + 1) * threads;
-    for operator in 0..hybrid.operators {
-        let receive = &nodes[target].operators[operator].receive;
-        let (link, offers) = match met {
-            Some(node) => receive.offer_to(node, &name(source), partitions.clone())?,
-            None => receive.offer(&name(source), partitions.clone())?,
-        };
-        let shuffle = &nodes[source].operators[operator].shuffle;
-        let (destination, answers) = shuffle.accept(&offers, &name(target))?;
-        receive.connect(&link, &answers)?;
-        nodes[target].operators[operator].links.push(link);
-        let destinations = &mut nodes[source].operators[operator].destinations;
-        destinations.push((target, destination));
-    }
-    Ok(())
 }
 
 /// Messages that are to be sent, by which group they are for.
@@ -322,13 +200,5 @@ impl<H: Hosts> Task<'_, H> {
             self.hosts.spawn(number, thread, Box::pin(consume));
         }
         Ok(())
-    }
-}
-
-impl Failure {
-    fn note(&self, ended: Result<(), ExchangeError>) {
-        if let Err(error) = ended {
-            self.0.lock().get_or_insert(error);
-        }
     }
 }

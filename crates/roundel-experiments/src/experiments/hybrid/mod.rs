@@ -2,10 +2,12 @@
 
 mod architectures;
 mod schedule;
+mod skew;
 mod straggler;
 
 pub use architectures::EXPERIMENT as ARCHITECTURES;
 pub use schedule::EXPERIMENT as SCHEDULE;
+pub use skew::EXPERIMENT as SKEW;
 pub use straggler::EXPERIMENT as STRAGGLER;
 pub(crate) use straggler::{hybrid as straggler, ideal};
 

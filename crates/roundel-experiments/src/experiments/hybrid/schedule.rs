@@ -4,7 +4,7 @@ use super::super::tell::{About, axis, throughput, verdict};
 use super::super::{Case, Experiment, Options, Results};
 use super::case;
 use crate::figure::{Figure, Scale, Unit, Verdict, X};
-use crate::hybrid::{Hybrid, Order};
+use crate::hybrid::{Hybrid, HybridMeasured, Order};
 use crate::scorecard::Paper;
 use roundel_exchange::{Architecture, Scheduling};
 
@@ -123,27 +123,25 @@ fn tell(results: &Results) -> Vec<Figure> {
         "Where a schedule gains nothing, auto leaves rows alone",
         losses,
     );
-    let mut phases = about(
-        "hybrid-phases",
-        "Phases of a node's schedule",
-        axis("phases", Unit::None, Scale::Linear),
-    )
-    .figure_of(Paper::Hybrid);
-    results.add_hybrids(
-        &mut phases,
-        |name| name.ends_with("on").then(|| name.to_owned()),
-        |measured| measured.phases as f64,
-    );
-    let mut stalls = about(
-        "hybrid-stalls",
-        "How long rows wait for a neighbour's phase to end, of the time",
-        axis("time waited", Unit::Share, Scale::Linear),
-    )
-    .figure_of(Paper::Hybrid);
-    results.add_hybrids(
-        &mut stalls,
-        |name| name.ends_with("on").then(|| name.to_owned()),
-        |measured| measured.stalled_seconds / measured.seconds,
-    );
-    vec![rates, phases, stalls]
+    let scheduled = |id, title, y, value: fn(&HybridMeasured) -> f64| {
+        let mut figure = about(id, title, y).figure_of(Paper::Hybrid);
+        let series = |name: &str| name.ends_with("on").then(|| name.to_owned());
+        results.add_hybrids(&mut figure, series, value);
+        figure
+    };
+    vec![
+        rates,
+        scheduled(
+            "hybrid-phases",
+            "Phases of a node's schedule",
+            axis("phases", Unit::None, Scale::Linear),
+            |measured| measured.phases as f64,
+        ),
+        scheduled(
+            "hybrid-stalls",
+            "How long rows wait for a neighbour's phase to end, of the time",
+            axis("time waited", Unit::Share, Scale::Linear),
+            |measured| measured.stalled_seconds / measured.seconds,
+        ),
+    ]
 }

@@ -1,0 +1,147 @@
+//! The nodes of an exchange, each with its operators, whose links are made.
+
+use super::Hybrid;
+use super::hosts::Hosts;
+use crate::error::Result;
+use crate::linking::{self, End};
+use parking_lot::Mutex;
+use roundel_exchange::{
+    Architecture, Design, Destination, ExchangeError, ExchangeOptions, Fabric, Multiplexer,
+    MultiplexerOptions, Receive, ReceiveLink, Shuffle, Unlimited,
+};
+use std::sync::Arc;
+
+/// Messages of a query that may wait for each peer.
+const QUEUED: usize = 4;
+/// A node with its operators.
+pub(super) struct Node {
+    pub fabric: Fabric,
+    pub multiplexer: Option<Multiplexer>,
+    pub operators: Vec<Operator>,
+}
+
+pub(super) struct Operator {
+    pub shuffle: Arc<Shuffle>,
+    pub receive: Receive,
+    /// With the nodes that they are to.
+    pub destinations: Vec<(usize, Destination)>,
+    pub links: Vec<ReceiveLink>,
+}
+
+/// The first error, which ends a run.
+#[derive(Clone, Default)]
+pub(super) struct Failure(Arc<Mutex<Option<ExchangeError>>>);
+
+/// Nodes, each linked with all others; and with itself, where some rows stay.
+pub(super) fn open(hybrid: &Hybrid, hosts: &impl Hosts, with_itself: bool) -> Result<Vec<Node>> {
+    let mut nodes = (0..hybrid.nodes)
+        .map(|number| Node::open(hybrid, hosts, number))
+        .collect::<Result<Vec<_>>>()?;
+    for target in 0..nodes.len() {
+        for source in 0..nodes.len() {
+            if with_itself || source != target {
+                link(hybrid, &mut nodes, source, target)?;
+            }
+        }
+    }
+    Ok(nodes)
+}
+
+impl Node {
+    fn open(hybrid: &Hybrid, hosts: &impl Hosts, number: usize) -> Result<Self> {
+        let fabric = hosts.fabric(number)?;
+        let capabilities = fabric.device.capabilities().clone();
+        let message_bytes = hosts.bytes_for(hybrid.message_bytes);
+        let multiplexer = match hybrid.architecture {
+            Architecture::Multiplexer => {
+                let defaults = MultiplexerOptions::new(&capabilities);
+                let sizes = MultiplexerOptions {
+                    message_bytes,
+                    query_bytes: message_bytes * (QUEUED * hybrid.nodes).max(64),
+                    scheduling: hybrid.scheduling,
+                    phase_bytes: hosts.bytes_for(defaults.phase_bytes),
+                    long_bytes: hosts.bytes_for(defaults.long_bytes),
+                    ..defaults
+                };
+                Some(Multiplexer::open(&fabric, sizes)?)
+            }
+            Architecture::Endpoint | Architecture::Classic => None,
+        };
+        if let Some(multiplexer) = &multiplexer {
+            hosts.spawn(number, 0, Box::pin(multiplexer.drive()));
+        }
+        let local = Arc::default();
+        let options = |operator: usize| {
+            let design = match hybrid.architecture {
+                Architecture::Multiplexer => Design::SemqSr,
+                Architecture::Endpoint | Architecture::Classic => Design::MemqSr,
+            };
+            let options = ExchangeOptions {
+                message_bytes,
+                // Consumers count messages.
+                batch_rows: 1,
+                local: Some(Arc::clone(&local)),
+                ..ExchangeOptions::new(design, hybrid.threads, &capabilities)
+            };
+            match &multiplexer {
+                Some(own) => options.through(own, operator as u64),
+                None if hybrid.architecture == Architecture::Classic => {
+                    options.classic(hybrid.threads)
+                }
+                None => options,
+            }
+        };
+        let operators = (0..hybrid.operators).map(|operator| {
+            let options = options(operator);
+            let exchange = 1 + operator as u64;
+            Ok(Operator {
+                shuffle: Arc::new(Shuffle::open(&fabric, &options, exchange, number as u32)?),
+                receive: Receive::open(&fabric, &options, &(Arc::new(Unlimited) as _))?,
+                destinations: Vec::new(),
+                links: Vec::new(),
+            })
+        });
+        let operators = operators.collect::<Result<_>>()?;
+        Ok(Self {
+            fabric,
+            multiplexer,
+            operators,
+        })
+    }
+}
+
+/// Links a source with a target, in all operators. A node has a partition for each of its threads.
+fn link(hybrid: &Hybrid, nodes: &mut [Node], source: usize, target: usize) -> Result<()> {
+    let threads = hybrid.threads as u32;
+    let partitions = target as u32 * threads..(target as u32 + 1) * threads;
+    for operator in 0..hybrid.operators {
+        let end = |number: usize| End {
+            name: format!("node {number}"),
+            multiplexer: nodes[number].multiplexer.as_ref(),
+        };
+        let receive = &nodes[target].operators[operator].receive;
+        let shuffle = &nodes[source].operators[operator].shuffle;
+        let (link, destination) = linking::link(
+            (&end(target), receive),
+            (&end(source), shuffle),
+            partitions.clone(),
+        )?;
+        nodes[target].operators[operator].links.push(link);
+        let destinations = &mut nodes[source].operators[operator].destinations;
+        destinations.push((target, destination));
+    }
+    Ok(())
+}
+
+impl Failure {
+    pub(super) fn note(&self, ended: Result<(), ExchangeError>) {
+        if let Err(error) = ended {
+            self.0.lock().get_or_insert(error);
+        }
+    }
+
+    /// The error, if there was one.
+    pub(super) fn take(&self) -> Option<ExchangeError> {
+        self.0.lock().take()
+    }
+}
