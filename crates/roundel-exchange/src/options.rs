@@ -141,9 +141,10 @@ impl ExchangeOptions {
 
     /// Most messages of a source that may arrive before one that was sent earlier.
     pub(crate) fn messages_ahead(&self) -> usize {
-        match self.repairs() {
-            true => self.unarrived_max(),
-            false => self.window_max(),
+        match (&self.multiplexer, self.repairs()) {
+            (Some(multiplexer), _) => self.window_max().max(multiplexer.messages_ahead()),
+            (None, true) => self.unarrived_max(),
+            (None, false) => self.window_max(),
         }
     }
 

@@ -1,58 +1,83 @@
-//! Registered messages, used by one query after the other. Each query has at most its quota of them in use, so
-//! that none starves another.
+//! Registered messages, used by one query after the other, in each NUMA region for those that fill them there. Each
+//! query has at most its quota of them in use, so that none starves another.
 
 use super::MultiplexerOptions;
-use roundel_verbs::{Arena, Buffer};
+use roundel_verbs::{Arena, Buffer, Regions};
 use std::collections::HashMap;
 use std::task::Waker;
 
 pub(super) struct Pool {
-    arena: Arena,
+    regions: Regions,
+    /// By region.
+    shelves: Vec<Shelf>,
     message_bytes: usize,
     /// Messages that a query may have in use.
     quota: usize,
-    free: Vec<Buffer>,
     /// Messages in use, by query.
     used: HashMap<u64, usize>,
     used_max: usize,
     /// All messages, those in use included.
     made: usize,
-    /// Fewest that were free since it was last looked whether there are too many.
-    unused: usize,
     waiting: Vec<Waker>,
 }
 
+/// The free messages of a region.
+struct Shelf {
+    arena: Arena,
+    free: Vec<Buffer>,
+    /// Fewest that were free since it was last looked whether there are too many.
+    unused: usize,
+}
+
+impl Shelf {
+    fn take(&mut self) -> Option<Buffer> {
+        let buffer = self.free.pop();
+        self.unused = self.unused.min(self.free.len());
+        buffer
+    }
+}
+
 impl Pool {
-    pub(super) fn new(arena: &Arena, options: &MultiplexerOptions) -> Self {
+    pub(super) fn new(arena: &Arena, options: &MultiplexerOptions, regions: &Regions) -> Self {
+        let shelf = |number| Shelf {
+            arena: arena.in_region(regions.in_turn(number)),
+            free: Vec::new(),
+            unused: 0,
+        };
         Self {
-            arena: arena.clone(),
+            regions: regions.clone(),
+            shelves: (0..regions.count()).map(shelf).collect(),
             message_bytes: options.message_bytes,
             // One message waits while another is filled.
             quota: (options.query_bytes / options.message_bytes).max(2),
-            free: Vec::new(),
             used: HashMap::new(),
             used_max: 0,
             made: 0,
-            unused: 0,
             waiting: Vec::new(),
         }
     }
 
-    /// A message for a query; `None` while it has its quota in use, or there is no memory.
+    /// A message for a query, of the region of the thread that fills it if that can be; `None` while it has its quota in
+    /// use, or there is no memory.
     pub(super) fn take(&mut self, query: u64) -> Option<Buffer> {
         let used = self.used.get(&query).copied().unwrap_or(0);
         if used >= self.quota {
             return None;
         }
-        let buffer = self.free.pop().or_else(|| self.make())?;
-        self.unused = self.unused.min(self.free.len());
+        let own = self.regions.current();
+        let buffer = self.shelves[own].take();
+        let buffer = buffer.or_else(|| self.make(own)).or_else(|| {
+            let mut others = self.shelves.iter_mut();
+            others.find_map(Shelf::take)
+        })?;
         self.used.insert(query, used + 1);
         self.used_max = self.used_max.max(used + 1);
         Some(buffer)
     }
 
-    fn make(&mut self) -> Option<Buffer> {
-        let buffer = self.arena.allocate(self.message_bytes).ok()?;
+    fn make(&mut self, region: usize) -> Option<Buffer> {
+        let arena = &self.shelves[region].arena;
+        let buffer = arena.allocate(self.message_bytes).ok()?;
         self.made += 1;
         Some(buffer)
     }
@@ -88,7 +113,7 @@ impl Pool {
             }
         }
         match buffer {
-            Some(buffer) => self.free.push(buffer),
+            Some(buffer) => self.shelves[buffer.region().number()].free.push(buffer),
             None => self.made -= 1,
         }
         self.waiting.drain(..)
@@ -96,10 +121,12 @@ impl Pool {
 
     /// Gives messages back to the arena that were free all the time since this was last called.
     pub(super) fn shrink(&mut self) {
-        let unused = self.unused.min(self.free.len());
-        self.free.truncate(self.free.len() - unused);
-        self.made -= unused;
-        self.unused = self.free.len();
+        for shelf in &mut self.shelves {
+            let unused = shelf.unused.min(shelf.free.len());
+            shelf.free.truncate(shelf.free.len() - unused);
+            self.made -= unused;
+            shelf.unused = shelf.free.len();
+        }
     }
 
     pub(super) fn bytes(&self) -> usize {

@@ -5,8 +5,8 @@ use crate::designs::{batch, check_verb, units};
 use arrow::array::RecordBatch;
 use futures::TryStreamExt as _;
 use roundel_exchange::{Design, ExchangeOptions, Fabric, Multiplexer, MultiplexerOptions};
-use roundel_verbs::ArenaOptions;
 use roundel_verbs::sim::{Parameters, SimNode, Simulation};
+use roundel_verbs::{ArenaOptions, Regions};
 use std::time::Duration;
 
 /// More than any exchange here takes.
@@ -36,7 +36,8 @@ fn run(way: Way, nodes: usize, threads: usize, batches: i64, rows: usize, seed: 
                 hosts[0].context(),
             )
             .unwrap();
-            let like = Multiplexer::open(&fabric, MultiplexerOptions::new(&capabilities)).unwrap();
+            let sizes = MultiplexerOptions::new(&capabilities);
+            let like = Multiplexer::open(&fabric, sizes, &Regions::made_up(2)).unwrap();
             options.through(&like, 1)
         }
     };

@@ -17,7 +17,7 @@ use roundel_exchange::{
     Architecture, Design, Destination, ExchangeError, ExchangeOptions, Fabric, Multiplexer,
     MultiplexerOptions, PartitionStream, Receive, ReceiveLink, Shuffle, Unlimited,
 };
-use roundel_verbs::{Work, settle};
+use roundel_verbs::{Regions, Work, settle};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -113,7 +113,7 @@ impl Node {
                     long_bytes: hosts.bytes_for(defaults.long_bytes),
                     ..defaults
                 };
-                Some(Multiplexer::open(&fabric, sizes)?)
+                Some(Multiplexer::open(&fabric, sizes, &Regions::one())?)
             }
             Architecture::Endpoint | Architecture::Classic => None,
         };
