@@ -360,3 +360,6 @@ impl Inner {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

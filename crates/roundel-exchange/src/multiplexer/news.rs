@@ -101,13 +101,13 @@ mod tests {
     const LOST: News = News::Lost(CompletionStatus::Flushed);
 
     fn told(links: &NewsOfLinks, link: LinkId) -> Vec<News> {
-        let told = RefCell::default();
+        let told = RefCell::new(Vec::new());
         let any = links.tell(link, |news| {
             // Nobody else tells them meanwhile.
             assert!(!links.tell(link, |_| panic!("told twice")));
             told.borrow_mut().push(news);
         });
-        let told: Vec<News> = told.take();
+        let told = told.take();
         assert_eq!(any, !told.is_empty());
         told
     }

@@ -137,3 +137,82 @@ impl Pool {
         self.used_max * self.message_bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roundel_verbs::ArenaOptions;
+    use roundel_verbs::shm::{self, ShmOptions};
+
+    const KIB: usize = 1 << 10;
+
+    /// A pool in two regions, each of whose segments has room for two messages, in memory for so many segments.
+    fn pool(segments: usize) -> (Pool, Regions) {
+        let device = shm::open(ShmOptions::default()).unwrap();
+        let options = MultiplexerOptions {
+            message_bytes: 16 * KIB,
+            query_bytes: 64 * KIB,
+            ..MultiplexerOptions::new(device.capabilities())
+        };
+        let arena = device.arena(ArenaOptions {
+            segment_bytes: 32 * KIB,
+            registered_bytes_max: segments * 32 * KIB,
+        });
+        let regions = Regions::made_up(2);
+        (Pool::new(&arena, &options, &regions), regions)
+    }
+
+    fn region(buffer: &Buffer) -> usize {
+        buffer.region().number()
+    }
+
+    #[test]
+    fn a_message_is_of_the_region_of_who_fills_it() {
+        let (mut pool, regions) = pool(4);
+        for own in [0, 1, 1, 0] {
+            regions.bind(own);
+            let buffers = [0; 3].map(|_| pool.take(1).unwrap());
+            assert_eq!(buffers.each_ref().map(region), [own; 3]);
+            // It goes back where it came from, whoever gives it back.
+            regions.bind(1 - own);
+            for buffer in buffers {
+                assert_eq!(pool.give_back(1, Some(buffer)).count(), 0);
+            }
+        }
+        assert_eq!(pool.bytes(), 6 * 16 * KIB, "used again");
+    }
+
+    #[test]
+    fn where_there_is_no_memory_left_a_message_is_of_another_region() {
+        let (mut pool, regions) = pool(1);
+        regions.bind(0);
+        let buffers = [0; 2].map(|_| pool.take(1).unwrap());
+        for buffer in buffers {
+            pool.give_back(1, Some(buffer)).for_each(drop);
+        }
+        regions.bind(1);
+        let buffers = [0; 2].map(|_| pool.take(1).unwrap());
+        assert_eq!(buffers.each_ref().map(region), [0; 2]);
+        assert!(pool.take(1).is_none());
+    }
+
+    #[test]
+    fn what_no_region_needs_goes_back_to_the_arena() {
+        let (mut pool, regions) = pool(4);
+        let taken = [0, 1].map(|own| {
+            regions.bind(own);
+            [0; 2].map(|_| pool.take(1).unwrap())
+        });
+        for buffer in taken.into_iter().flatten() {
+            pool.give_back(1, Some(buffer)).for_each(drop);
+        }
+        pool.shrink();
+        assert_eq!(pool.bytes(), 4 * 16 * KIB);
+        // One is in use meanwhile, of the second region.
+        let buffer = pool.take(1).unwrap();
+        pool.give_back(1, Some(buffer)).for_each(drop);
+        pool.shrink();
+        assert_eq!(pool.bytes(), 16 * KIB);
+        assert_eq!(pool.take(1).map(|buffer| region(&buffer)), Some(1));
+    }
+}

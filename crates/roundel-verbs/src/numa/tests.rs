@@ -55,7 +55,7 @@ fn a_processor_is_in_its_region() {
         let mut processors = CpuSet::new();
         processors.set(processor);
         let node = Some(node);
-        Place { node, processors }
+        super::Place { node, processors }
     };
     let regions = Regions(vec![place(3, 0), place(7, 5)].into());
     let found = [0, 5, 1, usize::MAX].map(|processor| regions.of_processor(processor));
