@@ -61,7 +61,7 @@ pub struct ExchangeOptions {
     /// Rows that a receiver joins short batches up to; at most 1 passes all on as they come.
     pub batch_rows: usize,
     /// Whether the batches of each source and partition come out in the order they went in. They
-    /// do anyway over Reliable Connection.
+    /// do anyway over an endpoint's Reliable Connection; what a multiplexer brings is taken in by several.
     pub ordered: bool,
 }
 

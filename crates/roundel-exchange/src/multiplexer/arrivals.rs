@@ -4,7 +4,7 @@
 //! that is empty, or lags far behind another, from the one that lags most.
 
 use super::Inner;
-use super::news::{News, NewsOfLinks};
+use super::news::{MessageKey, News, NewsOfLinks};
 use crate::endpoint::LinkId;
 use crate::frame::aligned;
 use crate::wire::{Data, HEADER_LENGTH};
@@ -31,6 +31,12 @@ pub(crate) struct MessageHead {
     pub(crate) group: u16,
     pub(crate) sequence: u64,
     pub(crate) data: Data,
+}
+
+impl MessageHead {
+    fn key(&self) -> MessageKey {
+        (self.group, self.sequence)
+    }
 }
 
 /// One link that a message is for.
@@ -73,7 +79,8 @@ impl Arrival {
     pub(super) fn push(self: &Arc<Self>) {
         // First of all: who gets it takes it in for the others.
         for member in self.members.iter() {
-            member.arrivals.news.message_comes(member.link);
+            let news = &member.arrivals.news;
+            news.message_comes(member.link, self.head.key());
         }
         for member in self.members.iter() {
             member.arrivals.push(self, member.link);
@@ -277,7 +284,8 @@ impl Arrivals {
             if reader != Some(partition) {
                 member.arrivals.wake_reader(partition);
             }
-            member.arrivals.news.message_delivered(member.link);
+            let news = &member.arrivals.news;
+            news.message_delivered(member.link, arrival.head.key());
             member.arrivals.tell(member.link);
         }
         true

@@ -17,19 +17,27 @@ pub(crate) enum News {
     Lost(CompletionStatus),
 }
 
+/// By what a message of a link is known: group and sequence number.
+pub(super) type MessageKey = (u16, u64);
+
 /// The news of an operator's links.
 #[derive(Default)]
 pub(super) struct NewsOfLinks(Mutex<Vec<NewsOfLink>>);
 
 #[derive(Default)]
 struct NewsOfLink {
-    /// Messages that have come and are not delivered.
-    undelivered: usize,
-    /// What has come, the oldest first, and how much of it is due.
-    news: VecDeque<News>,
+    /// What has come and has been neither delivered nor told, the oldest first.
+    waiting: VecDeque<Waiting>,
+    /// So many news are due.
     due: usize,
     /// Somebody tells them.
     telling: bool,
+}
+
+#[derive(PartialEq, Eq)]
+enum Waiting {
+    Message(MessageKey),
+    News(News),
 }
 
 impl NewsOfLinks {
@@ -42,18 +50,25 @@ impl NewsOfLinks {
     }
 
     /// A message has come for a link. To be said before anybody can deliver it.
-    pub(super) fn message_comes(&self, link: LinkId) {
-        self.with(link, |link| link.undelivered += 1);
+    pub(super) fn message_comes(&self, link: LinkId, key: MessageKey) {
+        let message = Waiting::Message(key);
+        self.with(link, |link| link.waiting.push_back(message));
     }
 
     /// It is delivered. What is due may now be told.
-    pub(super) fn message_delivered(&self, link: LinkId) {
-        self.with(link, |link| link.undelivered -= 1);
+    pub(super) fn message_delivered(&self, link: LinkId, key: MessageKey) {
+        self.with(link, |link| {
+            let mut waiting = link.waiting.iter();
+            // One of the first: others have the few before it in hand.
+            let at = waiting.position(|one| *one == Waiting::Message(key));
+            at.map(|at| link.waiting.remove(at))
+        });
     }
 
     /// News of a link have come.
     pub(super) fn come(&self, link: LinkId, news: News) {
-        self.with(link, |link| link.news.push_back(news));
+        let news = Waiting::News(news);
+        self.with(link, |link| link.waiting.push_back(news));
     }
 
     /// It is the turn of the next news of a link to be told.
@@ -61,8 +76,8 @@ impl NewsOfLinks {
         self.with(link, |link| link.due += 1);
     }
 
-    /// Tells the news of a link that are due, if no message is undelivered and nobody else tells them; whether there were
-    /// any.
+    /// Tells the news of a link that are due, as far as no message from before them is undelivered and nobody else tells
+    /// them; whether there were any.
     pub(super) fn tell(&self, link: LinkId, tell: impl Fn(News)) -> bool {
         let mut told = false;
         while let Some(news) = self.with(link, |link| link.next(told)) {
@@ -79,12 +94,16 @@ impl NewsOfLink {
         if self.telling && !is_teller {
             return None;
         }
-        self.telling = self.due > 0 && self.undelivered == 0;
-        if !self.telling {
-            return None;
+        let next = match self.waiting.front() {
+            Some(Waiting::News(news)) if self.due > 0 => Some(*news),
+            _ => None,
+        };
+        self.telling = next.is_some();
+        if next.is_some() {
+            self.due -= 1;
+            self.waiting.pop_front();
         }
-        self.due -= 1;
-        self.news.pop_front()
+        next
     }
 }
 
@@ -115,16 +134,18 @@ mod tests {
     #[test]
     fn news_wait_for_the_messages_of_their_link_and_for_their_turn() {
         let links = NewsOfLinks::default();
-        links.message_comes(LINK);
-        links.message_comes(LINK);
-        links.message_comes(LinkId(0));
+        links.message_comes(LINK, (0, 0));
+        links.message_comes(LINK, (1, 0));
+        links.message_comes(LinkId(0), (0, 0));
         links.come(LINK, END);
         links.come(LINK, LOST);
         assert_eq!(told(&links, LINK), []);
         links.make_due(LINK);
-        links.message_delivered(LINK);
+        links.message_delivered(LINK, (1, 0));
         assert_eq!(told(&links, LINK), []);
-        links.message_delivered(LINK);
+        // Nor for what comes after them.
+        links.message_comes(LINK, (1, 1));
+        links.message_delivered(LINK, (0, 0));
         assert_eq!(told(&links, LINK), [END]);
         assert_eq!(told(&links, LINK), []);
         links.make_due(LINK);

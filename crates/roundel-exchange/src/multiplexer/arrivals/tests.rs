@@ -166,8 +166,8 @@ fn news_that_overtake_messages_are_told_after_them() {
     while arrivals.take_in(READER) {}
     let all = [
         Got::Message(0),
-        Got::Message(1),
         Got::News(END),
+        Got::Message(1),
         Got::News(LOST),
     ];
     assert_eq!(*operator.0.lock(), all);
