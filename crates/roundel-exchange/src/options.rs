@@ -61,7 +61,7 @@ pub struct ExchangeOptions {
     /// Rows that a receiver joins short batches up to; at most 1 passes all on as they come.
     pub batch_rows: usize,
     /// Whether the batches of each source and partition come out in the order they went in. They
-    /// do anyway over Reliable Connection.
+    /// do anyway over an endpoint's Reliable Connection; what a multiplexer brings is taken in by several.
     pub ordered: bool,
 }
 
@@ -141,9 +141,10 @@ impl ExchangeOptions {
 
     /// Most messages of a source that may arrive before one that was sent earlier.
     pub(crate) fn messages_ahead(&self) -> usize {
-        match self.repairs() {
-            true => self.unarrived_max(),
-            false => self.window_max(),
+        match (&self.multiplexer, self.repairs()) {
+            (Some(multiplexer), _) => self.window_max().max(multiplexer.messages_ahead()),
+            (None, true) => self.unarrived_max(),
+            (None, false) => self.window_max(),
         }
     }
 

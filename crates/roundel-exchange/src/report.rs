@@ -29,6 +29,8 @@ pub struct EndpointReport {
     pub spilled_bytes: u64,
     /// Messages through a multiplexer that the reader of another partition has taken in.
     pub steals: u64,
+    /// Messages through a multiplexer that a reader has taken in from the queue of another NUMA region than its own.
+    pub region_steals: u64,
     /// Messages that arrived more than once and were dropped.
     pub duplicates: u64,
     /// Messages that a source has sent again because their receiver missed them.
@@ -64,6 +66,7 @@ impl EndpointReport {
         self.buffered_bytes_max += other.buffered_bytes_max;
         self.spilled_bytes += other.spilled_bytes;
         self.steals += other.steals;
+        self.region_steals += other.region_steals;
         self.duplicates += other.duplicates;
         self.repaired_messages += other.repaired_messages;
         self.multicast_messages += other.multicast_messages;

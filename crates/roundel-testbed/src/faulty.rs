@@ -147,8 +147,13 @@ impl ProviderDevice for FaultyDevice {
         self.inner.address()
     }
 
-    fn register_segment(&self, length: usize, exposed: bool) -> Result<Box<dyn ProviderSegment>> {
-        self.inner.register_segment(length, exposed)
+    fn register_segment(
+        &self,
+        length: usize,
+        exposed: bool,
+        node: Option<u32>,
+    ) -> Result<Box<dyn ProviderSegment>> {
+        self.inner.register_segment(length, exposed, node)
     }
 
     fn create_channel(&self) -> Result<Arc<dyn ProviderChannel>> {

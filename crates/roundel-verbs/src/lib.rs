@@ -14,6 +14,7 @@
 //!
 //! * [`device`] is what users call; [`provider`] is what a provider implements.
 //! * [`memory`] has the arena and the three ownerships of a buffer.
+//! * [`numa`] has the regions of the host, in which memory lies and threads stay.
 //! * [`rdma`] is real devices through libibverbs.
 //! * [`shm`] is the software NIC in shared memory, for the processes of one host.
 //! * [`tcp`] is verbs over sockets, for hosts without RDMA.
@@ -42,6 +43,7 @@ mod in_flight;
 pub mod loopback;
 pub mod memory;
 pub mod multicast;
+pub mod numa;
 pub mod provider;
 pub mod queue_pair;
 #[cfg(not(roundel_loom))]
@@ -67,6 +69,7 @@ pub use error::VerbsError;
 pub use guarded::{Guard, Guarded, VirtualLock};
 pub use memory::{Arena, ArenaOptions, Buffer, ExposedBuffer, RemoteAddress, SharedBuffer};
 pub use multicast::MulticastGroup;
+pub use numa::{Region, Regions};
 pub use queue_pair::{
     AddressHandle, QUEUE_KEY_MAX, QueuePair, QueuePairOptions, QueuePairState, Transport,
 };

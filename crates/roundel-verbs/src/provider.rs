@@ -21,8 +21,14 @@ pub trait ProviderDevice: Send + Sync {
     /// Its address, for peers.
     fn address(&self) -> DeviceAddress;
     /// Registers new memory of at least `length` bytes; `exposed` memory may be read and written
-    /// remotely by whoever has its remote key.
-    fn register_segment(&self, length: usize, exposed: bool) -> Result<Box<dyn ProviderSegment>>;
+    /// remotely by whoever has its remote key. It is to lie on a NUMA node, or where it is best for the device; where
+    /// that cannot be, it lies elsewhere.
+    fn register_segment(
+        &self,
+        length: usize,
+        exposed: bool,
+        node: Option<u32>,
+    ) -> Result<Box<dyn ProviderSegment>>;
     /// A channel whose file descriptor becomes readable when an armed queue has a completion.
     fn create_channel(&self) -> Result<Arc<dyn ProviderChannel>>;
     /// A completion queue, on a channel if its user wants to sleep.

@@ -362,6 +362,9 @@ impl Started {
         if report.steals > noted.steals {
             count("steals", report.steals - noted.steals);
         }
+        if report.region_steals > noted.region_steals {
+            count("region_steals", report.region_steals - noted.region_steals);
+        }
         if report.spilled_bytes > noted.spilled_bytes {
             count(
                 "exchange_spilled_bytes",

@@ -18,7 +18,7 @@ use roundel_ring::RingHost;
 use roundel_verbs::loopback::pipe;
 use roundel_verbs::{
     Arena, ArenaOptions, Capabilities, CompletionChannel, Device, DeviceAddress, Opcode,
-    QueuePairAddress, TokioContext, VerbsError,
+    QueuePairAddress, Regions, TokioContext, VerbsError,
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -140,7 +140,9 @@ impl ExchangeNode {
             scheduling: sizes.scheduling,
             ..MultiplexerOptions::new(fabric.device.capabilities())
         };
-        let multiplexer = Multiplexer::open(&fabric, sizes_of_multiplexer)
+        let regions = Regions::of_this_process();
+        tracing::debug!(regions = regions.count(), "NUMA regions of this process");
+        let multiplexer = Multiplexer::open(&fabric, sizes_of_multiplexer, &regions)
             .map_err(|error| EngineError::NoFabric(error.to_string()))?;
         spawn_driver(&fabric.channel, &multiplexer)?;
         Ok(Arc::new(Self {

@@ -7,11 +7,13 @@ mod loader;
 use futures::future::BoxFuture;
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use datafusion::error::DataFusionError;
 use datafusion_distributed::{DistributedExt as _, Worker, WorkerQueryContext};
 use forget::forget_ended_tasks;
+use roundel_verbs::Regions;
 use subtle::ConstantTimeEq as _;
 use tokio::net::TcpListener;
 use tonic::service::InterceptorLayer;
@@ -92,7 +94,9 @@ pub fn run_worker(options: WorkerOptions) -> BoxFuture<'static, Result<()>> {
     })
 }
 
-/// The runtime that a worker's threads and a coordinator run on.
+/// The runtime that a worker's threads and a coordinator run on. Where the process may use several NUMA regions, each
+/// thread stays in one of them, in turn, on any of its processors; unless there are fewer threads than regions, some of
+/// which would have none.
 ///
 /// # Errors
 /// When its threads cannot be started.
@@ -100,6 +104,13 @@ pub fn runtime(threads: Option<usize>) -> std::io::Result<tokio::runtime::Runtim
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = threads {
         builder.worker_threads(threads);
+    }
+    let regions = Regions::of_this_process();
+    if regions.count() > 1 && threads.is_none_or(|threads| threads >= regions.count()) {
+        // Processes that are started one after the other begin with different regions: where a region has one thread
+        // more than the others, it is not the same one in all of them.
+        let turn = AtomicUsize::new(std::process::id() as usize);
+        builder.on_thread_start(move || regions.bind(turn.fetch_add(1, Ordering::Relaxed)));
     }
     builder.enable_all().build()
 }

@@ -14,7 +14,7 @@ use crate::error::{ExchangeError, Result};
 use crate::wire::{Body, Header, Phase};
 use roundel_verbs::{
     Buffer, CompletionQueue, CompletionStatus, Context, Payload, QueuePair, QueuePairAddress,
-    QueuePairOptions, ReceiveRequest, SendOperation, SendRequest, Transport,
+    QueuePairOptions, ReceiveRequest, Regions, SendOperation, SendRequest, Transport,
 };
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -64,11 +64,12 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// A queue pair for a peer, with its receives posted.
+    /// A queue pair for a peer, with its receives posted, of the regions in turn: each gets its share of what comes.
     pub(super) fn open(
         fabric: &crate::endpoint::Fabric,
         queue: &CompletionQueue,
         options: &MultiplexerOptions,
+        regions: &Regions,
         peer: NodeId,
         name: &str,
     ) -> Result<Self> {
@@ -85,10 +86,11 @@ impl Connection {
             queue,
         )?;
         let mut requests = Vec::with_capacity(receives);
-        for _ in 0..receives {
+        for turn in 0..receives {
+            let arena = fabric.arena.in_region(regions.in_turn(turn));
             requests.push(ReceiveRequest {
                 id: 0,
-                buffer: Some(fabric.arena.allocate(options.message_bytes)?),
+                buffer: Some(arena.allocate(options.message_bytes)?),
             });
         }
         queue_pair.post_receive(&mut requests)?;

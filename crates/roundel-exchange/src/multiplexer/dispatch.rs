@@ -2,12 +2,12 @@
 //! again.
 
 use super::State;
-use super::arrivals::{Arrival, MessageHead, News};
+use super::arrivals::{Arrival, MessageHead};
+use super::news::News;
 use super::outbound::SourceKey;
 use super::outgoing::About;
 use crate::endpoint::header_at;
 use crate::wire::{Body, Header};
-use parking_lot::Mutex;
 use roundel_verbs::{Buffer, Completion, CompletionQueue, CompletionStatus, Opcode, SharedBuffer};
 use std::sync::Arc;
 
@@ -82,23 +82,15 @@ impl State {
                 connection.receive_again(Some(buffer));
                 return;
             };
-            let arrival = Arc::new(Arrival {
-                connection: index,
-                members: members.clone(),
-                head: MessageHead {
-                    partition: header.partition,
-                    group: header.group,
-                    sequence: header.sequence,
-                    data,
-                },
-                buffer: Mutex::new(Some(buffer)),
-            });
-            for (place, member) in members.iter().enumerate() {
-                if place == 0 {
-                    connection.hold(&arrival);
-                }
-                member.arrivals.push(&arrival, member.link);
-            }
+            let head = MessageHead {
+                partition: header.partition,
+                group: header.group,
+                sequence: header.sequence,
+                data,
+            };
+            let arrival = Arc::new(Arrival::new(index, members, head, buffer));
+            connection.hold(&arrival);
+            arrival.push();
             return;
         }
         self.connections[index].receive_again(Some(buffer));

@@ -1,8 +1,9 @@
 //! The receiving side of one operator: its links, what has arrived on each, and the credit that their sources are
 //! granted.
 
-use super::arrivals::{Arrivals, Member, News};
+use super::arrivals::{Arrivals, Member};
 use super::meeting::NodeId;
+use super::news::News;
 use super::{Multiplexer, State};
 use crate::endpoint::{LinkAddress, LinkId, LinkState};
 use crate::error::{ExchangeError, Result};
@@ -56,7 +57,10 @@ struct Link {
 impl Inbound {
     pub(crate) fn open(multiplexer: &Multiplexer) -> Self {
         Self {
-            arrivals: Arc::new(Arrivals::new(Arc::downgrade(&multiplexer.0))),
+            arrivals: Arc::new(Arrivals::new(
+                Arc::downgrade(&multiplexer.0),
+                &multiplexer.0.regions,
+            )),
             multiplexer: multiplexer.clone(),
             links: Vec::new(),
         }
@@ -219,6 +223,7 @@ impl Inbound {
     pub(crate) fn report(&self) -> EndpointReport {
         EndpointReport {
             steals: self.arrivals.steals(),
+            region_steals: self.arrivals.region_steals(),
             ..EndpointReport::default()
         }
     }

@@ -102,7 +102,14 @@ impl Inner {
         if let Some(&index) = state.by_peer.get(&node) {
             return Ok(index);
         }
-        let connection = Connection::open(&self.fabric, &self.queue, &self.options, node, name)?;
+        let connection = Connection::open(
+            &self.fabric,
+            &self.queue,
+            &self.options,
+            &self.regions,
+            node,
+            name,
+        )?;
         let index = state.connections.len();
         if let Some(address) = connection.address() {
             state.by_queue_pair.insert(address.number, index);

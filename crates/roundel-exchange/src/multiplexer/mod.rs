@@ -12,7 +12,7 @@
 //! * `outgoing`: what waits for it: control first, then the queries in turn.
 //! * `pool`: registered messages, of which each query gets its quota.
 //! * `outbound` and `inbound`: the two ends of links, as SHUFFLE and RECEIVE use them.
-//! * `arrivals`: what has come for one operator, which any of its readers takes in.
+//! * `arrivals`: what has come for one operator, which any of its readers takes in; `news`: what has come about its links.
 //! * `schedule`: in which phase rows may go to which peer, and `trial`: whether that is worth it.
 //! * `dispatch`: what the completion queue brings.
 //! * `meeting`: how two nodes get their connection.
@@ -29,15 +29,17 @@ mod connection;
 mod dispatch;
 mod inbound;
 mod meeting;
+mod news;
 mod outbound;
 mod outgoing;
 mod pool;
 mod schedule;
 mod trial;
 
-pub(crate) use arrivals::{Arrivals, MessageHead, News, Sink};
+pub(crate) use arrivals::{Arrivals, MessageHead, Sink};
 pub(crate) use inbound::Inbound;
 pub use meeting::NodeId;
+pub(crate) use news::News;
 pub(crate) use outbound::Outbound;
 pub use schedule::{ScheduleReport, Scheduling, UnknownScheduling};
 
@@ -45,12 +47,13 @@ use crate::buffers::RC_MESSAGE_BYTES;
 use crate::endpoint::Fabric;
 use crate::error::Result;
 use crate::operator::LocalLinks;
+use arrivals::OVERTAKING_MAX;
 use connection::Connection;
 use inbound::Ends;
 use outbound::{Source, SourceKey};
 use pool::Pool;
 use roundel_verbs::completion_queue::{BoxFuture, until_ready};
-use roundel_verbs::{Capabilities, Completion, CompletionQueue, Guarded};
+use roundel_verbs::{Capabilities, Completion, CompletionQueue, Guarded, Regions};
 use schedule::Schedule;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -135,6 +138,7 @@ struct Inner {
     fabric: Fabric,
     options: MultiplexerOptions,
     id: NodeId,
+    regions: Regions,
     local: Arc<LocalLinks>,
     queue: CompletionQueue,
     state: Guarded<State>,
@@ -165,11 +169,12 @@ impl std::fmt::Debug for Multiplexer {
 }
 
 impl Multiplexer {
-    /// A multiplexer on a device. Something must run its [driver](Self::drive).
+    /// A multiplexer on a device, of a process with these NUMA regions. Something must run its
+    /// [driver](Self::drive).
     ///
     /// # Errors
     /// When the device has no completion queue left.
-    pub fn open(fabric: &Fabric, options: MultiplexerOptions) -> Result<Self> {
+    pub fn open(fabric: &Fabric, options: MultiplexerOptions, regions: &Regions) -> Result<Self> {
         let queue = fabric
             .device
             .create_completion_queue(COMPLETIONS, Some(&fabric.channel))?;
@@ -182,7 +187,7 @@ impl Multiplexer {
             connections: Vec::new(),
             by_peer: HashMap::new(),
             by_queue_pair: HashMap::new(),
-            pool: Pool::new(&fabric.arena, &options),
+            pool: Pool::new(&fabric.arena, &options, regions),
             sources: HashMap::new(),
             ends: Ends::default(),
             completions: Vec::new(),
@@ -193,6 +198,7 @@ impl Multiplexer {
             fabric: fabric.clone(),
             options,
             id,
+            regions: regions.clone(),
             local: Arc::default(),
             queue,
             state: Guarded::new(state, &*fabric.context),
@@ -207,6 +213,17 @@ impl Multiplexer {
     /// Its settings.
     pub fn options(&self) -> &MultiplexerOptions {
         &self.0.options
+    }
+
+    /// The NUMA regions of its process.
+    pub fn regions(&self) -> &Regions {
+        &self.0.regions
+    }
+
+    /// Most messages of a link that are taken in before one that came earlier: those on their way, and those that may
+    /// overtake it here.
+    pub(crate) fn messages_ahead(&self) -> usize {
+        self.0.options.link_messages + OVERTAKING_MAX as usize
     }
 
     /// The links within this process.

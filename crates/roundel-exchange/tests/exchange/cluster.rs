@@ -5,7 +5,7 @@ use roundel_exchange::{
     Design, Destination, ExchangeOptions, Fabric, MemoryBudget, Multiplexer, MultiplexerOptions,
     Notification, Receive, ReceiveLink, Shuffle, Unlimited,
 };
-use roundel_verbs::{ArenaOptions, Device, TokioContext, rdma, shm};
+use roundel_verbs::{ArenaOptions, Device, Regions, TokioContext, rdma, shm};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -119,7 +119,11 @@ pub fn options(way: impl Into<Way>, threads: usize) -> ExchangeOptions {
         Way::Classic(_) => options.classic(threads),
         Way::Multiplexer => {
             let sizes = MultiplexerOptions::new(device.capabilities());
-            let like = Multiplexer::open(&fabric(device, ArenaOptions::default()), sizes);
+            let like = Multiplexer::open(
+                &fabric(device, ArenaOptions::default()),
+                sizes,
+                &Regions::made_up(2),
+            );
             options.through(&like.unwrap(), 1)
         }
     }
@@ -160,7 +164,7 @@ impl Node {
                 message_bytes: options.message_bytes,
                 ..*like.options()
             };
-            let own = multiplexer(&fabric, sizes);
+            let own = multiplexer(&fabric, sizes, like.regions());
             options = options.through(&own, 1);
         }
         Self {
@@ -184,10 +188,14 @@ impl Node {
         }
     }
 
-    /// One with a multiplexer of these sizes.
-    pub fn multiplexed(options: &ExchangeOptions, sizes: MultiplexerOptions) -> Self {
+    /// One with a multiplexer of these sizes, in regions of a process.
+    pub fn multiplexed(
+        options: &ExchangeOptions,
+        sizes: MultiplexerOptions,
+        regions: &Regions,
+    ) -> Self {
         let fabric = fabric(open_device(), ArenaOptions::default());
-        let like = multiplexer(&fabric, sizes);
+        let like = multiplexer(&fabric, sizes, regions);
         Self::on(fabric, &options.clone().through(&like, 1))
     }
 }
@@ -199,8 +207,8 @@ pub fn own(node: usize, count: u32) -> Range<u32> {
 }
 
 /// A multiplexer that is driven.
-pub fn multiplexer(fabric: &Fabric, options: MultiplexerOptions) -> Multiplexer {
-    let multiplexer = Multiplexer::open(fabric, options).unwrap();
+pub fn multiplexer(fabric: &Fabric, options: MultiplexerOptions, regions: &Regions) -> Multiplexer {
+    let multiplexer = Multiplexer::open(fabric, options, regions).unwrap();
     fabric.context.spawn(Box::pin(multiplexer.drive()));
     multiplexer
 }

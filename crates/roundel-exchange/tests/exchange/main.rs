@@ -15,6 +15,7 @@ mod multiplexer;
 mod order;
 mod patterns;
 mod random;
+mod regions;
 mod repair;
 mod restart;
 mod scatter;

@@ -5,10 +5,11 @@ use crate::designs::{batch, repartition_on};
 use arrow::array::RecordBatch;
 use futures::TryStreamExt as _;
 use roundel_exchange::{Design, ExchangeError, MultiplexerOptions, Scheduling};
+use roundel_verbs::Regions;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-fn sizes() -> MultiplexerOptions {
+pub fn sizes() -> MultiplexerOptions {
     MultiplexerOptions {
         message_bytes: 16 << 10,
         receives: 8,
@@ -21,11 +22,18 @@ fn sizes() -> MultiplexerOptions {
     }
 }
 
-async fn repartition(of: MultiplexerOptions, nodes: usize, batches: i64, rows: usize) {
+/// Everybody sends to everybody, through multiplexers. The nodes are still there then.
+pub async fn repartition(
+    of: MultiplexerOptions,
+    regions: &Regions,
+    nodes: usize,
+    batches: i64,
+    rows: usize,
+) -> Vec<Node> {
     let mut options = options(Design::SemqSr, 1);
     options.ordered = true;
     let cluster: Vec<Node> = (0..nodes)
-        .map(|_| Node::multiplexed(&options, of))
+        .map(|_| Node::multiplexed(&options, of, regions))
         .collect();
     repartition_on(&cluster, batches, rows).await;
     for node in &cluster {
@@ -34,20 +42,24 @@ async fn repartition(of: MultiplexerOptions, nodes: usize, batches: i64, rows: u
         assert!(report.query_bytes_max <= of.query_bytes, "{report:?}");
         assert_eq!(node.shuffle.report().queue_pairs, 0);
     }
+    cluster
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_row_over_one_connection_for_each_pair() {
     for nodes in [1, 2, 4] {
-        repartition(sizes(), nodes, 20, 700).await;
+        repartition(sizes(), &Regions::one(), nodes, 20, 700).await;
     }
 }
 
 /// A cluster of two, and what the first one sends to two partitions of the second, in turn.
-async fn pair(batches: i64) -> ([Node; 2], Links, JoinHandle<Result<(), ExchangeError>>) {
+pub async fn pair(
+    batches: i64,
+    regions: &Regions,
+) -> ([Node; 2], Links, JoinHandle<Result<(), ExchangeError>>) {
     let mut options = options(Design::SemqSr, 1);
     options.ordered = true;
-    let cluster = [0, 1].map(|_| Node::multiplexed(&options, sizes()));
+    let cluster = [0, 1].map(|_| Node::multiplexed(&options, sizes(), regions));
     let links = connect(&cluster, |node| own(node, 2));
     let (destination, group) = links.destinations[0][1].clone();
     let shuffle = cluster[0].shuffle.clone();
@@ -65,7 +77,7 @@ async fn pair(batches: i64) -> ([Node; 2], Links, JoinHandle<Result<(), Exchange
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_takes_in_what_is_for_another() {
-    let (cluster, links, sender) = pair(30).await;
+    let (cluster, links, sender) = pair(30, &Regions::one()).await;
     let schema = batch(0, 0, 0, 1).schema();
     for partition in own(1, 2) {
         let receive = &cluster[1].receive;
@@ -75,8 +87,9 @@ async fn a_reader_takes_in_what_is_for_another() {
             .map(|number| batch(0, partition, number, 500))
             .collect();
         assert!(got == sent, "partition {partition}");
-        let steals = receive.report().steals;
-        assert!(steals > 0, "partition {partition}: {steals}");
+        let report = receive.report();
+        assert!(report.steals > 0, "partition {partition}: {report:?}");
+        assert_eq!(report.region_steals, 0);
     }
     sender.await.unwrap().unwrap();
 }
@@ -86,7 +99,8 @@ async fn a_reader_takes_in_what_is_for_another() {
 async fn exchanges_that_nobody_reads_hold_up_no_other() {
     let mut options = options(Design::SemqSr, 1);
     options.ordered = true;
-    let cluster = [0, 1].map(|_| Node::multiplexed(&options, sizes()));
+    let regions = Regions::made_up(2);
+    let cluster = [0, 1].map(|_| Node::multiplexed(&options, sizes(), &regions));
     // Together they have more messages on their way than the connection has receives.
     let unread = [0; 4].map(|_| cluster.each_ref().map(|node| node.beside(&options)));
     let mut senders = Vec::new();
@@ -124,7 +138,7 @@ async fn exchanges_that_nobody_reads_hold_up_no_other() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_gone_is_an_error_that_names_it() {
-    let (cluster, mut links, sender) = pair(10_000).await;
+    let (cluster, mut links, sender) = pair(10_000, &Regions::made_up(2)).await;
     let schema = batch(0, 0, 0, 1).schema();
     let link = links.links[1].remove(0);
     let mut stream = cluster[1].receive.stream(&link, 2, &schema).unwrap();

@@ -6,8 +6,9 @@ use roundel_exchange::{
     Design, ExchangeOptions, Fabric, Multiplexer, MultiplexerOptions, Receive, Scheduling, Shuffle,
     Unlimited,
 };
-use roundel_verbs::ArenaOptions;
+
 use roundel_verbs::sim::{Parameters, SimNode, Simulation};
+use roundel_verbs::{ArenaOptions, Regions};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,7 +109,7 @@ struct Node {
 impl Node {
     fn open(host: &SimNode, sizes: MultiplexerOptions) -> Self {
         let fabric = Fabric::on(host.device(), ArenaOptions::default(), host.context()).unwrap();
-        let multiplexer = multiplexer(&fabric, sizes);
+        let multiplexer = multiplexer(&fabric, sizes, &Regions::one());
         let options = ExchangeOptions::new(Design::SemqSr, 1, host.device().capabilities());
         let options = options.through(&multiplexer, 1);
         let exchange = fabric.context.random();

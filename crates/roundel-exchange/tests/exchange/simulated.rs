@@ -5,8 +5,8 @@ use crate::designs::{batch, check_verb, units};
 use arrow::array::RecordBatch;
 use futures::TryStreamExt as _;
 use roundel_exchange::{Design, ExchangeOptions, Fabric, Multiplexer, MultiplexerOptions};
-use roundel_verbs::ArenaOptions;
 use roundel_verbs::sim::{Parameters, SimNode, Simulation};
+use roundel_verbs::{ArenaOptions, Regions};
 use std::time::Duration;
 
 /// More than any exchange here takes.
@@ -36,11 +36,14 @@ fn run(way: Way, nodes: usize, threads: usize, batches: i64, rows: usize, seed: 
                 hosts[0].context(),
             )
             .unwrap();
-            let like = Multiplexer::open(&fabric, MultiplexerOptions::new(&capabilities)).unwrap();
+            let sizes = MultiplexerOptions::new(&capabilities);
+            let like = Multiplexer::open(&fabric, sizes, &Regions::made_up(2)).unwrap();
             options.through(&like, 1)
         }
     };
     options.batch_rows = 1;
+    // Of a multiplexer with two regions, one may overtake the other.
+    options.ordered = way == Way::Multiplexer;
     let memory = ArenaOptions::default();
     let cluster: Vec<Node> = hosts
         .iter()

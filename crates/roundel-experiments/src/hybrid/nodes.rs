@@ -9,6 +9,7 @@ use roundel_exchange::{
     Architecture, Design, Destination, ExchangeError, ExchangeOptions, Fabric, Multiplexer,
     MultiplexerOptions, Receive, ReceiveLink, Shuffle, Unlimited,
 };
+use roundel_verbs::Regions;
 use std::sync::Arc;
 
 /// Messages of a query that may wait for each peer.
@@ -63,7 +64,7 @@ impl Node {
                     long_bytes: hosts.bytes_for(defaults.long_bytes),
                     ..defaults
                 };
-                Some(Multiplexer::open(&fabric, sizes)?)
+                Some(Multiplexer::open(&fabric, sizes, &Regions::one())?)
             }
             Architecture::Endpoint | Architecture::Classic => None,
         };

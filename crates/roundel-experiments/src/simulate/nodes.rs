@@ -7,7 +7,7 @@ use roundel_exchange::{
     Multiplexer, MultiplexerOptions, Receive, ReceiveLink, Shuffle, Unlimited,
 };
 use roundel_verbs::sim::{SimNode, Simulation};
-use roundel_verbs::{Arena, ArenaOptions, Capabilities, Context, WaitPolicy};
+use roundel_verbs::{Arena, ArenaOptions, Capabilities, Context, Regions, WaitPolicy};
 use std::sync::Arc;
 
 /// Memory of a node.
@@ -63,7 +63,7 @@ impl Node {
         let capabilities = host.device().capabilities().clone();
         let multiplexer = plan
             .multiplexer
-            .map(|shared| Multiplexer::open(&fabric, shared.options(plan)))
+            .map(|shared| Multiplexer::open(&fabric, shared.options(plan), &Regions::one()))
             .transpose()?;
         if let Some(multiplexer) = &multiplexer {
             host.spawn(0, Box::pin(multiplexer.drive()));

@@ -4,6 +4,7 @@
 use super::buffer::{Buffer, ExposedBuffer};
 use super::ranges::FreeRanges;
 use crate::error::{Result, VerbsError};
+use crate::numa::Region;
 use crate::provider::{ProviderDevice, ProviderSegment};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -46,7 +47,11 @@ pub struct ArenaUsage {
 
 /// Registered memory of a device. Clones share it.
 #[derive(Clone)]
-pub struct Arena(Arc<ArenaInner>);
+pub struct Arena {
+    inner: Arc<ArenaInner>,
+    /// Where buffers are wanted.
+    region: Region,
+}
 
 struct ArenaInner {
     device: Arc<dyn ProviderDevice>,
@@ -63,16 +68,50 @@ struct ArenaState {
 struct Segment {
     registration: Box<dyn ProviderSegment>,
     exposed: bool,
+    region: Region,
     free: Mutex<FreeRanges>,
+}
+
+impl ArenaState {
+    /// A range of a segment such as is wanted.
+    fn take(
+        &self,
+        length: usize,
+        rounded: usize,
+        wanted: impl Fn(&Segment) -> bool,
+    ) -> Option<Allocation> {
+        let mut segments = self.segments.iter();
+        segments.find_map(|segment| {
+            let offset = wanted(segment).then(|| segment.free.lock().take(rounded))??;
+            Some(Allocation {
+                segment: segment.clone(),
+                offset,
+                length,
+                rounded,
+            })
+        })
+    }
 }
 
 impl Arena {
     pub(crate) fn new(device: Arc<dyn ProviderDevice>, options: ArenaOptions) -> Self {
-        Self(Arc::new(ArenaInner {
-            device,
-            options,
-            state: Mutex::default(),
-        }))
+        Self {
+            inner: Arc::new(ArenaInner {
+                device,
+                options,
+                state: Mutex::default(),
+            }),
+            region: Region::default(),
+        }
+    }
+
+    /// The same memory, with the same quota, of which buffers are taken that lie in a NUMA region. Where the quota
+    /// leaves none there, they lie elsewhere: [`Buffer::region`] says where.
+    pub fn in_region(&self, region: Region) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            region,
+        }
     }
 
     /// A buffer of `length` bytes that no peer can reach but through a posted request.
@@ -96,7 +135,7 @@ impl Arena {
 
     /// Gives segments that no buffer uses back to the device. Returns the bytes given back.
     pub fn shrink(&self) -> usize {
-        let mut state = self.0.state.lock();
+        let mut state = self.inner.state.lock();
         let before = state.usage.registered;
         state.segments.retain(|segment| {
             let free = segment.free.lock().bytes;
@@ -108,7 +147,7 @@ impl Arena {
 
     /// What it holds now.
     pub fn usage(&self) -> ArenaUsage {
-        let state = self.0.state.lock();
+        let state = self.inner.state.lock();
         let free: usize = state.segments.iter().map(|s| s.free.lock().bytes).sum();
         ArenaUsage {
             allocated: state.usage.registered - free,
@@ -118,7 +157,7 @@ impl Arena {
 
     /// Most bytes that may be registered at a time.
     pub fn quota(&self) -> usize {
-        self.0.options.registered_bytes_max
+        self.inner.options.registered_bytes_max
     }
 
     fn allocation(&self, length: usize, exposed: bool) -> Result<Allocation> {
@@ -128,21 +167,14 @@ impl Arena {
         let rounded = length
             .checked_next_multiple_of(ALIGNMENT_BYTES)
             .ok_or_else(|| VerbsError::InvalidRequest(format!("a buffer of {length} bytes")))?;
-        let mut state = self.0.state.lock();
-        for segment in &state.segments {
-            if segment.exposed == exposed
-                && let Some(offset) = segment.free.lock().take(rounded)
-            {
-                return Ok(Allocation {
-                    segment: segment.clone(),
-                    offset,
-                    length,
-                    rounded,
-                });
-            }
+        let mut state = self.inner.state.lock();
+        let anywhere = |segment: &Segment| segment.exposed == exposed;
+        let in_region = |segment: &Segment| segment.region == self.region && anywhere(segment);
+        if let Some(allocation) = state.take(length, rounded, in_region) {
+            return Ok(allocation);
         }
-        let limit = self.0.options.registered_bytes_max;
-        let wanted = rounded.max(self.0.options.segment_bytes);
+        let limit = self.inner.options.registered_bytes_max;
+        let wanted = rounded.max(self.inner.options.segment_bytes);
         if wanted > limit.saturating_sub(state.usage.registered) {
             // A segment of the other kind may lie idle.
             state
@@ -157,17 +189,22 @@ impl Arena {
             .unwrap_or(wanted)
             .min(room - room % PAGE_BYTES);
         if size < rounded {
-            return Err(VerbsError::OutOfRegisteredMemory {
+            let elsewhere = state.take(length, rounded, anywhere);
+            return elsewhere.ok_or(VerbsError::OutOfRegisteredMemory {
                 requested: length,
                 registered: state.usage.registered,
                 limit,
             });
         }
-        let registration = self.0.device.register_segment(size, exposed)?;
+        let registration = self
+            .inner
+            .device
+            .register_segment(size, exposed, self.region.node())?;
         let size = registration.len();
         let segment = Arc::new(Segment {
             registration,
             exposed,
+            region: self.region,
             free: Mutex::new(FreeRanges::whole(size)),
         });
         let offset =
@@ -230,6 +267,10 @@ impl Allocation {
             "range {offset}+{length} is outside a buffer of {} bytes",
             self.length
         );
+    }
+
+    pub(super) fn region(&self) -> Region {
+        self.segment.region
     }
 
     pub(super) fn is_exposed(&self) -> bool {

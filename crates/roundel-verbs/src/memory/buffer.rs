@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // Copies in and out of registered memory, whose bytes peers may change.
 
 use super::arena::Allocation;
+use crate::numa::Region;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -21,6 +22,11 @@ impl Buffer {
     #[expect(clippy::len_without_is_empty, reason = "a buffer is never empty")]
     pub fn len(&self) -> usize {
         self.allocation.len()
+    }
+
+    /// The NUMA region that it was taken from.
+    pub fn region(&self) -> Region {
+        self.allocation.region()
     }
 
     /// Copies `source` to `offset`.

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // Maps memory.
 
 use crate::error::{Result, VerbsError};
+use crate::numa::Placement;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Bytes of a page, and of a huge page.
@@ -21,8 +22,8 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Maps at least so many bytes, whole pages, never none.
-    pub(crate) fn map(length: usize) -> Result<Self> {
+    /// Maps at least so many bytes, whole pages, never none, on a NUMA node if that can be.
+    pub(crate) fn map(length: usize, node: Option<u32>) -> Result<Self> {
         let length = length
             .max(1)
             .checked_next_multiple_of(PAGE)
@@ -35,6 +36,9 @@ impl Pages {
         if length >= HUGE_PAGE {
             // SAFETY: the range was mapped just now. Advice that is not taken does no harm.
             let _ = unsafe { madvise(base, length, Advice::LinuxHugepage) };
+        }
+        if let Some(placement) = node.and_then(Placement::on) {
+            placement.prefer(base, length);
         }
         Ok(Self {
             base: base.cast(),

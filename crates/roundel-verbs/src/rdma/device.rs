@@ -12,7 +12,6 @@ use super::events::Events;
 use super::library::{Verbs, last_error};
 use super::memory::RdmaSegment;
 use super::pairs::Pairs;
-use super::placement::Placement;
 use super::queue_pair::{RdmaQueuePair, queue_pair_type};
 use super::shared_receive::RdmaSharedReceiveQueue;
 use super::sysfs::{self, DeviceFiles};
@@ -22,6 +21,7 @@ use crate::counters::CounterSnapshot;
 use crate::device::Device;
 use crate::error::Result;
 use crate::multicast::MulticastGroup;
+use crate::numa::Placement;
 use crate::provider::{
     ProviderAddressHandle, ProviderChannel, ProviderCompletionQueue, ProviderDevice,
     ProviderQueuePair, ProviderSegment, ProviderSharedReceiveQueue, RawQueuePairOptions,
@@ -82,7 +82,7 @@ pub(super) struct DeviceState {
     pub interface_index: Option<u32>,
     /// READs and atomics that a queue pair may have outstanding as the one who asks.
     pub asked_reads: u8,
-    /// Where registered memory is wanted; none where the kernel chooses.
+    /// Where registered memory is wanted that is wanted nowhere else; none where the kernel chooses.
     pub placement: Option<Placement>,
     pub pairs: Arc<Pairs>,
     paths: Mutex<HashMap<RdmaAddress, Weak<Path>>>,
@@ -259,8 +259,15 @@ impl ProviderDevice for RdmaDevice {
         self.0.address.encode()
     }
 
-    fn register_segment(&self, length: usize, exposed: bool) -> Result<Box<dyn ProviderSegment>> {
-        Ok(Box::new(RdmaSegment::register(&self.0, length, exposed)?))
+    fn register_segment(
+        &self,
+        length: usize,
+        exposed: bool,
+        node: Option<u32>,
+    ) -> Result<Box<dyn ProviderSegment>> {
+        Ok(Box::new(RdmaSegment::register(
+            &self.0, length, exposed, node,
+        )?))
     }
 
     fn create_channel(&self) -> Result<Arc<dyn ProviderChannel>> {

@@ -1,11 +1,12 @@
-//! Registered memory: anonymous pages, huge ones where there are any, near the device and pinned by
-//! it.
+//! Registered memory: anonymous pages, huge ones where there are any, near the device or where else they are wanted, and
+//! pinned by it.
 #![allow(unsafe_code)] // Maps memory and registers it.
 
 use super::bindings::*;
 use super::device::DeviceState;
 use super::locked_memory::LockedMemory;
 use crate::error::{Result, VerbsError};
+use crate::numa::Placement;
 use crate::provider::ProviderSegment;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ffi::c_void;
@@ -76,11 +77,13 @@ impl RdmaSegment {
         device: &Arc<DeviceState>,
         length: usize,
         exposed: bool,
+        node: Option<u32>,
     ) -> Result<Self> {
         let length = length.next_multiple_of(PAGE);
         let pages = Pages::map(length)?;
+        let wanted = node.and_then(Placement::on);
         // Before it is registered, which pins the pages where they are.
-        if let Some(placement) = &device.placement {
+        if let Some(placement) = wanted.as_ref().or(device.placement.as_ref()) {
             placement.prefer(pages.base, pages.length);
         }
         let mut access = IBV_ACCESS_LOCAL_WRITE;
@@ -152,6 +155,60 @@ impl Drop for RdmaSegment {
         let code = unsafe { (self.device.verbs().ibv_dereg_mr)(self.region) };
         if code != 0 {
             tracing::warn!(code, "memory could not be deregistered");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::memory::ArenaOptions;
+    use crate::numa::{Placement, pages_of::pages_of};
+    use crate::rdma::choice::choose;
+    use crate::rdma::device::open_chosen;
+    use roundel_testbed::{Machine, Place, in_machine};
+    use rustix::thread::{CpuSet, sched_setaffinity};
+    use std::collections::BTreeMap;
+
+    const KIB: usize = 1 << 10;
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn registered_memory_lies_on_the_node_wanted() {
+        let test = "rdma::memory::tests::registered_memory_lies_on_the_node_wanted";
+        let machine = Machine {
+            devices: 1,
+            // A CPU and four huge pages in each node.
+            options: &["--numa", "2", "--cpus", "2", "--hugepages", "8"],
+            ..Machine::default()
+        };
+        let Place::Machine(names) = in_machine(test, machine) else {
+            return;
+        };
+        let options = names[0].parse().unwrap();
+        for cpu in 0..2 {
+            let mut cpus = CpuSet::new();
+            cpus.set(cpu);
+            sched_setaffinity(None, &cpus).unwrap();
+            for wanted in [None, Some(0), Some(1)] {
+                let placement = wanted.map(|node| Placement::near(Some(node)).unwrap());
+                let device = open_chosen(choose(&options).unwrap(), placement).unwrap();
+                // On huge pages, and on others.
+                for (bytes, page) in [(4 * MIB, 2 * MIB), (3 * MIB, 4 * KIB)] {
+                    let arena = device.arena(ArenaOptions {
+                        segment_bytes: bytes,
+                        ..ArenaOptions::default()
+                    });
+                    let buffer = arena.allocate_exposed(bytes).unwrap();
+                    let (nodes, page_kib) = pages_of(buffer.remote_address().address);
+                    // Without a wish it is the node of the thread.
+                    let node = wanted.unwrap_or(cpu as u32);
+                    assert_eq!(
+                        (nodes, page_kib * KIB),
+                        (BTreeMap::from([(node, bytes / page)]), page),
+                        "{wanted:?} from CPU {cpu}"
+                    );
+                }
+            }
         }
     }
 }

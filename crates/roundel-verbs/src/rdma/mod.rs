@@ -27,7 +27,6 @@ mod memory;
 mod multicast;
 mod pair_state;
 mod pairs;
-mod placement;
 mod queue_pair;
 mod shared_receive;
 pub mod sysfs;

@@ -389,9 +389,14 @@ impl ProviderDevice for ShmDevice {
         self.0.address.encode()
     }
 
-    fn register_segment(&self, length: usize, exposed: bool) -> Result<Box<dyn ProviderSegment>> {
+    fn register_segment(
+        &self,
+        length: usize,
+        exposed: bool,
+        node: Option<u32>,
+    ) -> Result<Box<dyn ProviderSegment>> {
         self.0.sweep_retired();
-        Ok(Box::new(self.0.register(length, exposed)?))
+        Ok(Box::new(self.0.register(length, exposed, node)?))
     }
 
     fn create_channel(&self) -> Result<Arc<dyn ProviderChannel>> {

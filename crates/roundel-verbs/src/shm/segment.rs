@@ -6,12 +6,21 @@ use super::layout::{PAGE, REGIONS_MAX, SEGMENTS_AT};
 use super::mapping::punch_hole;
 use super::sync::Ordering;
 use crate::error::{Result, VerbsError};
+use crate::numa::{Placement, forget};
 use crate::provider::ProviderSegment;
 use std::sync::Arc;
 use std::sync::atomic::fence;
 
+/// Of a segment.
+const INSIDE: &str = "a segment lies inside its device's memory";
+
 impl DeviceState {
-    pub(super) fn register(self: &Arc<Self>, length: usize, exposed: bool) -> Result<ShmSegment> {
+    pub(super) fn register(
+        self: &Arc<Self>,
+        length: usize,
+        exposed: bool,
+        node: Option<u32>,
+    ) -> Result<ShmSegment> {
         let length = length.next_multiple_of(PAGE);
         let at = {
             let mut segments = self.segments.lock();
@@ -40,6 +49,11 @@ impl DeviceState {
                 limit: REGIONS_MAX,
             });
         }
+        let placement = node.and_then(Placement::on);
+        let placed = placement.is_some_and(|placement| {
+            let base = self.mapping.segment_range(at, length);
+            placement.prefer(base.expect(INSIDE).cast(), length)
+        });
         let incarnation = self.new_incarnation();
         let mut remote_key = 0;
         if let Some(region) = region {
@@ -58,6 +72,7 @@ impl DeviceState {
             at,
             length,
             region,
+            placed,
             local_key: incarnation,
             remote_key,
         })
@@ -80,6 +95,7 @@ pub(super) struct ShmSegment {
     at: u64,
     length: usize,
     region: Option<u32>,
+    placed: bool,
     local_key: u32,
     remote_key: u32,
 }
@@ -89,7 +105,7 @@ impl ProviderSegment for ShmSegment {
         self.device
             .mapping
             .segment_range(self.at, self.length)
-            .expect("a segment lies inside its device's memory")
+            .expect(INSIDE)
     }
 
     fn remote_base(&self) -> u64 {
@@ -126,6 +142,7 @@ impl Drop for ShmSegment {
             at: self.at,
             length: self.length,
             region: self.region,
+            placed: self.placed,
         };
         self.device.retire(visitors, Vec::new(), memory);
     }
@@ -137,12 +154,19 @@ struct SegmentMemory {
     at: u64,
     length: usize,
     region: Option<u32>,
+    /// Its pages were asked for on a node.
+    placed: bool,
 }
 
 impl Drop for SegmentMemory {
     fn drop(&mut self) {
         self.device.free_regions.lock().extend(self.region);
         punch_hole(&self.device.memory, self.at as usize, self.length);
+        if self.placed
+            && let Some(base) = self.device.mapping.segment_range(self.at, self.length)
+        {
+            forget(base.cast(), self.length);
+        }
         self.device
             .segments
             .lock()

@@ -127,7 +127,12 @@ impl ProviderDevice for SimDevice {
         Self::address_of(self.node)
     }
 
-    fn register_segment(&self, length: usize, exposed: bool) -> Result<Box<dyn ProviderSegment>> {
+    fn register_segment(
+        &self,
+        length: usize,
+        exposed: bool,
+        _node: Option<u32>,
+    ) -> Result<Box<dyn ProviderSegment>> {
         let mut state = self.world.lock();
         let cpu = &state.parameters.cpu;
         let pages = state.length_of(length).div_ceil(4096) as u64;

@@ -8,6 +8,7 @@ use super::time::Span;
 use crate::completion_queue::BoxFuture;
 use crate::context::{Context, Work};
 use crate::guarded::VirtualLock;
+use crate::numa::within;
 use parking_lot::Mutex;
 use rand::RngCore as _;
 use std::collections::VecDeque;
@@ -130,7 +131,7 @@ impl Tasks {
             Some((number, future, task.waker.clone()))
         });
         if let Some((number, mut future, waker)) = taken
-            && poll(future.as_mut(), &waker).is_pending()
+            && within(cpu.index, || poll(future.as_mut(), &waker)).is_pending()
         {
             self.tasks.lock()[number].future = Some(future);
         }

@@ -41,7 +41,7 @@ impl Segments {
     pub(super) fn register(&mut self, length: usize, exposed: bool) -> Result<Segment> {
         // Numbers are not used twice: what is gone stays gone.
         let segment = Segment {
-            pages: Arc::new(Pages::map(length)?),
+            pages: Arc::new(Pages::map(length, None)?),
             number: self.0.len(),
             exposed,
         };

@@ -233,8 +233,13 @@ impl ProviderDevice for TcpDevice {
         self.0.address.encode()
     }
 
-    fn register_segment(&self, length: usize, exposed: bool) -> Result<Box<dyn ProviderSegment>> {
-        Ok(Box::new(self.0.memory.register(length, exposed)?))
+    fn register_segment(
+        &self,
+        length: usize,
+        exposed: bool,
+        node: Option<u32>,
+    ) -> Result<Box<dyn ProviderSegment>> {
+        Ok(Box::new(self.0.memory.register(length, exposed, node)?))
     }
 
     fn create_channel(&self) -> Result<Arc<dyn ProviderChannel>> {

@@ -31,8 +31,13 @@ impl Keys {
 }
 
 impl Registry {
-    pub(super) fn register(self: &Arc<Self>, length: usize, exposed: bool) -> Result<TcpSegment> {
-        let pages = Arc::new(Pages::map(length)?);
+    pub(super) fn register(
+        self: &Arc<Self>,
+        length: usize,
+        exposed: bool,
+        node: Option<u32>,
+    ) -> Result<TcpSegment> {
+        let pages = Arc::new(Pages::map(length, node)?);
         let mut keys = self.0.write();
         let local_key = keys.unused();
         keys.local.insert(local_key, pages.clone());

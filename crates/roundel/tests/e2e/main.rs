@@ -6,6 +6,7 @@ mod doctor;
 mod experiment;
 mod fabrics;
 mod faults;
+mod numa;
 mod perf;
 mod pinned;
 mod protocols;
