@@ -63,7 +63,7 @@ impl Node {
         let capabilities = host.device().capabilities().clone();
         let multiplexer = plan
             .multiplexer
-            .map(|shared| Multiplexer::open(&fabric, shared.options(plan), &Regions::one()))
+            .map(|shared| Multiplexer::open(&fabric, shared.options(plan), &regions(plan)))
             .transpose()?;
         if let Some(multiplexer) = &multiplexer {
             host.spawn(0, Box::pin(multiplexer.drive()));
@@ -87,6 +87,11 @@ impl Node {
             host,
         })
     }
+}
+
+/// NUMA regions of a node: every other plan has two. Threads are in them in turn.
+fn regions(plan: &Plan) -> Regions {
+    Regions::made_up(1 + (plan.seed % 2) as usize)
 }
 
 impl Multiplexed {
@@ -115,7 +120,8 @@ fn options(
     options.message_bytes = plan.message_bytes;
     let buffers = plan.buffers.map_or(Buffers::Adaptive, Buffers::Fixed);
     options.window = buffers.window(plan.message_bytes);
-    options.ordered = plan.ordered;
+    // What comes to one region may overtake what has come to another.
+    options.ordered = plan.ordered || multiplexer.is_some_and(|own| own.regions().count() > 1);
     options.on_loss = plan.on_loss;
     // Batches come out as they went in.
     options.batch_rows = 1;
