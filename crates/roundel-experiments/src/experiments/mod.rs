@@ -88,6 +88,8 @@ pub fn catalogue() -> &'static [Experiment] {
         hybrid::ARCHITECTURES,
         hybrid::SCHEDULE,
         hybrid::STRAGGLER,
+        hybrid::QUERIES,
+        hybrid::BANDWIDTH,
     ]
 }
 
@@ -157,6 +159,7 @@ pub(crate) enum Work {
     Ring(Box<RingJoin>),
     Conversation(Box<Conversation>),
     Hybrid(Box<Hybrid>),
+    Mix(Box<hybrid::Mix>),
 }
 
 /// What a run gave.
@@ -410,7 +413,7 @@ mod tests {
                         Work::Ring(join) => join.check(),
                         Work::Conversation(conversation) => conversation.check(),
                         Work::Hybrid(hybrid) => hybrid.check(),
-                        Work::Tpch(_) | Work::Replay(_) => Ok(()),
+                        Work::Tpch(_) | Work::Replay(_) | Work::Mix(_) => Ok(()),
                     };
                     checked.unwrap_or_else(|error| panic!("{}: {error}", experiment.name));
                 }

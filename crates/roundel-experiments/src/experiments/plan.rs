@@ -84,6 +84,7 @@ impl Work {
             Self::Setting(setting) => Got::Measured(run_setting(setting, &options.node)?),
             Self::Tpch(tpch) => Got::Queries(tpch.run(&options.roundel)?),
             Self::Replay(replay) => Got::Queries(vec![replay.run()?]),
+            Self::Mix(mix) => Got::Queries(mix.run(&options.kept)?),
             Self::Ring(join) if join.fabric.is_simulated() => {
                 Got::Ring(kept.or_measure(join, || run_ring(join, &options.node))?)
             }

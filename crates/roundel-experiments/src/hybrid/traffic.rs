@@ -1,7 +1,7 @@
 //! The operators of all nodes, and what they send to each other.
 
 use super::hosts::Hosts;
-use super::{Hybrid, HybridMeasured, Order};
+use super::{Carrier, Hybrid, HybridMeasured, Order};
 use crate::error::{Error, Result};
 use arrow::array::{ArrayRef, FixedSizeBinaryArray, RecordBatch};
 use arrow::error::ArrowError;
@@ -17,7 +17,7 @@ use roundel_exchange::{
     Architecture, Design, Destination, ExchangeError, ExchangeOptions, Fabric, Multiplexer,
     MultiplexerOptions, PartitionStream, Receive, ReceiveLink, Shuffle, Unlimited,
 };
-use roundel_verbs::{Work, settle};
+use roundel_verbs::{Guarded, Work, settle};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -30,6 +30,8 @@ const FRAME_BYTES: usize = 320;
 struct Node {
     fabric: Fabric,
     multiplexer: Option<Multiplexer>,
+    /// Whoever takes a message from the kernel, where it carries them.
+    kernel: Arc<Guarded<()>>,
     operators: Vec<Operator>,
 }
 
@@ -72,7 +74,7 @@ pub(super) fn run(hybrid: &Hybrid, hosts: &impl Hosts) -> Result<HybridMeasured>
     };
     for (number, node) in nodes.iter().enumerate() {
         for (index, operator) in node.operators.iter().enumerate() {
-            task.send(number, index, operator)?;
+            task.send(number, index, node, operator)?;
             task.consume(number, node, operator)?;
         }
     }
@@ -151,6 +153,7 @@ impl Node {
         });
         let operators = operators.collect::<Result<_>>()?;
         Ok(Self {
+            kernel: Arc::new(Guarded::new((), &*fabric.context)),
             fabric,
             multiplexer,
             operators,
@@ -221,8 +224,9 @@ struct Task<'a, H> {
 impl<H: Hosts> Task<'_, H> {
     /// The sending threads of an operator. Through a multiplexer any of them does what is to be done next; units and
     /// threads with endpoints of their own have their parts.
-    fn send(&self, number: usize, index: usize, operator: &Operator) -> Result<()> {
+    fn send(&self, number: usize, index: usize, node: &Node, operator: &Operator) -> Result<()> {
         let hybrid = self.hybrid;
+        let (carrier, length) = (hybrid.carrier, hybrid.message_bytes);
         let groups = operator.destinations.iter().map(|(node, destination)| {
             let group = operator.shuffle.group(std::slice::from_ref(destination))?;
             Ok((*node, group))
@@ -254,6 +258,7 @@ impl<H: Hosts> Task<'_, H> {
             let thread = task % threads;
             let (shuffle, failure) = (operator.shuffle.clone(), self.failure.clone());
             let (batch, busy, feeding) = (self.batch.clone(), self.busy.clone(), feeding.clone());
+            let context = node.fabric.context.clone();
             let groups: Vec<_> = groups
                 .iter()
                 .map(|(node, group)| (*node, group.by(thread)))
@@ -262,6 +267,10 @@ impl<H: Hosts> Task<'_, H> {
                 let sent = async {
                     while let Some((turn, to)) = parts.next() {
                         let (node, group) = &groups[to];
+                        if carrier != Carrier::Rdma {
+                            carrier.charge(&*context, length);
+                            settle(&*context).await;
+                        }
                         let partition = (node * threads + (thread + turn) % threads) as u32;
                         shuffle.send(group, partition, &batch).await?;
                     }
@@ -308,12 +317,17 @@ impl<H: Hosts> Task<'_, H> {
             }
         };
         let work = Work::Cycles(hybrid.work_cycles);
+        let (carrier, length) = (hybrid.carrier, hybrid.message_bytes);
         for (thread, streams) in shared.into_iter().enumerate() {
             let (failure, busy) = (self.failure.clone(), self.busy.clone());
-            let context = node.fabric.context.clone();
+            let (context, kernel) = (node.fabric.context.clone(), node.kernel.clone());
             let consume = async move {
                 while let Some(got) = streams.next().await {
                     failure.note(got.map(|_| ()));
+                    if carrier != Carrier::Rdma {
+                        let _held = kernel.lock();
+                        carrier.charge(&*context, length);
+                    }
                     context.charge(work);
                     settle(&*context).await;
                 }

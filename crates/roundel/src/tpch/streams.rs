@@ -133,7 +133,7 @@ pub(super) async fn run(
     failed
 }
 
-/// Runs a query and checks its rows, for which the clock stands still.
+/// Runs a query and checks its rows, which is no part of its time.
 async fn run_once(session: &Session, query: &Query) -> Result<Ended, Failure> {
     let answer = answer(session, query.sql).await?;
     if let Some(expected) = &query.expected {
@@ -183,17 +183,22 @@ where
         });
     }
     drop(sender);
-    while let Some((stream, result)) = results.recv().await {
-        tell(result.map_err(|failure| in_stream(stream, failure))?);
-    }
-    while let Some(stream) = streams.join_next().await {
-        if let Err(error) = stream
-            && let Ok(panic) = error.try_into_panic()
-        {
-            return Err(Failure::panicked(panic.as_ref()));
+    loop {
+        tokio::select! {
+            biased;
+            Some((stream, result)) = results.recv() => {
+                tell(result.map_err(|failure| in_stream(stream, failure))?);
+            }
+            Some(ended) = streams.join_next() => {
+                if let Err(error) = ended
+                    && let Ok(panic) = error.try_into_panic()
+                {
+                    return Err(Failure::panicked(panic.as_ref()));
+                }
+            }
+            else => return Ok(()),
         }
     }
-    Ok(())
 }
 
 fn in_stream(stream: usize, failure: Failure) -> Failure {

@@ -1,10 +1,15 @@
 //! Exchanges of whole operators, over endpoints, through multiplexers and between units (Rödiger et al. 2015, section 3).
 
 mod architectures;
+mod bandwidth;
+mod queries;
 mod schedule;
 mod straggler;
 
 pub use architectures::EXPERIMENT as ARCHITECTURES;
+pub use bandwidth::EXPERIMENT as BANDWIDTH;
+pub(crate) use bandwidth::{Mix, Way};
+pub use queries::EXPERIMENT as QUERIES;
 pub use schedule::EXPERIMENT as SCHEDULE;
 pub use straggler::EXPERIMENT as STRAGGLER;
 pub(crate) use straggler::{hybrid as straggler, ideal};
