@@ -109,7 +109,7 @@ pub struct Options {
     pub runs: usize,
     /// Where what simulated hardware measured is kept, so that it need not be measured again.
     pub kept: Kept,
-    /// Threads of this host that simulate conversations.
+    /// Threads of this host that simulate conversations, and replay queries.
     pub jobs: usize,
     /// How a node is started.
     pub node: NodeCommand,

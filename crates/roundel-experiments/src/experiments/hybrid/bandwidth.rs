@@ -37,7 +37,7 @@ const THREADS: usize = 20;
 const MESSAGE_BYTES: f64 = 65536.0;
 const MESSAGE_BYTES_MIN: f64 = 4096.0;
 /// Messages of a thread that are simulated.
-const MESSAGES: usize = 24;
+const MESSAGES: usize = 12;
 
 /// A network: what it is called, and the hardware where there is RDMA, and where there is TCP.
 struct Network {

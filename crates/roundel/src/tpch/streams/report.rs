@@ -53,13 +53,13 @@ pub(super) struct QueryReport {
 impl QueryReport {
     /// A query's part of what has ended.
     pub(super) fn new(query: usize, ended: &[Ended], verified: bool) -> Self {
-        let own = ended.iter().filter(|one| one.query == query);
+        let mut own = ended.iter().filter(|one| one.query == query);
         let runs_seconds: Vec<f64> = own.clone().map(|one| one.seconds).collect();
         Self {
             query,
             runs: runs_seconds.len(),
             seconds: median(&runs_seconds),
-            rows: own.last().map_or(0, |one| one.rows),
+            rows: own.next_back().map_or(0, |one| one.rows),
             verified: verified && !runs_seconds.is_empty(),
             runs_seconds,
         }
