@@ -85,6 +85,7 @@ Examples:
   roundel tpch --cluster 10.0.0.1:7070,10.0.0.2:7070 --token-file token
   roundel tpch --tables tpch-sf1 --iterations 5 --compare grpc
   roundel tpch --join repartition --skew off
+  roundel tpch --scale 0.1 --streams 16 --seconds 60 --exchange multiplexer
   roundel tpch --scale 10 --memory-limit 4GiB --json result.json
 
 Exit codes: 0 when every query ran and every row was right, 1 when one was not, 2 for wrong usage,
@@ -118,6 +119,24 @@ pub struct TpchArgs {
     /// Runs of each query; the median counts.
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub iterations: u32,
+    /// Run so many streams of queries at once, as the throughput test of TPC-H does: each runs the queries in an order
+    /// of its own, and what counts is how many queries end.
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=256),
+        conflicts_with_all = ["iterations", "compare"]
+    )]
+    pub streams: Option<u16>,
+    /// How long streams begin queries; each ends the one that it is in [default: until it has run each once].
+    #[arg(
+        long,
+        value_name = "S",
+        requires = "streams",
+        value_parser = values::seconds,
+        allow_negative_numbers = true
+    )]
+    pub seconds: Option<f64>,
     /// Do not compare the rows with those of single-process DataFusion.
     #[arg(long)]
     pub no_verify: bool,

@@ -21,6 +21,8 @@ pub struct FabricCounters {
     pub bytes: BTreeMap<String, u64>,
     /// Most bytes that were registered at one time in one process.
     pub registered_bytes_max: u64,
+    /// Most bytes that were registered at one time in each process, added up.
+    pub registered_bytes_sum: u64,
     /// Bytes that buffers of running queries hold now, in all processes.
     pub buffer_bytes: u64,
 }
@@ -30,6 +32,7 @@ impl FabricCounters {
         self.queue_pairs = self.queue_pairs.max(process.queue_pairs_max);
         self.device_queue_pairs = self.device_queue_pairs.max(process.device_queue_pairs_max);
         self.registered_bytes_max = self.registered_bytes_max.max(process.registered_bytes_max);
+        self.registered_bytes_sum += process.registered_bytes_max;
         self.buffer_bytes += process.buffer_bytes;
         for count in process.counts {
             *self.messages.entry(count.opcode.clone()).or_default() += count.messages;

@@ -89,6 +89,8 @@ pub fn catalogue() -> &'static [Experiment] {
         hybrid::SCHEDULE,
         hybrid::SKEW,
         hybrid::STRAGGLER,
+        hybrid::QUERIES,
+        hybrid::BANDWIDTH,
     ]
 }
 
@@ -108,7 +110,7 @@ pub struct Options {
     pub runs: usize,
     /// Where what simulated hardware measured is kept, so that it need not be measured again.
     pub kept: Kept,
-    /// Threads of this host that simulate conversations.
+    /// Threads of this host that simulate conversations, and replay queries.
     pub jobs: usize,
     /// How a node is started.
     pub node: NodeCommand,
@@ -159,6 +161,7 @@ pub(crate) enum Work {
     Conversation(Box<Conversation>),
     Hybrid(Box<Hybrid>),
     Skewed(Box<SkewedJoin>),
+    Mix(Box<hybrid::Mix>),
 }
 
 /// What a run gave.
@@ -414,7 +417,7 @@ mod tests {
                         Work::Conversation(conversation) => conversation.check(),
                         Work::Hybrid(hybrid) => hybrid.check(),
                         Work::Skewed(join) => join.check(),
-                        Work::Tpch(_) | Work::Replay(_) => Ok(()),
+                        Work::Tpch(_) | Work::Replay(_) | Work::Mix(_) => Ok(()),
                     };
                     checked.unwrap_or_else(|error| panic!("{}: {error}", experiment.name));
                 }

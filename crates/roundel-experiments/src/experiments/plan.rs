@@ -1,4 +1,4 @@
-//! Runs the cases of an experiment: on devices one after the other, simulated conversations several at once.
+//! Runs the cases of an experiment: on devices one after the other, simulated conversations and queries several at once.
 
 use super::{Case, Got, Options, Results, Work};
 use crate::conversation;
@@ -28,8 +28,8 @@ pub(super) fn run<'a>(
 /// Runs each case once.
 fn once(plan: &[Case], options: &Options, before: &mut dyn FnMut(&str)) -> Result<Vec<Got>> {
     // What is measured on devices of this host must have them for itself, and other simulations can be as large as its memory.
-    let conversations = |case: &Case| matches!(case.work, Work::Conversation(_));
-    let threads = match plan.iter().all(conversations) {
+    let small = |case: &Case| matches!(case.work, Work::Conversation(_) | Work::Mix(_));
+    let threads = match plan.iter().all(small) {
         true => options.jobs.max(1),
         false => 1,
     };
@@ -84,6 +84,7 @@ impl Work {
             Self::Setting(setting) => Got::Measured(run_setting(setting, &options.node)?),
             Self::Tpch(tpch) => Got::Queries(tpch.run(&options.roundel)?),
             Self::Replay(replay) => Got::Queries(vec![replay.run()?]),
+            Self::Mix(mix) => Got::Queries(mix.run(&options.kept)?),
             Self::Ring(join) if join.fabric.is_simulated() => {
                 Got::Ring(kept.or_measure(join, || run_ring(join, &options.node))?)
             }

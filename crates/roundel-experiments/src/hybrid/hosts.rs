@@ -1,11 +1,11 @@
 //! Where nodes run: simulated, or as devices of this process.
 
-use super::Hybrid;
+use super::{Carrier, Hybrid};
 use crate::error::{Error, Result};
 use roundel_exchange::Fabric;
 use roundel_verbs::completion_queue::BoxFuture;
-use roundel_verbs::sim::{Parameters, SimNode, Simulation};
-use roundel_verbs::{ArenaOptions, TokioContext, WaitPolicy};
+use roundel_verbs::sim::{Nic, Parameters, SimNode, Simulation};
+use roundel_verbs::{ArenaOptions, TokioContext, Transport, WaitPolicy};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,6 +42,17 @@ pub(super) struct Simulated {
 
 impl Simulated {
     pub(super) fn new(hybrid: &Hybrid, parameters: Parameters) -> Self {
+        let parameters = match hybrid.carrier {
+            Carrier::Rdma => parameters,
+            // TCP is modelled over connections, whatever the NIC has.
+            Carrier::Tcp | Carrier::TunedTcp => Parameters {
+                nic: Nic {
+                    transports: &[Transport::ReliableConnection],
+                    ..parameters.nic
+                },
+                ..parameters
+            },
+        };
         let simulation = Simulation::new(parameters.clone(), SEED);
         let nodes: Vec<SimNode> = (0..hybrid.nodes)
             .map(|_| simulation.add_node(hybrid.threads))

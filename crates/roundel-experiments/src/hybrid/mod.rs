@@ -16,6 +16,7 @@ pub use skew::{SkewedJoin, SkewedMeasured, run as run_skewed};
 use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;
 use roundel_exchange::{Architecture, Scheduling};
+use roundel_verbs::{Context, Work};
 use serde::{Deserialize, Serialize};
 
 /// Most nodes, and threads of each.
@@ -47,6 +48,8 @@ pub struct Hybrid {
     pub messages: usize,
     /// In which order.
     pub order: Order,
+    /// What takes messages to the network, in simulation.
+    pub carrier: Carrier,
     /// Cycles that a consumer works on each message, in simulation.
     pub work_cycles: u64,
     /// The last thread of the first node is so many times as slow as others, in simulation.
@@ -61,6 +64,40 @@ pub enum Order {
     Random,
     /// To all at once: what is for one node waits for nothing that is for another.
     Flows,
+}
+
+/// What takes messages to the network, and from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Carrier {
+    /// The NIC, which reads and writes registered memory.
+    Rdma,
+    /// The kernel: it takes each byte in on the thread that sends, once for each node that it goes to, and hands it out on
+    /// one thread of a node at a time. On each side a byte crosses the memory bus three times.
+    Tcp,
+    /// The same with data direct I/O, where it crosses it once (slides, figure 4).
+    TunedTcp,
+}
+
+impl Carrier {
+    /// How often a byte crosses the memory bus besides the once that is in the rate of TCP, which was measured on processors
+    /// with data direct I/O.
+    fn further_crossings(self) -> usize {
+        match self {
+            Self::Tcp => 2,
+            Self::Rdma | Self::TunedTcp => 0,
+        }
+    }
+
+    /// Charges a thread for a message with so many bytes, on one side.
+    fn charge(self, context: &dyn Context, length: usize) {
+        if self == Self::Rdma {
+            return;
+        }
+        context.charge(Work::Tcp(length));
+        // A crossing takes a core as long as a copy.
+        context.charge(Work::Copy(length * self.further_crossings()));
+    }
 }
 
 /// What came of it.
@@ -93,6 +130,7 @@ impl Hybrid {
             message_bytes: 64 << 10,
             messages: 64,
             order: Order::Random,
+            carrier: Carrier::Rdma,
             work_cycles: 0,
             slow: 1,
         }
@@ -126,9 +164,11 @@ impl Hybrid {
             1 << 20,
         )?;
         within("messages", self.messages, 1, 1 << 20)?;
-        match self.slow > 1 || self.work_cycles > 0 {
+        let costs = self.slow > 1 || self.work_cycles > 0 || self.carrier != Carrier::Rdma;
+        match costs {
             true if !self.fabric.is_simulated() => Err(Error::Setting(
-                "consumers that work, or are slow, are simulated only".into(),
+                "consumers that work, or are slow, and what the kernel costs are simulated only"
+                    .into(),
             )),
             _ => Ok(()),
         }
@@ -208,6 +248,35 @@ mod tests {
     }
 
     #[test]
+    fn the_kernel_costs_what_a_faster_link_cannot_give_back() {
+        let rate = |name: &str, carrier| {
+            let hybrid = Hybrid {
+                fabric: format!("sim:{name}").parse().unwrap(),
+                carrier,
+                threads: 4,
+                messages: 20,
+                ..simulated(Architecture::Multiplexer)
+            };
+            run(&hybrid).unwrap().bytes_per_second
+        };
+        let of = |name| [Carrier::Tcp, Carrier::TunedTcp, Carrier::Rdma].map(|by| rate(name, by));
+        let [tcp, tuned, rdma] = of("qdr");
+        assert!(
+            tcp < 0.9 * tuned && tuned < 0.9 * rdma,
+            "{tcp} {tuned} {rdma}"
+        );
+        // Links of SDR have a quarter of the rate.
+        let [slow_tcp, _, slow_rdma] = of("sdr");
+        assert!(
+            tcp / slow_tcp < 0.8 * rdma / slow_rdma,
+            "{slow_tcp} {slow_rdma}"
+        );
+        // Also where there is no RDMA.
+        let ethernet = rate("1gbe-tcp", Carrier::TunedTcp);
+        assert!((0.08e9..0.125e9).contains(&ethernet), "{ethernet}");
+    }
+
+    #[test]
     fn devices_of_this_host_carry_all_of_it() {
         for architecture in Architecture::ALL {
             let hybrid = Hybrid {
@@ -219,10 +288,15 @@ mod tests {
             let measured = run(&hybrid).unwrap();
             assert!(measured.bytes_per_second > 0.0 && measured.registered_bytes > 0);
         }
+        let idle = Hybrid::new(FabricChoice::default(), Architecture::Classic, 2);
         let working = Hybrid {
             work_cycles: 1,
-            ..Hybrid::new(FabricChoice::default(), Architecture::Classic, 2)
+            ..idle.clone()
         };
-        assert!(run(&working).is_err());
+        let by_the_kernel = Hybrid {
+            carrier: Carrier::Tcp,
+            ..idle
+        };
+        assert!(run(&working).is_err() && run(&by_the_kernel).is_err());
     }
 }

@@ -9,7 +9,7 @@ use roundel_exchange::{
     Architecture, Design, Destination, ExchangeError, ExchangeOptions, Fabric, Multiplexer,
     MultiplexerOptions, Receive, ReceiveLink, Shuffle, Unlimited,
 };
-use roundel_verbs::Regions;
+use roundel_verbs::{Guarded, Regions};
 use std::sync::Arc;
 
 /// Messages of a query that may wait for each peer.
@@ -18,6 +18,8 @@ const QUEUED: usize = 4;
 pub(super) struct Node {
     pub fabric: Fabric,
     pub multiplexer: Option<Multiplexer>,
+    /// Whoever takes a message from the kernel, where it carries them.
+    pub kernel: Arc<Guarded<()>>,
     pub operators: Vec<Operator>,
 }
 
@@ -104,6 +106,7 @@ impl Node {
         });
         let operators = operators.collect::<Result<_>>()?;
         Ok(Self {
+            kernel: Arc::new(Guarded::new((), &*fabric.context)),
             fabric,
             multiplexer,
             operators,

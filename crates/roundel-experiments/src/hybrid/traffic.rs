@@ -2,7 +2,7 @@
 
 use super::hosts::Hosts;
 use super::nodes::{self, Failure, Node, Operator};
-use super::{Hybrid, HybridMeasured, Order};
+use super::{Carrier, Hybrid, HybridMeasured, Order};
 use crate::error::{Error, Result};
 use arrow::array::{ArrayRef, FixedSizeBinaryArray, RecordBatch};
 use arrow::error::ArrowError;
@@ -41,7 +41,7 @@ pub(super) fn run(hybrid: &Hybrid, hosts: &impl Hosts) -> Result<HybridMeasured>
     };
     for (number, node) in nodes.iter().enumerate() {
         for (index, operator) in node.operators.iter().enumerate() {
-            task.send(number, index, operator)?;
+            task.send(number, index, node, operator)?;
             task.consume(number, node, operator)?;
         }
     }
@@ -99,8 +99,9 @@ struct Task<'a, H> {
 impl<H: Hosts> Task<'_, H> {
     /// The sending threads of an operator. Through a multiplexer any of them does what is to be done next; units and
     /// threads with endpoints of their own have their parts.
-    fn send(&self, number: usize, index: usize, operator: &Operator) -> Result<()> {
+    fn send(&self, number: usize, index: usize, node: &Node, operator: &Operator) -> Result<()> {
         let hybrid = self.hybrid;
+        let (carrier, length) = (hybrid.carrier, hybrid.message_bytes);
         let groups = operator.destinations.iter().map(|(node, destination)| {
             let group = operator.shuffle.group(std::slice::from_ref(destination))?;
             Ok((*node, group))
@@ -132,6 +133,7 @@ impl<H: Hosts> Task<'_, H> {
             let thread = task % threads;
             let (shuffle, failure) = (operator.shuffle.clone(), self.failure.clone());
             let (batch, busy, feeding) = (self.batch.clone(), self.busy.clone(), feeding.clone());
+            let context = node.fabric.context.clone();
             let groups: Vec<_> = groups
                 .iter()
                 .map(|(node, group)| (*node, group.by(thread)))
@@ -140,6 +142,10 @@ impl<H: Hosts> Task<'_, H> {
                 let sent = async {
                     while let Some((turn, to)) = parts.next() {
                         let (node, group) = &groups[to];
+                        if carrier != Carrier::Rdma {
+                            carrier.charge(&*context, length);
+                            settle(&*context).await;
+                        }
                         let partition = (node * threads + (thread + turn) % threads) as u32;
                         shuffle.send(group, partition, &batch).await?;
                     }
@@ -186,12 +192,17 @@ impl<H: Hosts> Task<'_, H> {
             }
         };
         let work = Work::Cycles(hybrid.work_cycles);
+        let (carrier, length) = (hybrid.carrier, hybrid.message_bytes);
         for (thread, streams) in shared.into_iter().enumerate() {
             let (failure, busy) = (self.failure.clone(), self.busy.clone());
-            let context = node.fabric.context.clone();
+            let (context, kernel) = (node.fabric.context.clone(), node.kernel.clone());
             let consume = async move {
                 while let Some(got) = streams.next().await {
                     failure.note(got.map(|_| ()));
+                    if carrier != Carrier::Rdma {
+                        let _held = kernel.lock();
+                        carrier.charge(&*context, length);
+                    }
                     context.charge(work);
                     settle(&*context).await;
                 }

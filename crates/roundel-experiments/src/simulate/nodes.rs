@@ -63,7 +63,13 @@ impl Node {
         let capabilities = host.device().capabilities().clone();
         let multiplexer = plan
             .multiplexer
-            .map(|shared| Multiplexer::open(&fabric, shared.options(plan), &regions(plan)))
+            .map(|shared| {
+                Multiplexer::open(
+                    &fabric,
+                    shared.options(plan),
+                    &Regions::made_up(shared.regions),
+                )
+            })
             .transpose()?;
         if let Some(multiplexer) = &multiplexer {
             host.spawn(0, Box::pin(multiplexer.drive()));
@@ -87,11 +93,6 @@ impl Node {
             host,
         })
     }
-}
-
-/// NUMA regions of a node: every other plan has two. Threads are in them in turn.
-fn regions(plan: &Plan) -> Regions {
-    Regions::made_up(1 + (plan.seed % 2) as usize)
 }
 
 impl Multiplexed {

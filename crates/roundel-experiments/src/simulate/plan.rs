@@ -89,6 +89,13 @@ pub struct Multiplexed {
     pub long_bytes: usize,
     /// Whether a node reads one exchange after the other, as joins read their inputs.
     pub in_turn: bool,
+    /// NUMA regions of a node; its threads are in them in turn.
+    #[serde(default = "one")]
+    pub regions: usize,
+}
+
+fn one() -> usize {
+    1
 }
 
 /// Who gets which rows.
@@ -191,6 +198,7 @@ impl Plan {
             within("link_messages", shared.link_messages, 1..1025)?;
             within("query_messages", shared.query_messages, 1..1025)?;
             within("phase_messages", shared.phase_messages, 1..1025)?;
+            within("regions", shared.regions, 1..65)?;
         }
         if let Some(join) = &self.join {
             within("keys", join.keys, 1..1_000_001)?;
@@ -324,6 +332,7 @@ impl Multiplexed {
             phase_messages: random.random_range(1..=8),
             in_turn: random.random_bool(0.5),
             long_bytes: *[512, 16 << 10].choose(random).unwrap_or(&512),
+            regions: random.random_range(1..=2),
         }
     }
 }

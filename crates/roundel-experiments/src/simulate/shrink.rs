@@ -68,6 +68,11 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
             shared.scheduling = Scheduling::Off;
         }
     });
+    with(&|plan| {
+        if let Some(shared) = &mut plan.multiplexer {
+            shared.regions = 1;
+        }
+    });
     with(&|plan| plan.multiplexer = None);
     with(&|plan| plan.join = None);
     with(&|plan| {

@@ -22,7 +22,17 @@ const RELIABLE: &[Transport] = &[Transport::ReliableConnection];
 
 impl Parameters {
     /// The names of all sets.
-    pub const NAMES: [&str; 6] = ["fdr", "edr", "qdr", "roce100", "iwarp10", "10gbe-tcp"];
+    pub const NAMES: [&str; 9] = [
+        "fdr",
+        "edr",
+        "qdr",
+        "ddr",
+        "sdr",
+        "roce100",
+        "iwarp10",
+        "10gbe-tcp",
+        "1gbe-tcp",
+    ];
 
     /// The set of this name.
     pub fn named(name: &str) -> Option<Self> {
@@ -30,9 +40,12 @@ impl Parameters {
             "fdr" => Self::fdr(),
             "edr" => Self::edr(),
             "qdr" => Self::qdr(),
+            "ddr" => Self::ddr(),
+            "sdr" => Self::sdr(),
             "roce100" => Self::roce100(),
             "iwarp10" => Self::iwarp10(),
             "10gbe-tcp" => Self::ethernet10(),
+            "1gbe-tcp" => Self::ethernet1(),
             _ => return None,
         })
     }
@@ -218,6 +231,34 @@ impl Parameters {
         }
     }
 
+    /// DDR InfiniBand: the NICs of QDR, whose links are set to the lower rate.
+    pub fn ddr() -> Self {
+        let qdr = Self::qdr();
+        Self {
+            name: "ddr",
+            link: Link {
+                // 4 lanes of 5 Gb/s, 8b/10b (UCX).
+                rate: Rate::bytes_per_second(2_000_000_000),
+                ..qdr.link
+            },
+            ..qdr
+        }
+    }
+
+    /// SDR InfiniBand: the NICs of QDR, whose links are set to the lowest rate.
+    pub fn sdr() -> Self {
+        let qdr = Self::qdr();
+        Self {
+            name: "sdr",
+            link: Link {
+                // 4 lanes of 2.5 Gb/s, 8b/10b (UCX).
+                rate: Rate::bytes_per_second(1_000_000_000),
+                ..qdr.link
+            },
+            ..qdr
+        }
+    }
+
     /// RoCE v2 at 100 Gb/s: ConnectX-4 on Ethernet with priority flow control.
     pub fn roce100() -> Self {
         let edr = Self::edr();
@@ -305,6 +346,19 @@ impl Parameters {
                 ..iwarp.nic
             },
             ..iwarp
+        }
+    }
+
+    /// Ethernet at 1 Gb/s with TCP, and no RDMA: that of 10 Gb/s with slower links.
+    pub fn ethernet1() -> Self {
+        let ten = Self::ethernet10();
+        Self {
+            name: "1gbe-tcp",
+            link: Link {
+                rate: Rate::bytes_per_second(125_000_000),
+                ..ten.link
+            },
+            ..ten
         }
     }
 }

@@ -60,8 +60,8 @@ pub struct RunArgs {
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
     /// The device of the designs, or simulated hardware: sim:NAME, where messages have lengths only, or
-    /// sim:NAME:bytes, with NAME one of fdr, edr, qdr, roce100, iwarp10, 10gbe-tcp [default: shm; the paper's, simulated, for
-    /// experiments that need simulated hardware].
+    /// sim:NAME:bytes, with NAME one of fdr, edr, qdr, ddr, sdr, roce100, iwarp10, 10gbe-tcp, 1gbe-tcp [default: shm; the
+    /// paper's, simulated, for experiments that need simulated hardware].
     #[arg(long, value_name = "shm|tcp[:ADDRESS]|rdma[:DEVICE]|sim:NAME")]
     pub fabric: Option<FabricChoice>,
     /// Nodes of each run, or of one run after the other where nodes are added [default: the experiment's own].

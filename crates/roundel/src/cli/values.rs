@@ -13,6 +13,9 @@ use roundel_engine::tpch::{QUERY_COUNT, TpchLayout};
 /// How to ask for tables in memory that are dealt by their keys.
 const CO_PARTITIONED: &str = "memory:co-partitioned";
 
+/// Longest run, in seconds: a week.
+const SECONDS_MAX: f64 = 604_800.0;
+
 /// Where the TPC-H tables live.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tables {
@@ -134,6 +137,15 @@ pub(super) fn scale(text: &str) -> Result<f64, String> {
     }
 }
 
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= SECONDS_MAX => Ok(seconds),
+        _ => Err(format!(
+            "it is a number of seconds above 0, and at most {SECONDS_MAX}"
+        )),
+    }
+}
+
 pub(super) fn size(text: &str) -> Result<u64, String> {
     match text.parse::<ByteSize>() {
         Ok(size) if size.as_u64() > 0 => Ok(size.as_u64()),
@@ -193,6 +205,14 @@ mod tests {
         assert_eq!(scale("0.01"), Ok(0.01));
         for wrong in ["0", "-1", "NaN", "inf", "", "x"] {
             assert!(scale(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn seconds_are_above_zero_and_have_an_end() {
+        assert_eq!(seconds("0.5"), Ok(0.5));
+        for wrong in ["0", "-1", "NaN", "inf", "1e9", "", "x"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod reference;
 mod report;
+mod streams;
 
 use std::time::Instant;
 
@@ -11,13 +12,13 @@ use futures::TryStreamExt;
 use indicatif::ProgressBar;
 use roundel_engine::{Cluster, Fabric, Session, partitions_per_task, tpch};
 
-use crate::cli::{Tables, TpchArgs};
+use crate::cli::{ClusterArgs, Tables, TpchArgs};
 use crate::cluster;
 use crate::failure::Failure;
 use crate::progress::{LoadBars, run_bar};
 use crate::report::write_json;
 use crate::signals::Signals;
-use crate::verify::{self, Tolerance};
+use crate::verify::{self, Expected, Tolerance};
 use reference::Reference;
 use report::{QueryReport, Report, Settings, Table};
 
@@ -47,6 +48,10 @@ async fn run_on(cluster: &Cluster, args: &TpchArgs) -> Result<(), Failure> {
         true => Some(Reference::load(args, cluster.workers().len()).await?),
         false => None,
     };
+    if let Some(count) = args.streams {
+        let settings = settings(cluster, args, None);
+        return streams::run(cluster, session, single, args, count, settings).await;
+    }
     let bench = Bench {
         cluster,
         args,
@@ -123,12 +128,12 @@ impl Bench<'_> {
     }
 
     async fn query(&self, number: usize, bar: &ProgressBar) -> Result<QueryReport, Failure> {
-        let sql = tpch::query(number)
-            .ok_or_else(|| Failure::Usage(format!("there is no TPC-H query {number}")))?;
+        let sql = sql(number)?;
         let expected = match &self.single {
             Some(single) if !self.args.no_verify => Some(single.expected(number, sql).await?),
             _ => None,
         };
+        let moved_before = self.moved_bytes().await?;
         let mut times = Times::default();
         let mut rows = 0;
         for iteration in 0..self.args.iterations {
@@ -147,16 +152,9 @@ impl Bench<'_> {
                     rows = answer.rows();
                 }
                 if let Some(expected) = &expected {
-                    verify::compare(
-                        expected,
-                        &answer.schema,
-                        &answer.batches,
-                        Tolerance::default(),
-                    )
-                    .map_err(|wrong| {
-                        let told = format!("wrong answer: {wrong}");
-                        in_query(number, fabric, Failure::Run(told))
-                    })?;
+                    answer
+                        .check(expected)
+                        .map_err(|wrong| in_query(number, fabric, wrong))?;
                 }
                 bar.inc(1);
             }
@@ -164,8 +162,11 @@ impl Bench<'_> {
                 times.single.push(single.time(number, sql).await?);
             }
         }
+        let moved = self.moved_bytes().await?;
+        let moved = moved.zip(moved_before).map(|(now, then)| now - then);
         Ok(QueryReport {
             query: number,
+            exchanged_bytes: moved.map(|bytes| bytes / u64::from(self.args.iterations)),
             seconds: median(&times.ours).unwrap_or_default(),
             baseline_seconds: median(&times.baseline),
             single_process_seconds: median(&times.single),
@@ -176,31 +177,47 @@ impl Bench<'_> {
         })
     }
 
+    /// Bytes that the verbs layers of all processes have moved; nothing, where the rows do not go through one.
+    async fn moved_bytes(&self) -> Result<Option<u64>, Failure> {
+        let counters = self.cluster.fabric_counters().await?;
+        // What was sent to a receive is counted at both ends.
+        let moved = |(opcode, bytes): (&String, &u64)| (opcode != "receive").then_some(*bytes);
+        Ok(counters.map(|counters| counters.bytes.iter().filter_map(moved).sum()))
+    }
+
     fn settings(&self) -> Settings {
-        let (args, cluster) = (self.args, &self.args.cluster);
-        let carried = self.cluster.fabric();
-        Settings {
-            version: env!("CARGO_PKG_VERSION"),
-            scale: args.scale,
-            workers: self.cluster.workers().len(),
-            threads: cluster.node.threads,
-            partitions_per_task: partitions_per_task(usize::from(cluster.node.threads)),
-            exchange: cluster.exchange.exchange.to_string(),
-            design: cluster.exchange.design.to_string(),
-            endpoints: cluster.exchange.endpoints,
-            buffers: cluster.exchange.buffers.to_string(),
-            fabric: carried.fabric.to_string(),
-            fabric_reason: carried.why,
-            tables: args.tables.to_string(),
-            queries: args.queries.to_string(),
-            join: args.join.name(),
-            skew: cluster.exchange.skew.to_string(),
-            iterations: args.iterations,
-            verify: !args.no_verify,
-            compare: self.baseline.as_ref().map(|(fabric, _)| fabric.to_string()),
-            registered_memory_bytes: cluster.node.registered_memory,
-            memory_limit_bytes: cluster.node.memory_limit,
-        }
+        let baseline = self.baseline.as_ref().map(|(fabric, _)| *fabric);
+        settings(self.cluster, self.args, baseline)
+    }
+}
+
+fn settings(cluster: &Cluster, args: &TpchArgs, baseline: Option<Fabric>) -> Settings {
+    let carried = cluster.fabric();
+    let workers = cluster.workers().len();
+    let ClusterArgs { exchange, node, .. } = &args.cluster;
+    Settings {
+        version: env!("CARGO_PKG_VERSION"),
+        scale: args.scale,
+        workers,
+        threads: node.threads,
+        partitions_per_task: partitions_per_task(usize::from(node.threads)),
+        exchange: exchange.exchange.to_string(),
+        design: exchange.design.to_string(),
+        endpoints: exchange.endpoints,
+        buffers: exchange.buffers.to_string(),
+        fabric: carried.fabric.to_string(),
+        fabric_reason: carried.why,
+        tables: args.tables.to_string(),
+        queries: args.queries.to_string(),
+        join: args.join.name(),
+        skew: exchange.skew.to_string(),
+        iterations: args.iterations,
+        streams: args.streams,
+        seconds: args.seconds,
+        verify: !args.no_verify,
+        compare: baseline.map(|fabric| fabric.to_string()),
+        registered_memory_bytes: node.registered_memory,
+        memory_limit_bytes: node.memory_limit,
     }
 }
 
@@ -222,6 +239,18 @@ impl Answer {
     fn rows(&self) -> usize {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }
+
+    /// Compares it with what the query must return.
+    fn check(&self, expected: &Expected) -> Result<(), Failure> {
+        let tolerance = Tolerance::default();
+        verify::compare(expected, &self.schema, &self.batches, tolerance)
+            .map_err(|wrong| Failure::Run(format!("wrong answer: {wrong}")))
+    }
+}
+
+/// The text of a query.
+fn sql(number: usize) -> Result<&'static str, Failure> {
+    tpch::query(number).ok_or_else(|| Failure::Usage(format!("there is no TPC-H query {number}")))
 }
 
 async fn answer(session: &Session, sql: &str) -> Result<Answer, Failure> {

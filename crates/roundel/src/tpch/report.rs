@@ -44,6 +44,9 @@ pub struct QueryReport {
     pub runs_seconds: Vec<f64>,
     /// The same of the baseline.
     pub baseline_runs_seconds: Vec<f64>,
+    /// Bytes that went over the exchange in a run, their headers included; nothing, if the rows did not go through the verbs
+    /// layer.
+    pub exchanged_bytes: Option<u64>,
     /// Rows of the result.
     pub rows: usize,
     /// Every row of every run was compared with the reference and was right.
@@ -90,6 +93,10 @@ pub struct Settings {
     pub iterations: u32,
     /// Whether rows were compared.
     pub verify: bool,
+    /// Streams of queries at once; one query after the other when `null`.
+    pub streams: Option<u16>,
+    /// Seconds in which streams begin queries; until each has run each query once when `null`.
+    pub seconds: Option<f64>,
     /// What was run beside it.
     pub compare: Option<String>,
     /// Quota of registered memory per worker.
@@ -111,6 +118,8 @@ pub struct FabricReport {
     pub bytes: BTreeMap<String, u64>,
     /// Most bytes that were registered at one time by one process.
     pub registered_bytes_max: u64,
+    /// The same of each process, added up.
+    pub registered_bytes_sum: u64,
 }
 
 impl From<FabricCounters> for FabricReport {
@@ -121,11 +130,44 @@ impl From<FabricCounters> for FabricReport {
             messages: counters.messages,
             bytes: counters.bytes,
             registered_bytes_max: counters.registered_bytes_max,
+            registered_bytes_sum: counters.registered_bytes_sum,
         }
     }
 }
 
+impl Settings {
+    /// What runs, in a line.
+    pub fn line(&self) -> String {
+        let carried = match self.fabric.as_str() {
+            "grpc" => "grpc".to_owned(),
+            verbs => format!("{} over {verbs}", self.design),
+        };
+        format!(
+            "TPC-H scale {}, tables in {}, {} workers of {} threads, {carried}",
+            self.scale, self.tables, self.workers, self.threads
+        )
+    }
+}
+
 impl FabricReport {
+    /// What went over the exchange, in a line.
+    pub fn line(&self, exchange: &str) -> String {
+        // Rows are most of what is moved.
+        let by = ["send", "read", "write_with_immediate", "write"]
+            .into_iter()
+            .max_by_key(|opcode| self.bytes.get(*opcode).copied().unwrap_or(0))
+            .unwrap_or("send");
+        let of = |counts: &BTreeMap<String, u64>| counts.get(by).copied().unwrap_or(0);
+        format!(
+            "exchange: {} in {} messages by {}, {}, {} registered",
+            ByteSize(of(&self.bytes)),
+            of(&self.messages),
+            by.to_uppercase().replace('_', " "),
+            self.connections(exchange),
+            ByteSize(self.registered_bytes_max),
+        )
+    }
+
     /// The queue pairs that say most of an exchange.
     fn connections(&self, exchange: &str) -> String {
         match exchange {
@@ -179,14 +221,7 @@ impl Table {
 
     /// Says what runs.
     pub fn header(&mut self, settings: &Settings) -> Result<(), Failure> {
-        let carried = match settings.fabric.as_str() {
-            "grpc" => "grpc".to_owned(),
-            verbs => format!("{} over {verbs}", settings.design),
-        };
-        let mut text = format!(
-            "TPC-H scale {}, tables in {}, {} workers of {} threads, {carried}\n",
-            settings.scale, settings.tables, settings.workers, settings.threads
-        );
+        let mut text = settings.line() + "\n";
         text += "query    seconds";
         if let Some(baseline) = &self.baseline {
             text += &format!(" {:>10}  ratio", baseline);
@@ -231,20 +266,7 @@ impl Table {
             ))?;
         }
         if let Some(fabric) = &report.fabric {
-            // Rows are most of what is moved.
-            let by = ["send", "read", "write_with_immediate", "write"]
-                .into_iter()
-                .max_by_key(|opcode| fabric.bytes.get(*opcode).copied().unwrap_or(0))
-                .unwrap_or("send");
-            let of = |counts: &BTreeMap<String, u64>| counts.get(by).copied().unwrap_or(0);
-            self.text.line(&format!(
-                "exchange: {} in {} messages by {}, {}, {} registered",
-                ByteSize(of(&fabric.bytes)),
-                of(&fabric.messages),
-                by.to_uppercase().replace('_', " "),
-                fabric.connections(&report.settings.exchange),
-                ByteSize(fabric.registered_bytes_max),
-            ))?;
+            self.text.line(&fabric.line(&report.settings.exchange))?;
         }
         Ok(())
     }

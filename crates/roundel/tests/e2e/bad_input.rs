@@ -29,6 +29,20 @@ fn wrong_usage_is_told_in_one_line() {
         (vec!["tpch", "--compare", "pigeon"], "grpc"),
         (vec!["tpch", "--queries", "23"], "1 to 22"),
         (vec!["tpch", "--queries", "5-3"], "ends before"),
+        (vec!["tpch", "--streams", "0"], "1..=256"),
+        (vec!["tpch", "--seconds", "5"], "--streams"),
+        (
+            vec!["tpch", "--streams", "2", "--seconds", "-1"],
+            "number of seconds",
+        ),
+        (
+            vec!["tpch", "--streams", "2", "--iterations", "3"],
+            "cannot be used with",
+        ),
+        (
+            vec!["tpch", "--streams", "2", "--compare", "grpc"],
+            "cannot be used with",
+        ),
         (vec!["tpch", "--registered-memory", "0"], "64MiB"),
         (vec!["tpch", "--memory-limit", "some"], "64MiB"),
         (vec!["sql", "--table", "t", "-c", "SELECT 1"], "NAME=PATH"),

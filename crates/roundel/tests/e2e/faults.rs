@@ -256,11 +256,13 @@ fn interrupted_commands_leave_nothing() {
     let roundel = Roundel::new();
     let table = table(&roundel);
     let tpch: &[&str] = &["tpch", "--scale", "0.1", "--iterations", "1000"];
+    let streams = &[&tpch[..3], &["--streams", "4", "--seconds", "600"]].concat()[..];
     let sql: &[&str] = &["sql", "--table", &table, "-c", LONG_QUERY];
     let ring: &[&str] = &["sql", "--table", &table, "-c", LONG_RING];
     for (arguments, kind, code) in [
         (tpch, Signal::INT, 130),
         (tpch, Signal::TERM, 143),
+        (streams, Signal::INT, 130),
         (sql, Signal::INT, 130),
         (ring, Signal::INT, 130),
     ] {

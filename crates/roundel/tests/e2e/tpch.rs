@@ -1,7 +1,7 @@
 //! `roundel tpch` with real worker processes.
 
 use crate::common::{Roundel, TRANSPORTS, stderr, stdout};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn tpch(roundel: &Roundel, arguments: &[&str]) -> Value {
     let output = roundel.run(&[&["tpch", "--scale", "0.01"], arguments].concat());
@@ -130,6 +130,72 @@ fn multiplexers_have_one_connection_for_each_pair_of_processes() {
         let fabric = &report["fabric"];
         assert_eq!(fabric["device_queue_pairs"], 3, "{transport}: {fabric}");
     }
+}
+
+/// Many queries of one coordinator at once: all right, over one connection for each pair of processes, within the quota.
+#[test]
+fn streams_share_the_connections_of_multiplexers() {
+    let roundel = Roundel::new();
+    // The first run also measures the host, over connections of its own.
+    tpch(&roundel, &["--queries", "3", "--workers", "3", "--json"]);
+    let flags = ["--workers", "3", "--registered-memory", "32MiB"];
+    let streams = ["--exchange", "multiplexer", "--streams", "4"];
+    let report = tpch(&roundel, &[&flags[..], &streams, &["--json"]].concat());
+    let queries = report["queries"].as_array().unwrap();
+    assert_eq!(queries.len(), 22);
+    for query in queries {
+        assert_eq!(
+            (&query["verified"], &query["runs"]),
+            (&json!(true), &json!(4))
+        );
+        assert_eq!(query["runs_seconds"].as_array().unwrap().len(), 4);
+    }
+    assert_eq!(report["queries_done"], 4 * 22);
+    let (fabric, settings) = (&report["fabric"], &report["settings"]);
+    assert_eq!(
+        (&report["processes"], &settings["streams"]),
+        (&json!(4), &json!(4))
+    );
+    assert_eq!(fabric["device_queue_pairs"], 3, "{fabric}");
+    let bytes = |of: &Value, what: &str| of[what].as_u64().unwrap();
+    let most = bytes(fabric, "registered_bytes_max");
+    assert!(
+        most > 0 && most <= bytes(settings, "registered_memory_bytes"),
+        "{fabric}"
+    );
+    let sum = bytes(fabric, "registered_bytes_sum");
+    assert!((most..=4 * most).contains(&sum), "{fabric}");
+}
+
+#[test]
+fn streams_end_with_the_query_they_are_in_when_the_time_is_over() {
+    let roundel = Roundel::new();
+    let streams = [
+        "--streams",
+        "3",
+        "--seconds",
+        "0.001",
+        "--queries",
+        "1,6,14",
+    ];
+    let report = tpch(&roundel, &[&streams[..], &["--json"]].concat());
+    assert_eq!(report["queries_done"], 3);
+    for query in report["queries"].as_array().unwrap() {
+        assert_eq!(query["runs"], 1, "each stream begins with another: {query}");
+    }
+    // For people.
+    let output = roundel.run(&[&["tpch", "--scale", "0.01"], &streams[..]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let told = stdout(&output);
+    assert!(
+        told.contains("3 queries of 3 streams in ") && told.contains("3 of 3 verified"),
+        "{told}"
+    );
+    assert!(
+        told.contains("3 processes with ") && output.stderr.is_empty(),
+        "{told}"
+    );
+    roundel.assert_nothing_left();
 }
 
 #[test]

@@ -1,11 +1,16 @@
 //! Exchanges of whole operators, over endpoints, through multiplexers and between units (Rödiger et al. 2015, section 3).
 
 mod architectures;
+mod bandwidth;
+mod queries;
 mod schedule;
 mod skew;
 mod straggler;
 
 pub use architectures::EXPERIMENT as ARCHITECTURES;
+pub use bandwidth::EXPERIMENT as BANDWIDTH;
+pub(crate) use bandwidth::{Mix, Way};
+pub use queries::EXPERIMENT as QUERIES;
 pub use schedule::EXPERIMENT as SCHEDULE;
 pub use skew::EXPERIMENT as SKEW;
 pub use straggler::EXPERIMENT as STRAGGLER;

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;
 use crate::figure::{Figure, Point, Scale, Unit, X};
 use crate::setting::{Setting, Transport};
-use roundel_exchange::{Buffers, Design};
+use roundel_exchange::{Architecture, Buffers, Design};
 use serde::Deserialize;
 use std::path::Path;
 use std::process::Command;
@@ -37,23 +37,47 @@ const MPI: &str = "MPI";
 const LOCAL: &str = "local data";
 const LOCAL_QUERY: u32 = 4;
 
-/// A run of the queries beside the same over gRPC, or of one over local data.
+/// Queries that the program `roundel` runs on workers of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TpchRun {
-    fabric: FabricChoice,
-    workers: usize,
-    scale: f64,
-    iterations: usize,
-    local: bool,
+    pub(super) fabric: FabricChoice,
+    pub(super) workers: usize,
+    pub(super) scale: f64,
+    pub(super) iterations: usize,
+    pub(super) queries: Vec<u32>,
+    pub(super) by: By,
+}
+
+/// By what rows are moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// A design of endpoints, beside the same over gRPC.
+    BesideGrpc(Design),
+    /// The same design, where tables are dealt by their keys.
+    LocalData(Design),
+    /// What these connections have by default.
+    Exchange(Architecture),
 }
 
 /// What a query took.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct TpchQuery {
-    query: u32,
-    seconds: f64,
+    pub(super) query: u32,
+    pub(super) seconds: f64,
     baseline_seconds: Option<f64>,
     verified: bool,
+}
+
+impl TpchQuery {
+    /// One that simulated hardware replayed.
+    pub(super) fn replayed(query: u32, seconds: f64) -> Self {
+        Self {
+            query,
+            seconds,
+            baseline_seconds: None,
+            verified: true,
+        }
+    }
 }
 
 /// What `roundel tpch --json` says.
@@ -77,7 +101,14 @@ fn plan(options: &Options) -> Vec<Case> {
             // It grows with the cluster, as in the paper.
             scale: if options.quick { 0.05 } else { 0.5 } * workers as f64,
             iterations: if options.quick { 3 } else { 5 },
-            local,
+            queries: match local {
+                true => vec![LOCAL_QUERY],
+                false => QUERIES.to_vec(),
+            },
+            by: match local {
+                true => By::LocalData(DESIGN),
+                false => By::BesideGrpc(DESIGN),
+            },
         }),
     };
     workers
@@ -130,15 +161,21 @@ impl TpchRun {
     pub(super) fn run(&self, roundel: &Path) -> Result<Vec<TpchQuery>> {
         let mut command = Command::new(roundel);
         command.args(["tpch", "--json"]);
-        if self.local {
-            command.args(["--queries", &LOCAL_QUERY.to_string()]);
-            command.args(["--tables", "memory:co-partitioned"]);
-        } else {
-            let queries = QUERIES.map(|query| query.to_string()).join(",");
-            command.args(["--queries", &queries, "--compare", "grpc"]);
+        let queries: Vec<_> = self.queries.iter().map(u32::to_string).collect();
+        command.args(["--queries", &queries.join(",")]);
+        match self.by {
+            By::BesideGrpc(design) => {
+                command.args(["--design", design.name(), "--compare", "grpc"]);
+            }
+            By::LocalData(design) => {
+                command.args(["--design", design.name()]);
+                command.args(["--tables", "memory:co-partitioned"]);
+            }
+            By::Exchange(architecture) => {
+                command.args(["--exchange", architecture.name()]);
+            }
         }
-        let fabric = self.fabric.to_string();
-        command.args(["--fabric", &fabric, "--design", DESIGN.name()]);
+        command.args(["--fabric", &self.fabric.to_string()]);
         command.args([
             "--workers",
             &self.workers.to_string(),

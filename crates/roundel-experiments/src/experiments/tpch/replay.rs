@@ -17,7 +17,7 @@ const SCALE_OF_NODE: f64 = 100.0;
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 pub(crate) struct Recording {
     query: u32,
-    /// Bytes that go to one node each.
+    /// Bytes that go to one node each, which for some is where they are.
     repartitioned_bytes: f64,
     /// Bytes that go to every node.
     broadcast_bytes: f64,
@@ -61,6 +61,15 @@ impl Recording {
                 SCALE_OF_NODE * self.broadcast_bytes * nodes as f64,
             ),
         ]
+    }
+
+    /// What one of so many nodes does of the query over tables of a scale factor: bytes that it gets from others, and
+    /// seconds of a processor of the base case.
+    pub(crate) fn of_node(&self, scale: f64, nodes: usize) -> (f64, f64) {
+        let others = (nodes - 1) as f64;
+        let nodes = nodes as f64;
+        let moved = self.repartitioned_bytes * others / nodes + self.broadcast_bytes * others;
+        (scale * moved / nodes, scale * self.cpu_seconds / nodes)
     }
 
     /// Seconds of the query where its data need not be moved.
@@ -120,12 +129,7 @@ impl Replay {
                 Ok(simulate(setting)?.bytes_per_second)
             })?,
         };
-        Ok(TpchQuery {
-            query: self.query,
-            seconds,
-            baseline_seconds: None,
-            verified: true,
-        })
+        Ok(TpchQuery::replayed(self.query, seconds))
     }
 }
 
@@ -155,7 +159,24 @@ mod tests {
             assert!(recording.cpu_seconds > 0.0);
             assert!(recording.repartitioned_bytes + recording.broadcast_bytes > 0.0);
         }
-        assert!(Recording::of(1).is_err());
+        assert!(Recording::of(23).is_err());
+    }
+
+    #[test]
+    fn nodes_share_what_is_computed_and_each_gets_what_is_broadcast() {
+        let recording = Recording::of(3).unwrap();
+        let (two, four) = (recording.of_node(1.0, 2), recording.of_node(1.0, 4));
+        assert_eq!(two.1, 2.0 * four.1);
+        let Recording {
+            repartitioned_bytes: dealt,
+            broadcast_bytes: broadcast,
+            ..
+        } = recording;
+        assert!((two.0 - (dealt / 4.0 + broadcast / 2.0)).abs() < 1.0);
+        assert!((four.0 - (dealt * 3.0 / 16.0 + broadcast * 0.75)).abs() < 1.0);
+        assert_eq!(recording.of_node(1.0, 1).0, 0.0);
+        let (bytes, seconds) = recording.of_node(10.0, 4);
+        assert!((bytes - 10.0 * four.0).abs() < 1.0 && (seconds - 10.0 * four.1).abs() < 1e-9);
     }
 
     #[test]
