@@ -36,7 +36,7 @@ pub(super) fn claims() -> Vec<Claim> {
         ),
         Claim::partly(
             "HY03b",
-            "The same of the queries of TPC-H",
+            "For the queries of TPC-H, too, more bandwidth alone is not enough",
             bandwidth_of_queries,
         ),
         Claim::fully(
