@@ -239,8 +239,9 @@ impl Connection {
         }
         let mut posted_rows = 0;
         let mut requests = Vec::new();
-        let window = self.options.receives / CREDITS_PER_WINDOW;
-        if self.unsaid as usize >= window.max(1) && self.control_in_flight() < CONTROL_SENDS {
+        // Rounded up: there are spare receives for so many words and no more.
+        let window = self.options.receives.div_ceil(CREDITS_PER_WINDOW);
+        if self.unsaid as usize >= window && self.control_in_flight() < CONTROL_SENDS {
             self.unsaid = 0;
             let mut word = empty_write(0, Some(self.posted));
             word.id = self.note(About::Control);
