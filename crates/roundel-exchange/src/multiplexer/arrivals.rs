@@ -16,8 +16,8 @@ use std::task::Waker;
 
 /// Who gets what was taken in: the operator.
 pub(crate) trait Sink: Send + Sync {
-    /// The payload of a message.
-    fn deliver(&self, link: LinkId, message: &MessageHead, payload: &FrameBuffer);
+    /// The payload of a message; whether its link has ended, with it or before.
+    fn deliver(&self, link: LinkId, message: &MessageHead, payload: &FrameBuffer) -> bool;
     /// How a link goes on.
     fn tell(&self, link: LinkId, news: News);
 }
@@ -147,14 +147,18 @@ impl Arrivals {
         }
         let payload = aligned(copy);
         for member in arrival.members.iter() {
-            if let Some(sink) = member.arrivals.sink() {
-                sink.deliver(member.link, &arrival.head, &payload);
-            }
+            let sink = member.arrivals.sink();
+            let ended = sink.is_some_and(|sink| sink.deliver(member.link, &arrival.head, &payload));
             let partition = (member.link, arrival.head.partition);
             if reader.is_some_and(|reader| reader != partition) {
                 member.arrivals.steals.fetch_add(1, Ordering::Relaxed);
             }
-            if reader != Some(partition) {
+            // Links of different operators can have the same number.
+            let own = reader == Some(partition) && std::ptr::eq(self, &*member.arrivals);
+            if ended {
+                // The end may have been taken in first, by another: all partitions of the link wait for this message.
+                member.arrivals.wake_all();
+            } else if !own {
                 member.arrivals.wake_reader(partition);
             }
         }
@@ -220,5 +224,86 @@ impl Inner {
                 connection.give_back(buffer);
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roundel_verbs::{ArenaOptions, shm};
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+
+    /// Takes what comes; whether a link has ended with it.
+    struct Taker(bool);
+
+    impl Sink for Taker {
+        fn deliver(&self, _: LinkId, _: &MessageHead, _: &FrameBuffer) -> bool {
+            self.0
+        }
+
+        fn tell(&self, _: LinkId, _: News) {}
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The reader of partition 0 of link 0 of one operator takes in a message for partition 0 of link 0 of `members` of these;
+    /// how many readers of `partition` are woken by that.
+    fn woken(ended: bool, members: std::ops::Range<usize>, partition: u32) -> usize {
+        let device = shm::open(shm::ShmOptions::default()).unwrap();
+        let arena = device.arena(ArenaOptions::default());
+        let sink: Arc<dyn Sink> = Arc::new(Taker(ended));
+        let operators = [(); 2].map(|()| {
+            let arrivals = Arc::new(Arrivals::new(Weak::new()));
+            arrivals.set_sink(Arc::downgrade(&sink));
+            arrivals
+        });
+        let members = operators[members].iter().map(|arrivals| Member {
+            arrivals: arrivals.clone(),
+            link: LinkId(0),
+            number: 0,
+        });
+        let arrival = Arc::new(Arrival {
+            connection: 0,
+            members: members.collect(),
+            head: MessageHead {
+                partition: 0,
+                group: 0,
+                sequence: 0,
+                data: Data {
+                    frame_sequence: 0,
+                    rows: 0,
+                    frame_length: 0,
+                    offset: 0,
+                    payload_length: 0,
+                },
+            },
+            buffer: Mutex::new(Some(arena.allocate(HEADER_LENGTH).unwrap())),
+        });
+        operators[0].push(&arrival, LinkId(0));
+        let woken = Arc::new(Woken::default());
+        for arrivals in &operators {
+            arrivals.wait((LinkId(0), partition), &Waker::from(woken.clone()));
+        }
+        assert!(operators[0].take_in(Some((LinkId(0), 0))));
+        woken.0.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn all_partitions_hear_of_the_message_that_ends_their_link() {
+        assert_eq!(woken(true, 0..1, 1), 1);
+        assert_eq!(woken(false, 0..1, 1), 0);
+    }
+
+    #[test]
+    fn a_reader_of_another_operator_hears_of_what_is_for_it() {
+        assert_eq!(woken(false, 0..2, 0), 1);
     }
 }

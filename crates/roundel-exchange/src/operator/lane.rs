@@ -95,8 +95,10 @@ impl Lane {
 }
 
 impl Sink for Lane {
-    fn deliver(&self, link: LinkId, message: &MessageHead, payload: &Buffer) {
-        self.state.lock().take_delivered(link, message, payload);
+    fn deliver(&self, link: LinkId, message: &MessageHead, payload: &Buffer) -> bool {
+        let mut state = self.state.lock();
+        state.take_delivered(link, message, payload);
+        state.endpoint.ended(link).is_some()
     }
 
     fn tell(&self, link: LinkId, news: News) {
