@@ -278,10 +278,12 @@ impl Arrivals {
                 sink.deliver(member.link, &arrival.head, &payload);
             }
             let partition = (member.link, arrival.head.partition);
-            if reader.is_some_and(|reader| reader != partition) {
+            // Links of different operators can have the same number.
+            let own = reader == Some(partition) && std::ptr::eq(self, &*member.arrivals);
+            if reader.is_some() && !own {
                 member.arrivals.steals.fetch_add(1, Ordering::Relaxed);
             }
-            if reader != Some(partition) {
+            if !own {
                 member.arrivals.wake_reader(partition);
             }
             let news = &member.arrivals.news;

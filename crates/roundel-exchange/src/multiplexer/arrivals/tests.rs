@@ -259,3 +259,34 @@ fn a_message_wakes_its_reader_or_one_of_its_region() {
         assert_eq!(own.0.load(Ordering::Relaxed), 1);
     }
 }
+
+#[test]
+fn a_reader_of_another_operator_hears_of_what_was_taken_in_for_it() {
+    let process = Process::with(1);
+    let (first, second) = (process.operator(), process.operator());
+    process.message(&[&first.1, &second.1], 0, 7).push();
+    // It began to wait after the message had come. Its link has the same number.
+    let reader = Arc::new(Woken::default());
+    second
+        .1
+        .wait((LINK, 0), &futures::task::waker(reader.clone()));
+    assert!(first.1.take_in(READER));
+    assert_eq!(reader.0.load(Ordering::Relaxed), 1);
+    assert_eq!((first.1.steals(), second.1.steals()), (0, 1));
+}
+
+#[test]
+fn all_partitions_hear_of_an_end_that_waited_for_the_last_message() {
+    let process = Process::with(1);
+    let (_operator, arrivals) = process.operator();
+    let message = process.message(&[&arrivals], 0, 0);
+    message.push();
+    arrivals.push_news(LINK, END);
+    // Another thread has the message in hand, and this one finds the end.
+    assert!(arrivals.queues[0].pop().is_some());
+    assert!(arrivals.take_in(READER));
+    let reader = Arc::new(Woken::default());
+    arrivals.wait((LINK, 1), &futures::task::waker(reader.clone()));
+    assert!(arrivals.copy(&message, READER));
+    assert_eq!(reader.0.load(Ordering::Relaxed), 1);
+}
