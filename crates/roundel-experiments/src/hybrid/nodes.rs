@@ -4,6 +4,9 @@ use super::Hybrid;
 use super::hosts::Hosts;
 use crate::error::Result;
 use crate::linking::{self, End};
+use futures::StreamExt as _;
+use futures::channel::mpsc;
+use futures::future::try_join_all;
 use parking_lot::Mutex;
 use roundel_exchange::{
     Architecture, Design, Destination, ExchangeError, ExchangeOptions, Fabric, Multiplexer,
@@ -34,6 +37,25 @@ pub(super) struct Operator {
 /// The first error, which ends a run.
 #[derive(Clone, Default)]
 pub(super) struct Failure(Arc<Mutex<Option<ExchangeError>>>);
+
+impl Operator {
+    /// Tells all destinations that no more comes, once all who send have ended, with their ends of `fed`.
+    pub(super) fn finish(
+        &self,
+        fed: mpsc::UnboundedReceiver<()>,
+        failure: &Failure,
+        busy: &mpsc::UnboundedSender<()>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let (shuffle, destinations) = (self.shuffle.clone(), self.destinations.clone());
+        let (failure, busy) = (failure.clone(), busy.clone());
+        async move {
+            fed.collect::<Vec<()>>().await;
+            let all = destinations.iter().map(|(_, to)| shuffle.finish(to));
+            failure.note(try_join_all(all).await.map(|_| ()));
+            drop(busy);
+        }
+    }
+}
 
 /// Nodes, each linked with all others; and with itself, where some rows stay.
 pub(super) fn open(hybrid: &Hybrid, hosts: &impl Hosts, with_itself: bool) -> Result<Vec<Node>> {

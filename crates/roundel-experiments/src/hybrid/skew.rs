@@ -19,7 +19,6 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use futures::StreamExt as _;
 use futures::channel::mpsc;
-use futures::future::try_join_all;
 use futures::stream::select_all;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
@@ -216,15 +215,7 @@ impl Run {
                 hosts.spawn(number, thread, Box::pin(feed));
             }
             drop(feeding);
-            let (run, shuffle) = (self.clone(), operator.shuffle.clone());
-            let destinations = operator.destinations.clone();
-            let busy = busy.clone();
-            let finish = async move {
-                fed.collect::<Vec<()>>().await;
-                let all = destinations.iter().map(|(_, to)| shuffle.finish(to));
-                run.failure.note(try_join_all(all).await.map(|_| ()));
-                drop(busy);
-            };
+            let finish = operator.finish(fed, &self.failure, busy);
             hosts.spawn(number, 0, Box::pin(finish));
         }
         Ok(())

@@ -8,7 +8,6 @@ use arrow::array::{ArrayRef, FixedSizeBinaryArray, RecordBatch};
 use arrow::error::ArrowError;
 use futures::StreamExt as _;
 use futures::channel::mpsc;
-use futures::future::try_join_all;
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha8Rng;
@@ -157,15 +156,7 @@ impl<H: Hosts> Task<'_, H> {
             self.hosts.spawn(number, thread, Box::pin(feed));
         }
         drop(feeding);
-        let (shuffle, failure) = (operator.shuffle.clone(), self.failure.clone());
-        let destinations = operator.destinations.clone();
-        let busy = self.busy.clone();
-        let finish = async move {
-            fed.collect::<Vec<()>>().await;
-            let all = destinations.iter().map(|(_, to)| shuffle.finish(to));
-            failure.note(try_join_all(all).await.map(|_| ()));
-            drop(busy);
-        };
+        let finish = operator.finish(fed, self.failure, self.busy);
         self.hosts.spawn(number, 0, Box::pin(finish));
         Ok(())
     }

@@ -6,7 +6,8 @@
 
 use super::super::tell::{About, axis, verdict};
 use super::super::tpch::{Recording, TpchQuery};
-use super::super::{Case, Experiment, Got, Options, Results, Work};
+use super::super::{Case, Experiment, Options, Results, Work};
+use super::{QUERY_COUNT, hourly, totals};
 use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;
 use crate::figure::{Figure, Point, Scale, Unit, X};
@@ -29,7 +30,6 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 /// Of the tables, as in the paper.
 const SCALE: f64 = 100.0;
-const QUERY_COUNT: u32 = 22;
 const QUICK_QUERIES: [u32; 3] = [1, 4, 9];
 /// Threads of a node: its processors have 10 cores each.
 const THREADS: usize = 20;
@@ -339,25 +339,6 @@ fn by_nodes(results: &Results, way: Way) -> Figure {
         figure.add(network, Point::of_runs(case.x.clone(), times));
     }
     figure
-}
-
-/// Seconds of all queries in each run, and how many there were.
-fn totals(runs: &[Got]) -> impl Iterator<Item = f64> {
-    runs.iter().filter_map(|run| match run {
-        Got::Queries(queries) => Some(queries.iter().map(|query| query.seconds).sum()),
-        _ => None,
-    })
-}
-
-fn hourly(runs: &[Got]) -> Vec<f64> {
-    let count = |run: &Got| match run {
-        Got::Queries(queries) => queries.len(),
-        _ => 0,
-    };
-    let count = runs.first().map_or(0, count) as f64;
-    totals(runs)
-        .map(|seconds| 3600.0 * count / seconds)
-        .collect()
 }
 
 #[cfg(test)]

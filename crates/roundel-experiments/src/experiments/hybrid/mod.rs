@@ -20,12 +20,35 @@ use super::{Case, Got, Results, Work};
 use crate::figure::{Figure, Point, X};
 use crate::hybrid::{Hybrid, HybridMeasured};
 
+/// Of TPC-H.
+const QUERY_COUNT: u32 = 22;
+
 fn case(series: impl Into<String>, x: X, hybrid: Hybrid) -> Case {
     Case {
         series: series.into(),
         x,
         work: Work::Hybrid(Box::new(hybrid)),
     }
+}
+
+/// Seconds of all queries in each run.
+fn totals(runs: &[Got]) -> impl Iterator<Item = f64> {
+    runs.iter().filter_map(|run| match run {
+        Got::Queries(queries) => Some(queries.iter().map(|query| query.seconds).sum()),
+        _ => None,
+    })
+}
+
+/// Queries in an hour, in each run.
+fn hourly(runs: &[Got]) -> Vec<f64> {
+    let count = |run: &Got| match run {
+        Got::Queries(queries) => queries.len(),
+        _ => 0,
+    };
+    let count = runs.first().map_or(0, count) as f64;
+    totals(runs)
+        .map(|seconds| 3600.0 * count / seconds)
+        .collect()
 }
 
 impl Results<'_> {

@@ -3,6 +3,7 @@
 use super::super::tell::{About, axis};
 use super::super::tpch::{By, TpchRun};
 use super::super::{Case, Experiment, Got, Options, Results, Work};
+use super::{QUERY_COUNT, hourly};
 use crate::figure::{Figure, Point, Scale, Unit, X};
 use crate::scorecard::Paper;
 use roundel_exchange::Architecture;
@@ -18,8 +19,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     tell,
 };
 
-/// Of which there are some in the quick form: scans, joins of large and of small tables, subqueries.
-const QUERY_COUNT: u32 = 22;
+/// Those of the quick form: scans, joins of large and of small tables, subqueries.
 const QUICK_QUERIES: [u32; 4] = [1, 4, 9, 18];
 
 fn plan(options: &Options) -> Vec<Case> {
@@ -52,7 +52,7 @@ fn plan(options: &Options) -> Vec<Case> {
 }
 
 fn tell(results: &Results) -> Vec<Figure> {
-    let mut hourly = About {
+    let mut rates = About {
         id: "hybrid-tpch-hourly",
         title: "Queries per hour, one after the other",
         place: "Figure 12a",
@@ -62,19 +62,9 @@ fn tell(results: &Results) -> Vec<Figure> {
     }
     .figure_of(Paper::Hybrid);
     for (case, runs) in &results.cases {
-        let rates = runs.iter().filter_map(|run| match run {
-            Got::Queries(queries) => {
-                let seconds: f64 = queries.iter().map(|query| query.seconds).sum();
-                Some(3600.0 * queries.len() as f64 / seconds)
-            }
-            _ => None,
-        });
-        hourly.add(
-            &case.series,
-            Point::of_runs(case.x.clone(), rates.collect()),
-        );
+        rates.add(&case.series, Point::of_runs(case.x.clone(), hourly(runs)));
     }
-    let mut figures = vec![hourly];
+    let mut figures = vec![rates];
     figures.extend(Architecture::ALL.map(|architecture| speed_up(results, architecture)));
     figures
 }
