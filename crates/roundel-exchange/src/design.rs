@@ -129,6 +129,27 @@ impl Design {
         }
     }
 
+    /// The design with one endpoint over Reliable Connection that moves its data by the same verb: what a
+    /// [multiplexer](crate::multiplexer) can do, which has one connection to each other node for all threads.
+    pub fn multiplexed(self) -> Design {
+        match self.verb() {
+            Verb::Send => Self::SemqSr,
+            Verb::Read => Self::SemqRd,
+            Verb::Write(notification) => Self::SemqWr(notification),
+        }
+    }
+
+    /// Whether a multiplexer can move rows so.
+    ///
+    /// # Errors
+    /// When it cannot: why, and which design it could have.
+    pub fn check_multiplexed(self) -> Result<(), NotMultiplexed> {
+        match self == self.multiplexed() {
+            true => Ok(()),
+            false => Err(NotMultiplexed(self)),
+        }
+    }
+
     /// What a device lacks that this design needs; `None` when it can run there.
     pub fn lacks(self, capabilities: &Capabilities) -> Option<&'static str> {
         if !capabilities.transports.contains(&self.transport()) {
@@ -150,6 +171,27 @@ impl fmt::Display for Design {
         f.pad(self.name())
     }
 }
+
+/// A multiplexer cannot have the design.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotMultiplexed(Design);
+
+impl fmt::Display for NotMultiplexed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(design) = self;
+        let has = match design.transport() {
+            Transport::UnreliableDatagram => "a reliable connection to each other node",
+            _ => "one endpoint for all threads of its node",
+        };
+        let instead = design.multiplexed();
+        write!(
+            f,
+            "a multiplexer cannot use {design}: it has {has}; use {instead}"
+        )
+    }
+}
+
+impl std::error::Error for NotMultiplexed {}
 
 /// The name is not one of a design.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -188,6 +230,37 @@ mod tests {
         assert_eq!("MEMQ/WR:cq".parse(), Ok(by_completion_queue));
         for wrong in ["MEMQ/XX", "MESQ/SR:cq", "MEMQ/WR:", "MEMQ/RD:mq"] {
             assert!(wrong.parse::<Design>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_multiplexer_has_one_endpoint_and_reliable_connections() {
+        for design in Design::every() {
+            let own = design.multiplexed();
+            assert_eq!(own.verb(), design.verb());
+            assert_eq!(own.endpoints(7), 1);
+            assert_eq!(own.transport(), Transport::ReliableConnection);
+            assert_eq!(own.check_multiplexed(), Ok(()));
+        }
+        for (design, why) in [
+            (
+                Design::SesqSr,
+                "a reliable connection to each other node; use SEMQ/SR",
+            ),
+            (
+                Design::MesqSr,
+                "a reliable connection to each other node; use SEMQ/SR",
+            ),
+            (
+                Design::MemqWr(Notification::MessageQueue),
+                "one endpoint for all threads of its node; use SEMQ/WR:mq",
+            ),
+        ] {
+            let error = design.check_multiplexed().unwrap_err().to_string();
+            assert!(
+                error.contains(design.name()) && error.ends_with(why),
+                "{error}"
+            );
         }
     }
 

@@ -1,5 +1,6 @@
 //! What an exchange can fail with. Every error names the peer.
 
+use crate::design::Design;
 use crate::frame::FrameError;
 use arrow::error::ArrowError;
 use roundel_verbs::{CompletionStatus, VerbsError};
@@ -50,6 +51,18 @@ pub enum ExchangeError {
         /// In what way.
         reason: String,
     },
+    /// The multiplexer of a peer moves rows by another design than this node's.
+    #[error(
+        "{peer} moves rows by {theirs}, this node by {own}: give the multiplexers of all nodes the same design"
+    )]
+    OtherDesign {
+        /// Which peer.
+        peer: String,
+        /// The design of this node.
+        own: Design,
+        /// The design of the peer.
+        theirs: Design,
+    },
     /// A frame could not be made or read.
     #[error("frame from {peer}: {source}")]
     Frame {
@@ -96,6 +109,7 @@ impl ExchangeError {
                 | Self::PeerFailed { .. }
                 | Self::MessagesMissing { .. }
                 | Self::Protocol { .. }
+                | Self::OtherDesign { .. }
         )
     }
 

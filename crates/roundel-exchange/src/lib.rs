@@ -41,14 +41,14 @@ pub use architecture::{Architecture, UnknownArchitecture};
 pub use budget::{MemoryBudget, SpillFile, Unlimited};
 pub use buffers::{Buffers, BuffersChoice, UnknownBuffers, Window};
 pub use choice::{Choice, Circumstances, DesignChoice, choose};
-pub use design::{Design, Notification, UnknownDesign, Verb};
+pub use design::{Design, NotMultiplexed, Notification, UnknownDesign, Verb};
 pub use endpoint::{Fabric, LinkAddress};
 pub use error::ExchangeError;
 pub use loss::{OnLoss, UnknownOnLoss};
 pub use mesh::Mesh;
 pub use multiplexer::{
-    Multiplexer, MultiplexerOptions, MultiplexerReport, NodeId, ScheduleReport, Scheduling,
-    UnknownScheduling,
+    ConnectionAddress, Multiplexer, MultiplexerOptions, MultiplexerReport, NodeId, ScheduleReport,
+    Scheduling, UnknownScheduling,
 };
 pub use operator::{
     Destination, PartitionStream, Partitioner, Receive, ReceiveLink, Scatter, Shuffle,

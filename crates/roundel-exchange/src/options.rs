@@ -110,6 +110,7 @@ impl ExchangeOptions {
     /// The same through a multiplexer, for exchanges of the query with this number.
     pub fn through(self, multiplexer: &Multiplexer, query: u64) -> Self {
         Self {
+            design: multiplexer.options().design,
             message_bytes: multiplexer.options().message_bytes,
             local: Some(multiplexer.local().clone()),
             multiplexer: Some(multiplexer.clone()),

@@ -11,7 +11,6 @@ use datafusion::config::ConfigOptions;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
-use roundel_exchange::Design;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
@@ -281,18 +280,18 @@ fn check(options: &ClusterOptions) -> Result<()> {
     Ok(())
 }
 
-/// A multiplexer has no endpoints, and sends over Reliable Connection.
+/// A multiplexer has one endpoint for all threads, and connections over Reliable Connection.
 fn check_multiplexer(options: &ClusterOptions) -> Result<()> {
     let refused = |why: String| Err(EngineError::Usage(why));
     if options.endpoints.is_some() {
         return refused("a multiplexer has no endpoints to choose the number of".to_owned());
     }
     match options.design {
-        DesignChoice::Auto | DesignChoice::Of(Design::SemqSr) => Ok(()),
-        DesignChoice::Of(design) => refused(format!(
-            "a multiplexer sends as {} does, not as {design}: leave --design away, or use --exchange endpoint",
-            Design::SemqSr
-        )),
+        DesignChoice::Auto => Ok(()),
+        DesignChoice::Of(design) => match design.check_multiplexed() {
+            Ok(()) => Ok(()),
+            Err(error) => refused(format!("{error}, or --exchange endpoint")),
+        },
     }
 }
 

@@ -404,7 +404,7 @@ async fn start(
         Architecture::Endpoint | Architecture::Classic => receive.offer(&peer, partitions),
         Architecture::Multiplexer => {
             let fabric = execute.fabric.parse()?;
-            let source = node.meet(fabric, &channels, &url).await?;
+            let source = node.meet(fabric, setting.design, &channels, &url).await?;
             receive.offer_to(source, &peer, partitions)
         }
     };

@@ -103,7 +103,7 @@ impl Asked {
         }
         let fixed = match self.architecture {
             Architecture::Endpoint => None,
-            Architecture::Multiplexer => Some((Design::SemqSr, "what a multiplexer sends with")),
+            Architecture::Multiplexer => Some((Design::SemqSr, "what multiplexers do by default")),
             Architecture::Classic => Some((Design::MemqSr, "connections between units")),
         };
         if let Some((design, reason)) = fixed {

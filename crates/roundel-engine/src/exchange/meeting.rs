@@ -8,8 +8,7 @@ use crate::channel::{Channels, status_error};
 use crate::{EngineError, Fabric, Result};
 use datafusion::error::DataFusionError;
 use parking_lot::Mutex;
-use roundel_exchange::NodeId;
-use roundel_verbs::QueuePairAddress;
+use roundel_exchange::{ConnectionAddress, Design, NodeId, UnknownDesign};
 use std::collections::HashMap;
 use url::Url;
 
@@ -22,64 +21,67 @@ impl ExchangeNode {
     pub(super) async fn meet(
         &self,
         fabric: Fabric,
+        design: Design,
         channels: &Channels,
         url: &Url,
     ) -> Result<NodeId, DataFusionError> {
-        let multiplexer = self.multiplexer();
-        let known = self.acquaintances().0.lock().get(url).copied();
+        let own = self.multiplexers().of(design)?;
+        let multiplexer = &own.multiplexer;
+        let known = own.acquaintances.0.lock().get(url).copied();
         if let Some(node) = known.filter(|node| multiplexer.is_connected(*node)) {
             return Ok(node);
         }
         let failed = |error| exchange_error(self, error);
         // A process that was started again at the same place is another node.
-        let met = self.ask(fabric, channels, url, None).await?;
+        let request = Meet {
+            fabric: fabric.name().to_owned(),
+            node: multiplexer.id().0,
+            name: self.name().to_owned(),
+            address: None,
+            design: design.name().to_owned(),
+        };
+        let met = ask(channels, url, request.clone()).await?;
         let node = NodeId(met.node);
         if !multiplexer.is_connected(node) {
-            let own = multiplexer.meet(node, url.as_str()).map_err(failed)?;
-            let met = self.ask(fabric, channels, url, Some(&own)).await?;
-            let answer =
-                QueuePairAddress::from_bytes(&met.address).map_err(|error| failed(error.into()))?;
-            multiplexer.join(node, &answer).map_err(failed)?;
+            let address = multiplexer.meet(node, url.as_str()).map_err(failed)?;
+            let address = Some(address.to_bytes());
+            let met = ask(channels, url, Meet { address, ..request }).await?;
+            let answer = ConnectionAddress::from_bytes(&met.address, url.as_str());
+            let joined = answer.and_then(|answer| multiplexer.join(node, &answer));
+            joined.map_err(failed)?;
         }
-        self.acquaintances().0.lock().insert(url.clone(), node);
+        own.acquaintances.0.lock().insert(url.clone(), node);
         Ok(node)
     }
 
-    /// Asks a worker which node it is, and to connect with a queue pair if there is one.
-    async fn ask(
-        &self,
-        fabric: Fabric,
-        channels: &Channels,
-        url: &Url,
-        own: Option<&QueuePairAddress>,
-    ) -> Result<Met, DataFusionError> {
-        let request = Meet {
-            fabric: fabric.name().to_owned(),
-            node: self.multiplexer().id().0,
-            name: self.name().to_owned(),
-            address: own.map(|own| own.to_bytes().to_vec()),
-        };
-        match channels.call(url, MEET_PATH, request).await? {
-            Ok(met) => Ok(met),
-            Err(status) if status.code() == tonic::Code::Aborted => {
-                Err(EngineError::LinkBroken(format!("{url}: {}", status.message())).into())
-            }
-            Err(status) => Err(status_error(url, &status).into()),
-        }
-    }
-
     /// Answers a process that asks.
-    pub(super) fn be_met(&self, meet: &Meet) -> Result<Met, roundel_exchange::ExchangeError> {
-        let multiplexer = self.multiplexer();
+    pub(super) fn be_met(&self, meet: &Meet) -> Result<Met> {
+        let design: Design = (meet.design.parse())
+            .map_err(|error: UnknownDesign| EngineError::Usage(error.to_string()))?;
+        let own = self.multiplexers().of(design)?;
+        let multiplexer = &own.multiplexer;
         let mut met = Met {
             node: multiplexer.id().0,
             address: Vec::new(),
         };
         if let Some(address) = &meet.address {
-            let remote = QueuePairAddress::from_bytes(address)?;
-            let own = multiplexer.accept(NodeId(meet.node), &meet.name, &remote)?;
-            met.address = own.to_bytes().to_vec();
+            let remote = ConnectionAddress::from_bytes(address, &meet.name);
+            let own = remote
+                .and_then(|remote| multiplexer.accept(NodeId(meet.node), &meet.name, &remote))
+                .map_err(|error| EngineError::LinkBroken(error.to_string()))?;
+            met.address = own.to_bytes();
         }
         Ok(met)
+    }
+}
+
+/// Asks a worker which node it is, and to connect with the one that asks if that gives its end.
+async fn ask(channels: &Channels, url: &Url, request: Meet) -> Result<Met, DataFusionError> {
+    match channels.call(url, MEET_PATH, request).await? {
+        Ok(met) => Ok(met),
+        Err(status) if status.code() == tonic::Code::Aborted => {
+            Err(EngineError::LinkBroken(format!("{url}: {}", status.message())).into())
+        }
+        Err(status) => Err(status_error(url, &status).into()),
     }
 }

@@ -17,6 +17,7 @@ mod client;
 pub(crate) mod counters;
 mod designs;
 mod meeting;
+mod multiplexers;
 mod node;
 mod protocol;
 mod scatter;

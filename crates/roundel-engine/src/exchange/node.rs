@@ -2,7 +2,7 @@
 //! links of one task share.
 
 use super::client::exchange_error;
-use super::meeting::Acquaintances;
+use super::multiplexers::Multiplexers;
 use super::protocol::{CountersAnswer, OpcodeCount};
 use super::setting::Setting;
 use crate::fabric::{Sizes, bytes};
@@ -12,13 +12,13 @@ use parking_lot::Mutex;
 use roundel_exchange::operator::LocalLinks;
 use roundel_exchange::{
     Architecture, Buffers, BuffersChoice, Design, EndpointReport, ExchangeOptions, Fabric,
-    MemoryBudget, Multiplexer, MultiplexerOptions, OnLoss, Receive, ScheduleReport, Shuffle,
+    MemoryBudget, OnLoss, Receive, Shuffle,
 };
 use roundel_ring::RingHost;
 use roundel_verbs::loopback::pipe;
 use roundel_verbs::{
     Arena, ArenaOptions, Capabilities, CompletionChannel, Device, DeviceAddress, Opcode,
-    QueuePairAddress, Regions, TokioContext, VerbsError,
+    QueuePairAddress, TokioContext, VerbsError,
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,10 +30,7 @@ use uuid::Uuid;
 /// The exchange of one process.
 pub(crate) struct ExchangeNode {
     fabric: Fabric,
-    multiplexer: Multiplexer,
-    acquaintances: Acquaintances,
-    /// What of the schedule is in plans' metrics already.
-    noted: Mutex<ScheduleReport>,
+    multiplexers: Multiplexers,
     on_loss: OnLoss,
     local: Arc<LocalLinks>,
     /// In bytes, once it was measured.
@@ -56,11 +53,11 @@ pub(super) struct InputSide {
     pub noted: Mutex<EndpointReport>,
 }
 
-/// Serves the completion channel and the multiplexer from a thread of its own, which ends with them. The query
+/// Serves the completion channel from a thread of its own, which ends with it, and serves multiplexers, too. The query
 /// runtime looks at file descriptors when it runs out of work, or after as many polls as can take
 /// a second when they are a query's: a source that has got credit is not to wait for that, with its
 /// reader behind it. Woken from outside, its task is the next but one.
-fn spawn_driver(channel: &CompletionChannel, multiplexer: &Multiplexer) -> Result<()> {
+fn spawn_driver(channel: &CompletionChannel) -> Result<tokio::runtime::Handle> {
     let failed = |error| EngineError::io("start the completion thread", error);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -71,12 +68,12 @@ fn spawn_driver(channel: &CompletionChannel, multiplexer: &Multiplexer) -> Resul
         let watched = channel.drive();
         watched.map_err(|error| EngineError::io("watch the exchange's device", error))?
     };
-    let multiplexer = multiplexer.drive();
+    let handle = runtime.handle().clone();
     std::thread::Builder::new()
         .name("completions".into())
-        .spawn(move || runtime.block_on(async { tokio::join!(driver, multiplexer) }))
+        .spawn(move || runtime.block_on(driver))
         .map_err(failed)?;
-    Ok(())
+    Ok(handle)
 }
 
 /// How often it is looked whether registered memory lies idle.
@@ -136,20 +133,10 @@ impl ExchangeNode {
             channel,
             context: Arc::new(TokioContext::current()),
         };
-        let sizes_of_multiplexer = MultiplexerOptions {
-            scheduling: sizes.scheduling,
-            ..MultiplexerOptions::new(fabric.device.capabilities())
-        };
-        let regions = Regions::of_this_process();
-        tracing::debug!(regions = regions.count(), "NUMA regions of this process");
-        let multiplexer = Multiplexer::open(&fabric, sizes_of_multiplexer, &regions)
-            .map_err(|error| EngineError::NoFabric(error.to_string()))?;
-        spawn_driver(&fabric.channel, &multiplexer)?;
+        let driver = spawn_driver(&fabric.channel)?;
         Ok(Arc::new(Self {
+            multiplexers: Multiplexers::new(&fabric, sizes.scheduling, driver),
             fabric,
-            multiplexer,
-            acquaintances: Acquaintances::default(),
-            noted: Mutex::default(),
             on_loss: sizes.on_loss,
             local: Arc::default(),
             bandwidth_delay: OnceLock::new(),
@@ -166,25 +153,9 @@ impl ExchangeNode {
         &self.name
     }
 
-    /// How the phases of the schedule went since this was last asked.
-    pub(super) fn phases_since(&self) -> ScheduleReport {
-        let now = self.multiplexer.report().schedule;
-        let before = std::mem::replace(&mut *self.noted.lock(), now);
-        ScheduleReport {
-            phases: now.phases.saturating_sub(before.phases),
-            stalled: now.stalled.saturating_sub(before.stalled),
-            overruns: now.overruns.saturating_sub(before.overruns),
-        }
-    }
-
-    /// What carries the links of queries that use it.
-    pub(super) fn multiplexer(&self) -> &Multiplexer {
-        &self.multiplexer
-    }
-
-    /// The workers that its multiplexer has met.
-    pub(super) fn acquaintances(&self) -> &Acquaintances {
-        &self.acquaintances
+    /// What carries the links of queries that use them.
+    pub(super) fn multiplexers(&self) -> &Multiplexers {
+        &self.multiplexers
     }
 
     /// What a ring runs on.
@@ -256,7 +227,8 @@ impl ExchangeNode {
             Architecture::Classic => options.classic(setting.endpoints),
             Architecture::Multiplexer => {
                 let (high, low) = query.as_u64_pair();
-                options.through(&self.multiplexer, high ^ low)
+                let own = self.multiplexers.of(setting.design)?;
+                options.through(&own.multiplexer, high ^ low)
             }
         })
     }

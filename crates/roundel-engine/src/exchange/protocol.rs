@@ -154,7 +154,7 @@ pub(super) struct Begin {
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub(super) struct Begun {}
 
-/// Asks a process which node of the multiplexers it is, and to connect its own with the queue pair of the one that
+/// Asks a process which node of the multiplexers of a design it is, and to connect its own with that of the one that
 /// asks.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Meet {
@@ -167,9 +167,12 @@ pub(super) struct Meet {
     /// What errors call it.
     #[prost(string, tag = "3")]
     pub name: String,
-    /// Its queue pair for the node that is asked.
+    /// Its end of the connection to the node that is asked.
     #[prost(bytes = "vec", optional, tag = "4")]
     pub address: Option<Vec<u8>>,
+    /// The design of its multiplexer, which that of the node that is asked must have, too.
+    #[prost(string, tag = "5")]
+    pub design: String,
 }
 
 /// The answer to [`Meet`].
@@ -178,7 +181,7 @@ pub(super) struct Met {
     /// The node that was asked.
     #[prost(fixed64, tag = "1")]
     pub node: u64,
-    /// Its queue pair for the one that asks, if that gave one.
+    /// Its end of the connection to the one that asks, if that gave one.
     #[prost(bytes = "vec", tag = "2")]
     pub address: Vec<u8>,
 }

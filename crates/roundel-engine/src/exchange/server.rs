@@ -293,7 +293,7 @@ impl Producer {
     fn report(&self) -> Sent {
         let link = &self.link;
         let sent = link.shuffle.destination_report(&link.destination);
-        let schedule = link.node.phases_since();
+        let schedule = link.node.multiplexers().phases_since();
         Sent {
             messages: sent.messages,
             bytes: sent.bytes,

@@ -25,15 +25,18 @@ mod receive;
 mod ring;
 mod seal;
 mod send;
+mod slot;
 
 pub use address::LinkAddress;
 pub(crate) use credit::Credit;
 pub(crate) use datagram::header_at;
 pub use receive::{LinkId, Message, ReceiveEndpoint};
 pub use ring::RingAddress;
-pub(crate) use ring::empty_write;
+pub(crate) use ring::{NOWHERE, RemoteRing, Ring, empty_write};
+pub(crate) use seal::{arrived, break_seal, sealed_length, write_seal};
 pub(crate) use send::TakesBack;
 pub use send::{DestinationId, GroupId, Origin, SendBuffer, SendEndpoint};
+pub(crate) use slot::Slot;
 
 use crate::error::{ExchangeError, Result};
 use roundel_verbs::{
@@ -148,7 +151,7 @@ impl Fabric {
 }
 
 /// Lets peers at a buffer.
-fn expose(buffer: Buffer) -> Result<ExposedBuffer> {
+pub(crate) fn expose(buffer: Buffer) -> Result<ExposedBuffer> {
     buffer.expose().map_err(|_| {
         ExchangeError::own("a buffer for peers, where they cannot reach it".to_owned())
     })

@@ -21,7 +21,7 @@ use roundel_verbs::{
 use std::sync::atomic::Ordering;
 
 /// What an entry says; its meaning is the queue's.
-pub(super) type Entry = [u64; 3];
+pub(crate) type Entry = [u64; 3];
 
 const WORD: usize = 8;
 /// Bytes of an entry: its words, and their checksum.
@@ -41,14 +41,14 @@ pub struct RingAddress {
 }
 
 /// The queue that this end takes from.
-pub(super) struct Ring {
+pub(crate) struct Ring {
     memory: ExposedBuffer,
     entries: u64,
     taken: u64,
 }
 
 impl Ring {
-    pub(super) fn open(arena: &Arena, entries: usize) -> Result<Self> {
+    pub(crate) fn open(arena: &Arena, entries: usize) -> Result<Self> {
         Ok(Self {
             memory: arena.allocate_exposed(ENTRIES_AT + entries * ENTRY_BYTES)?,
             entries: entries as u64,
@@ -56,7 +56,7 @@ impl Ring {
         })
     }
 
-    pub(super) fn address(&self) -> RingAddress {
+    pub(crate) fn address(&self) -> RingAddress {
         RingAddress {
             at: self.memory.remote_address(),
             entries: self.entries as u32,
@@ -64,7 +64,7 @@ impl Ring {
     }
 
     /// Bytes of registered memory that it takes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.memory.len()
     }
 
@@ -74,7 +74,7 @@ impl Ring {
     }
 
     /// The next entry, if it has arrived.
-    pub(super) fn take(&mut self) -> Option<Entry> {
+    pub(crate) fn take(&mut self) -> Option<Entry> {
         let at = entry_at(self.taken, self.entries)?;
         let word = |index| {
             let word = self.memory.word(at + index * WORD);
@@ -101,7 +101,7 @@ impl Ring {
 }
 
 /// The queue that the other end takes from.
-pub(super) struct RemoteRing {
+pub(crate) struct RemoteRing {
     address: RingAddress,
     put: u64,
     /// What this end had taken when it last asked for the bell, and what the other one had when it
@@ -113,7 +113,7 @@ pub(super) struct RemoteRing {
 impl RemoteRing {
     /// # Errors
     /// When a queue of so many entries cannot be.
-    pub(super) fn new(address: RingAddress, peer: &str) -> Result<Self> {
+    pub(crate) fn new(address: RingAddress, peer: &str) -> Result<Self> {
         if address.entries > ENTRIES_MAX {
             return Err(ExchangeError::Protocol {
                 peer: peer.into(),
@@ -152,7 +152,7 @@ impl RemoteRing {
 
     /// The request that asks to be woken when there is more than the `taken` messages that this end
     /// has taken. It needs to be made once: after its completion whoever asked looks once more.
-    pub(super) fn ask_for_bell(&mut self, id: u64, taken: u64) -> Option<SendRequest> {
+    pub(crate) fn ask_for_bell(&mut self, id: u64, taken: u64) -> Option<SendRequest> {
         if self.asked_at == Some(taken) {
             return None;
         }
@@ -161,20 +161,20 @@ impl RemoteRing {
         Some(write_words(id, self.address.at, &[taken, check]))
     }
 
-    /// The request that wakes the other end, if it has asked in `own` to be woken when there are more
-    /// messages than it had taken, `sent` of which there are by now.
-    pub(super) fn ring_bell(&mut self, id: u64, own: &Ring, sent: u64) -> Option<SendRequest> {
-        let asked = own.bell_asked_at()?;
-        if asked >= sent || self.rung_at == Some(asked) {
-            return None;
+    /// Whether to wake the other end now: it has asked in `own` to be woken when there are more messages
+    /// than it had taken, `sent` of which there are by now. Said once for each time that it asked.
+    pub(crate) fn must_ring(&mut self, own: &Ring, sent: u64) -> bool {
+        let asked = own.bell_asked_at().filter(|asked| *asked < sent);
+        if asked.is_none() || self.rung_at == asked {
+            return false;
         }
-        self.rung_at = Some(asked);
-        Some(empty_write(id, Some(0)))
+        self.rung_at = asked;
+        true
     }
 }
 
 /// The address of nothing.
-pub(super) const NOWHERE: RemoteAddress = RemoteAddress {
+pub(crate) const NOWHERE: RemoteAddress = RemoteAddress {
     address: 0,
     remote_key: 0,
 };

@@ -3,7 +3,8 @@
 //! always at the same place.
 
 use super::ring::checksum;
-use roundel_verbs::{Buffer, ExposedBuffer};
+use roundel_verbs::work::InlineBytes;
+use roundel_verbs::{Buffer, ExposedBuffer, Payload};
 use std::sync::atomic::Ordering;
 
 const WORD: usize = 8;
@@ -11,12 +12,12 @@ const WORD: usize = 8;
 const SEAL_BYTES: usize = 2 * WORD;
 
 /// Bytes of a message of `length` bytes with its seal.
-pub(super) fn sealed_length(length: usize) -> usize {
+pub(crate) fn sealed_length(length: usize) -> usize {
     length.next_multiple_of(WORD) + SEAL_BYTES
 }
 
 /// The seal of a message, which belongs at the end of its [`sealed_length`].
-pub(super) fn seal(length: usize) -> [u8; SEAL_BYTES] {
+fn seal(length: usize) -> [u8; SEAL_BYTES] {
     let length = length as u64;
     let mut bytes = [0; SEAL_BYTES];
     bytes[..WORD].copy_from_slice(&length.to_le_bytes());
@@ -25,12 +26,36 @@ pub(super) fn seal(length: usize) -> [u8; SEAL_BYTES] {
 }
 
 /// Puts the seal behind a message of `length` bytes at the start of a buffer.
-pub(super) fn write_seal(buffer: &mut Buffer, length: usize) {
+pub(crate) fn write_seal(buffer: &mut Buffer, length: usize) {
     buffer.write(sealed_length(length) - SEAL_BYTES, &seal(length));
 }
 
+/// A message with its seal, which is behind it already where it is in a buffer.
+pub(super) fn with_seal(message: Payload) -> Payload {
+    let length = message.len();
+    let sealed = sealed_length(length);
+    match message {
+        Payload::Owned { buffer, .. } => Payload::Owned {
+            buffer,
+            length: sealed,
+        },
+        Payload::Shared { buffer, .. } => Payload::Shared {
+            buffer,
+            length: sealed,
+        },
+        Payload::Inline(bytes) => {
+            let mut message = bytes.as_slice().to_vec();
+            let seal = seal(length);
+            message.resize(sealed - seal.len(), 0);
+            message.extend_from_slice(&seal);
+            InlineBytes::new(&message).map_or(Payload::Empty, Payload::Inline)
+        }
+        Payload::Empty => Payload::Empty,
+    }
+}
+
 /// Where in a buffer the message is that has arrived in it: its offset and length.
-pub(super) fn arrived(buffer: &ExposedBuffer) -> Option<(usize, usize)> {
+pub(crate) fn arrived(buffer: &ExposedBuffer) -> Option<(usize, usize)> {
     let [length_at, check_at] = words_of(buffer);
     // The checksum is visible last.
     let check = u64::from_le(buffer.word(check_at).load(Ordering::Acquire));
@@ -46,7 +71,7 @@ pub(super) fn arrived(buffer: &ExposedBuffer) -> Option<(usize, usize)> {
 }
 
 /// Breaks the seal, before the buffer is given to the sender again.
-pub(super) fn break_seal(buffer: &ExposedBuffer) {
+pub(crate) fn break_seal(buffer: &ExposedBuffer) {
     for at in words_of(buffer) {
         buffer.word(at).store(0, Ordering::Release);
     }

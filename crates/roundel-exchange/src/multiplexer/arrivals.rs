@@ -5,12 +5,13 @@
 
 use super::Inner;
 use super::news::{MessageKey, News, NewsOfLinks};
+use super::way::Place;
 use crate::endpoint::LinkId;
 use crate::frame::aligned;
 use crate::wire::{Data, HEADER_LENGTH};
 use arrow::buffer::Buffer as FrameBuffer;
 use parking_lot::Mutex;
-use roundel_verbs::{Buffer, Regions};
+use roundel_verbs::Regions;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -55,7 +56,7 @@ pub(super) struct Arrival {
     pub(super) head: MessageHead,
     /// The region of its memory.
     region: usize,
-    buffer: Mutex<Option<Buffer>>,
+    place: Mutex<Option<Place>>,
 }
 
 impl Arrival {
@@ -64,14 +65,14 @@ impl Arrival {
         connection: usize,
         members: Arc<[Member]>,
         head: MessageHead,
-        buffer: Buffer,
+        place: Place,
     ) -> Self {
         Self {
             connection,
             members,
             head,
-            region: buffer.region().number(),
-            buffer: Mutex::new(Some(buffer)),
+            region: place.buffer.region().number(),
+            place: Mutex::new(Some(place)),
         }
     }
 
@@ -89,7 +90,7 @@ impl Arrival {
 
     /// Whether it is in registered memory still.
     pub(super) fn is_held(&self) -> bool {
-        self.buffer.lock().is_some()
+        self.place.lock().is_some()
     }
 
     /// Takes it in for all, because its receive is needed; whether nobody else has.
@@ -263,14 +264,15 @@ impl Arrivals {
     /// Copies a message out of registered memory, for all links that it is for, unless another of them has; whether it
     /// did.
     fn copy(&self, arrival: &Arrival, reader: Option<(LinkId, u32)>) -> bool {
-        let Some(buffer) = arrival.buffer.lock().take() else {
+        let Some(place) = arrival.place.lock().take() else {
             return false;
         };
         let length = arrival.head.data.payload_length as usize;
         let mut copy = Vec::with_capacity(length);
-        buffer.read_append(HEADER_LENGTH, length, &mut copy);
+        let from = place.at + HEADER_LENGTH;
+        place.buffer.read_append(from, length, &mut copy);
         if let Some(multiplexer) = self.multiplexer.upgrade() {
-            multiplexer.give_back(arrival.connection, buffer);
+            multiplexer.give_back(arrival.connection, place);
         }
         let payload = aligned(copy);
         for member in arrival.members.iter() {
@@ -361,11 +363,11 @@ impl Arrivals {
 }
 
 impl Inner {
-    fn give_back(&self, connection: usize, buffer: Buffer) {
+    fn give_back(&self, connection: usize, place: Place) {
         self.with(|state| {
             let connection = &mut state.connections[connection];
             if connection.is_alive() {
-                connection.give_back(buffer);
+                connection.give_back(place);
             }
         });
     }

@@ -1,20 +1,25 @@
 //! The connection to one peer: its queue pair, the receives that the peer may use up, and what is on its way.
 //!
-//! Credit is absolute, as that of links over endpoints: the receives posted so far for what the peer SENDs.
-//! It is the immediate data of an empty WRITE, which takes a receive that no credit pays for: there are some more
-//! receives than credit.
+//! Credit is absolute, as that of links over endpoints: the messages that there has been room for so far, which is the
+//! receives posted for what the peer SENDs, or the slots that were free for what it WRITEs. It is the immediate data of an
+//! empty WRITE, which takes a receive that no credit pays for: there are some more receives than credit. How messages
+//! get here is not this file's (`way`).
 
+mod posting;
+
+use super::address::ConnectionAddress;
 use super::arrivals::{Arrival, Member};
 use super::meeting::NodeId;
-use super::outgoing::{About, Outgoing, Queues, inline};
+use super::outgoing::{About, Queues, word};
 use super::schedule::{Backlog, Turn};
+use super::way::{Place, Way};
 use super::{MultiplexerOptions, State};
-use crate::endpoint::{Credit, empty_write};
+use crate::endpoint::Credit;
 use crate::error::{ExchangeError, Result};
 use crate::wire::{Body, Header, Phase};
 use roundel_verbs::{
-    Buffer, CompletionQueue, CompletionStatus, Context, Payload, QueuePair, QueuePairAddress,
-    QueuePairOptions, ReceiveRequest, Regions, SendOperation, SendRequest, Transport,
+    Buffer, CompletionQueue, CompletionStatus, Context, QueuePair, QueuePairAddress,
+    QueuePairOptions, ReceiveRequest, Regions, Transport,
 };
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -25,9 +30,7 @@ const CREDITS_PER_WINDOW: usize = 4;
 /// Receives beyond the credit, for words about credit: a peer says it only after it has used up, and heard of, that
 /// before the last.
 const SPARE_RECEIVES: usize = CREDITS_PER_WINDOW + 2;
-/// Rows leave one part in so many of the credit to control messages.
-const CONTROL_SHARE: usize = 4;
-/// Sends beyond rows: control, words about credit, and a probe.
+/// Messages beyond rows: control, words about credit, a probe, and asking for the bell.
 const CONTROL_SENDS: usize = 24;
 
 pub(super) struct Connection {
@@ -40,12 +43,15 @@ pub(super) struct Connection {
     /// The peer is known to be connected, too: it may be sent to.
     open: bool,
     options: MultiplexerOptions,
+    pub(super) way: Way,
+    /// Registered bytes of what messages come into.
+    bytes: usize,
     /// What may be sent.
     credit: Credit,
-    /// Receives posted so far for what the peer sends, and how many of them it has not been told of.
-    posted: u32,
+    /// Messages of the peer that there has been room for so far, and how many of them it has not been told of.
+    room: u32,
     unsaid: u32,
-    /// Receives whose messages have not been taken in.
+    /// Messages that have not been taken in.
     held: usize,
     /// These messages, the oldest first, and some that have been taken in since.
     holders: VecDeque<Weak<Arrival>>,
@@ -54,9 +60,13 @@ pub(super) struct Connection {
     waiting: Vec<Waker>,
     /// In the order in which it was posted, by number.
     in_flight: VecDeque<(u64, About)>,
-    /// Of these, rows and ends.
+    /// Of these, what is neither rows nor ends nor about what the peer has to say.
+    control_in_flight: usize,
+    /// Rows and ends that are on their way.
     messages_in_flight: usize,
     next: u64,
+    /// The memory of a message, the first of whose two requests has completed.
+    part: Option<Buffer>,
     /// Members here of the peer's transmission groups, by exchange, source and group.
     pub(super) groups: HashMap<(u64, u32, u16), Arc<[Member]>>,
     /// Something has come since it was last looked after.
@@ -73,11 +83,12 @@ impl Connection {
         peer: NodeId,
         name: &str,
     ) -> Result<Self> {
+        let way = Way::open(fabric, options, regions)?;
         let receives = options.receives + SPARE_RECEIVES;
         let queue_pair = fabric.device.create_queue_pair(
             &QueuePairOptions {
                 transport: Transport::ReliableConnection,
-                send_depth: options.posted + CONTROL_SENDS,
+                send_depth: way.requests(options.posted + CONTROL_SENDS),
                 receive_depth: receives,
                 rnr_retry: 7,
                 queue_key: 0,
@@ -85,12 +96,14 @@ impl Connection {
             queue,
             queue,
         )?;
+        let receive_bytes = way.receive_bytes(options);
         let mut requests = Vec::with_capacity(receives);
         for turn in 0..receives {
             let arena = fabric.arena.in_region(regions.in_turn(turn));
+            let buffer = receive_bytes.map(|bytes| arena.allocate(bytes));
             requests.push(ReceiveRequest {
                 id: 0,
-                buffer: Some(arena.allocate(options.message_bytes)?),
+                buffer: buffer.transpose()?,
             });
         }
         queue_pair.post_receive(&mut requests)?;
@@ -101,16 +114,20 @@ impl Connection {
             remote: None,
             open: false,
             options: *options,
+            bytes: receives * receive_bytes.unwrap_or(0) + way.bytes(),
+            way,
             credit: Credit::default(),
-            posted: options.receives as u32,
+            room: options.receives as u32,
             unsaid: 0,
             held: 0,
             holders: VecDeque::new(),
             queues: Queues::default(),
             waiting: Vec::new(),
             in_flight: VecDeque::new(),
+            control_in_flight: 0,
             messages_in_flight: 0,
             next: 0,
+            part: None,
             groups: HashMap::new(),
             heard: true,
         })
@@ -126,14 +143,26 @@ impl Connection {
     }
 
     pub(super) fn receive_bytes(&self) -> usize {
-        match self.queue_pair {
-            Some(_) => (self.options.receives + SPARE_RECEIVES) * self.options.message_bytes,
-            None => 0,
-        }
+        self.bytes
     }
 
+    /// The queue pair at this end.
     pub(super) fn address(&self) -> Option<&QueuePairAddress> {
         self.queue_pair.as_ref().map(QueuePair::address)
+    }
+
+    /// What the peer is told of this end, before anything has come.
+    pub(super) fn own_end(&self) -> Result<ConnectionAddress> {
+        let lost = || self.lost(CompletionStatus::Flushed);
+        let mut address = ConnectionAddress {
+            design: self.options.design,
+            slots: Vec::new(),
+            slot_bytes: 0,
+            ring: None,
+            queue_pair: self.address().ok_or_else(lost)?.clone(),
+        };
+        self.way.tell(&mut address);
+        Ok(address)
     }
 
     /// The queue pair at its other end, once it is connected.
@@ -141,13 +170,14 @@ impl Connection {
         self.remote.as_ref()
     }
 
-    /// Connects it with the peer's queue pair.
-    pub(super) fn connect(&mut self, remote: &QueuePairAddress) -> Result<()> {
+    /// Connects it with the peer's end.
+    pub(super) fn connect(&mut self, remote: &ConnectionAddress) -> Result<()> {
         let Some(queue_pair) = &self.queue_pair else {
             return Err(self.lost(CompletionStatus::Flushed));
         };
-        queue_pair.connect(remote)?;
-        self.remote = Some(remote.clone());
+        self.way.begin(remote, &self.name)?;
+        queue_pair.connect(&remote.queue_pair)?;
+        self.remote = Some(remote.queue_pair.clone());
         Ok(())
     }
 
@@ -155,7 +185,7 @@ impl Connection {
     pub(super) fn begin(&mut self) -> bool {
         let news = !std::mem::replace(&mut self.open, true);
         if news {
-            self.unsaid = self.posted;
+            self.unsaid = self.room;
         }
         news
     }
@@ -167,39 +197,53 @@ impl Connection {
         }
     }
 
-    /// The peer has said its credit, for which one of the spare receives was used up. Whether it is the first.
-    pub(super) fn take_credit(&mut self, credit: u32, buffer: Option<Buffer>) -> bool {
+    /// The peer has said its credit. Whether it is the first.
+    pub(super) fn take_credit(&mut self, credit: u32) -> bool {
         self.heard = true;
         self.credit.grant(credit);
-        self.post_receive(buffer);
         self.begin()
     }
 
-    /// A message has come, whose receive is held until it is [given back](Self::give_back).
+    /// A message has come, whose memory is held until it is [given back](Self::give_back).
     pub(super) fn hold(&mut self, message: &Arc<Arrival>) {
         self.heard = true;
         self.held += 1;
         self.holders.push_back(Arc::downgrade(message));
     }
 
-    /// The receive of a message that was held: its peer may send another.
-    pub(super) fn give_back(&mut self, buffer: Buffer) {
+    /// The memory of a message that was held: its peer may send another.
+    pub(super) fn give_back(&mut self, place: Place) {
         self.held -= 1;
         let holds = |message: &Weak<Arrival>| message.upgrade().is_some_and(|one| one.is_held());
         while self.holders.front().is_some_and(|oldest| !holds(oldest)) {
             self.holders.pop_front();
         }
-        self.receive_again(Some(buffer));
+        self.free_rows(place);
     }
 
-    /// Posts the receive of a SEND again.
-    pub(super) fn receive_again(&mut self, buffer: Option<Buffer>) {
-        self.post_receive(buffer);
-        self.posted = self.posted.wrapping_add(1);
-        self.unsaid += 1;
+    /// The memory of rows that are not needed here, or not any more.
+    pub(super) fn free_rows(&mut self, place: Place) {
+        match &mut self.way {
+            Way::Read(reads) => reads.free(place),
+            Way::Send | Way::Write(_) => self.free(place),
+        }
     }
 
-    fn post_receive(&self, buffer: Option<Buffer>) {
+    /// The memory of what came by SEND or WRITE: there is room for another.
+    pub(super) fn free(&mut self, place: Place) {
+        let room = match &mut self.way {
+            Way::Write(slots) => slots.free(place),
+            Way::Send | Way::Read(_) => {
+                self.post_receive(Some(place.buffer));
+                1
+            }
+        };
+        self.room = self.room.wrapping_add(room);
+        self.unsaid += room;
+    }
+
+    /// Posts a receive again that was used up.
+    pub(super) fn post_receive(&self, buffer: Option<Buffer>) {
         if let Some(queue_pair) = &self.queue_pair {
             let mut again = vec![ReceiveRequest { id: 0, buffer }];
             // A queue pair that refuses is in error: its completions say so.
@@ -210,7 +254,11 @@ impl Connection {
     /// Messages that wait, if so many do that the peer will soon have to wait, whoever its next ones are for: the oldest
     /// first. Of its credit a peer leaves a part to control messages, and of another it may not have heard.
     pub(super) fn crowded(&self) -> impl Iterator<Item = Arc<Arrival>> + use<'_> {
-        let surplus = self.held.saturating_sub(self.options.receives / 2);
+        let held = match &self.way {
+            Way::Write(slots) => slots.held(),
+            Way::Send | Way::Read(_) => self.held,
+        };
+        let surplus = held.saturating_sub(self.options.receives / 2);
         let held = self.holders.iter().filter_map(Weak::upgrade);
         held.filter(|message| message.is_held()).take(surplus)
     }
@@ -232,117 +280,24 @@ impl Connection {
         }
     }
 
-    /// Posts what can be posted, of rows what begins within so many bytes; returns how many bytes of rows.
-    pub(super) fn post(&mut self, rows: usize) -> Result<usize, CompletionStatus> {
-        if !self.open {
-            return Ok(0);
-        }
-        let mut posted_rows = 0;
-        let mut requests = Vec::new();
-        // Rounded up: there are spare receives for so many words and no more.
-        let window = self.options.receives.div_ceil(CREDITS_PER_WINDOW);
-        if self.unsaid as usize >= window && self.control_in_flight() < CONTROL_SENDS {
-            self.unsaid = 0;
-            let mut word = empty_write(0, Some(self.posted));
-            word.id = self.note(About::Control);
-            requests.push(word);
-        }
-        while self.credit.left() > 0
-            && self.control_in_flight() + 1 < CONTROL_SENDS
-            && let Some(header) = self.queues.pop_control()
-        {
-            self.credit.spend();
-            let id = self.note(About::Control);
-            requests.push(send(id, inline(&header)));
-        }
-        let for_control = (self.options.receives / CONTROL_SHARE) as u32;
-        while posted_rows < rows
-            && self.credit.left() > for_control
-            && self.messages_in_flight < self.options.posted
-            && let Some(Outgoing { payload, about }) = self.queues.pop()
-        {
-            self.credit.spend();
-            self.messages_in_flight += 1;
-            posted_rows += payload.len();
-            let id = self.note(about);
-            requests.push(send(id, payload));
-        }
-        if let Some(queue_pair) = &self.queue_pair
-            && !requests.is_empty()
-        {
-            let count = requests.len();
-            match queue_pair.post_send(&mut requests) {
-                Ok(posted) if posted == count => {}
-                _ => return Err(CompletionStatus::LocalOperation),
-            }
-        }
-        Ok(posted_rows)
-    }
-
-    fn control_in_flight(&self) -> usize {
-        self.in_flight.len() - self.messages_in_flight
-    }
-
-    /// Takes note of a request that is about to be posted; returns its number.
-    fn note(&mut self, about: About) -> u64 {
-        let number = self.next;
-        self.next += 1;
-        self.in_flight.push_back((number, about));
-        number
-    }
-
-    /// What the request was about that has completed.
-    pub(super) fn completed(&mut self, number: u64) -> Option<About> {
-        // Those of a connection complete in the order in which they were posted.
-        let (first, _) = self.in_flight.front()?;
-        if *first != number {
-            return None;
-        }
-        let (_, about) = self.in_flight.pop_front()?;
-        if !matches!(about, About::Control) {
-            self.messages_in_flight -= 1;
-        }
-        Some(about)
-    }
-
-    /// Probes a peer that has been silent since this was last called with an empty WRITE, if nothing is on its way
-    /// that would fail by itself: devices notice that a peer is gone when they send to it.
-    pub(super) fn probe(&mut self) -> Result<(), CompletionStatus> {
-        let heard = std::mem::take(&mut self.heard);
-        if heard || !self.open || !self.in_flight.is_empty() {
-            return Ok(());
-        }
-        let mut probe = empty_write(0, None);
-        probe.id = self.note(About::Control);
-        match &self.queue_pair {
-            Some(queue_pair) => match queue_pair.post_send(&mut vec![probe]) {
-                Ok(1) => Ok(()),
-                _ => Err(CompletionStatus::LocalOperation),
-            },
-            None => Ok(()),
-        }
-    }
-
     /// Ends it. Returns what will not be sent, and the members here of the peer's groups.
     pub(super) fn fail(&mut self) -> Vec<About> {
         self.queue_pair = None;
         self.open = false;
         self.held = 0;
+        self.bytes = 0;
         self.holders.clear();
         self.groups.clear();
+        self.control_in_flight = 0;
         self.messages_in_flight = 0;
+        self.part = None;
         let mut lost: Vec<_> = self.in_flight.drain(..).map(|(_, about)| about).collect();
         lost.extend(self.queues.take_all());
+        // Without the queue pair no device reaches its memory any more.
+        if let Way::Read(mut reads) = std::mem::replace(&mut self.way, Way::Send) {
+            lost.extend(reads.take_lying().map(About::Data));
+        }
         lost
-    }
-}
-
-fn send(id: u64, payload: Payload) -> SendRequest {
-    SendRequest {
-        id,
-        operation: SendOperation::Send,
-        payload,
-        destination: None,
     }
 }
 
@@ -386,17 +341,7 @@ impl State {
     }
 
     pub(super) fn say_phase(&mut self, peer: usize, phase: Phase) {
-        let header = Header {
-            flags: 0,
-            group: 0,
-            exchange: 0,
-            source: 0,
-            partition: 0,
-            sequence: 0,
-            credit_seen: 0,
-            body: Body::Phase(phase),
-        };
-        self.say(peer, header);
+        self.say(peer, word(Body::Phase(phase)));
     }
 
     /// Peers have come or gone.
@@ -418,7 +363,16 @@ impl State {
         }
     }
 
-    /// Messages whose receives are needed.
+    /// Asks for the bell wherever it would not be noticed that something has come.
+    pub(super) fn ask_for_bells(&mut self) {
+        for index in 0..self.connections.len() {
+            if let Err(status) = self.connections[index].ask_for_bell() {
+                self.fail_connection(index, status);
+            }
+        }
+    }
+
+    /// Messages whose memory is needed.
     pub(super) fn crowded(&self) -> Vec<Arc<Arrival>> {
         let connections = self.connections.iter();
         connections.flat_map(Connection::crowded).collect()

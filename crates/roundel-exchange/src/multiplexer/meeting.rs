@@ -2,11 +2,12 @@
 //! of band. Both may begin at once.
 //!
 //! ```text
-//!   A: meet(B) → address of A's queue pair ─────────────► B: accept(A, address) → address of B's
+//!   A: meet(B) → address of A's end ────────────────────► B: accept(A, address) → address of B's
 //!   A: join(B, address) ◄──────────────────────────────── B is connected, and waits to hear from A
 //!      A is connected, and says its credit ═════════════► B says its own
 //! ```
 
+use super::address::ConnectionAddress;
 use super::connection::Connection;
 use super::{Inner, Multiplexer, State};
 use crate::error::{ExchangeError, Result};
@@ -44,11 +45,11 @@ impl Multiplexer {
     ///
     /// # Errors
     /// When there is no memory or no queue pair left for it.
-    pub fn meet(&self, node: NodeId, name: &str) -> Result<QueuePairAddress> {
+    pub fn meet(&self, node: NodeId, name: &str) -> Result<ConnectionAddress> {
         let inner = &self.0;
         inner.with(|state| {
             let index = inner.connection(state, node, name)?;
-            state.own_address(index)
+            state.connections[index].own_end()
         })
     }
 
@@ -56,31 +57,32 @@ impl Multiplexer {
     /// connection to another queue pair of that node was to one that it has given up.
     ///
     /// # Errors
-    /// As [`meet`](Self::meet), and when the node cannot be reached.
+    /// As [`meet`](Self::meet), and when the node cannot be reached, or moves rows by another design.
     pub fn accept(
         &self,
         node: NodeId,
         name: &str,
-        remote: &QueuePairAddress,
-    ) -> Result<QueuePairAddress> {
+        remote: &ConnectionAddress,
+    ) -> Result<ConnectionAddress> {
         let inner = &self.0;
+        remote.check_design(inner.options.design, name, node)?;
         inner.with(|state| {
             let mut index = inner.connection(state, node, name)?;
             let known = state.connections[index].remote();
-            if known.is_some_and(|known| known != remote) {
+            if known.is_some_and(|known| *known != remote.queue_pair) {
                 state.fail_connection(index, CompletionStatus::Flushed);
                 index = inner.connection(state, node, name)?;
             }
             state.connect(index, remote)?;
-            state.own_address(index)
+            state.connections[index].own_end()
         })
     }
 
     /// Completes a connection with the answer of its peer, which is connected already.
     ///
     /// # Errors
-    /// When the peer was not met, or cannot be reached.
-    pub fn join(&self, node: NodeId, remote: &QueuePairAddress) -> Result<()> {
+    /// When the peer was not met, or cannot be reached, or moves rows by another design.
+    pub fn join(&self, node: NodeId, remote: &ConnectionAddress) -> Result<()> {
         self.0.with(|state| {
             let Some(&index) = state.by_peer.get(&node) else {
                 return Err(ExchangeError::own(format!(
@@ -123,24 +125,22 @@ impl Inner {
 }
 
 impl State {
-    fn own_address(&self, index: usize) -> Result<QueuePairAddress> {
-        let connection = &self.connections[index];
-        let address = connection.address().cloned();
-        address.ok_or_else(|| connection.lost(CompletionStatus::Flushed))
-    }
-
     /// Connects a connection, unless it is.
-    fn connect(&mut self, index: usize, remote: &QueuePairAddress) -> Result<()> {
+    fn connect(&mut self, index: usize, remote: &ConnectionAddress) -> Result<()> {
         let connection = &mut self.connections[index];
         match connection.remote() {
-            Some(known) if known == remote => Ok(()),
+            Some(known) if *known == remote.queue_pair => Ok(()),
             Some(_) => Err(ExchangeError::own(format!(
                 "{} answers with another queue pair than before",
                 connection.name
             ))),
-            None => connection.connect(remote).inspect_err(|_| {
-                self.fail_connection(index, CompletionStatus::Flushed);
-            }),
+            None => {
+                let agreed = remote.check_design(self.design, &connection.name, connection.peer);
+                let connected = agreed.and_then(|()| connection.connect(remote));
+                connected.inspect_err(|_| {
+                    self.fail_connection(index, CompletionStatus::Flushed);
+                })
+            }
         }
     }
 

@@ -4,18 +4,20 @@
 //!
 //! ```text
 //!   Shuffle ─► Outbound ─┐                                        ┌─► Arrivals ─► readers of Receive
-//!   Shuffle ─► Outbound ─┼─► Outgoing ══ one Connection ══SEND══► ┤
+//!   Shuffle ─► Outbound ─┼─► Outgoing ══════ one Connection ═════► ┤
 //!   Shuffle ─► Outbound ─┘   (a queue for each query)             └─► Arrivals ─► readers of Receive
 //! ```
 //!
-//! * `connection`: the queue pair to one peer, its receives and its credit.
+//! * `connection`: the queue pair to one peer, its credit, and what is posted to it.
+//! * `way`: how messages get to its other end, by the design: `slots` that are written to, `reads` where they lie.
 //! * `outgoing`: what waits for it: control first, then the queries in turn.
 //! * `pool`: registered messages, of which each query gets its quota.
-//! * `outbound` and `inbound`: the two ends of links, as SHUFFLE and RECEIVE use them.
+//! * `outbound` and `inbound`: the two ends of links, as SHUFFLE and RECEIVE use them; `sources`: what is known of the
+//!   former.
 //! * `arrivals`: what has come for one operator, which any of its readers takes in; `news`: what has come about its links.
 //! * `schedule`: in which phase rows may go to which peer, and `trial`: whether that is worth it.
 //! * `dispatch`: what the completion queue brings.
-//! * `meeting`: how two nodes get their connection.
+//! * `meeting`: how two nodes get their connection, and `address`: what they tell each other of it.
 //!
 //! **Nothing waits with a message in hand.** Who wants to send waits first for the credit of its links, then
 //! for a message of the pool; from then on the message needs only the connection's receives, and the peer always
@@ -24,6 +26,7 @@
 //!
 //! This module knows nothing of rows.
 
+mod address;
 mod arrivals;
 mod connection;
 mod dispatch;
@@ -33,9 +36,14 @@ mod news;
 mod outbound;
 mod outgoing;
 mod pool;
+mod reads;
 mod schedule;
+mod slots;
+mod sources;
 mod trial;
+mod way;
 
+pub use address::ConnectionAddress;
 pub(crate) use arrivals::{Arrivals, MessageHead, Sink};
 pub(crate) use inbound::Inbound;
 pub use meeting::NodeId;
@@ -44,17 +52,18 @@ pub(crate) use outbound::Outbound;
 pub use schedule::{ScheduleReport, Scheduling, UnknownScheduling};
 
 use crate::buffers::RC_MESSAGE_BYTES;
+use crate::design::Design;
 use crate::endpoint::Fabric;
-use crate::error::Result;
+use crate::error::{ExchangeError, Result};
 use crate::operator::LocalLinks;
 use arrivals::OVERTAKING_MAX;
 use connection::Connection;
 use inbound::Ends;
-use outbound::{Source, SourceKey};
 use pool::Pool;
 use roundel_verbs::completion_queue::{BoxFuture, until_ready};
 use roundel_verbs::{Capabilities, Completion, CompletionQueue, Guarded, Regions};
 use schedule::Schedule;
+use sources::{Source, SourceKey};
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
@@ -72,9 +81,11 @@ const ATTEND_INTERVAL: Duration = Duration::from_secs(1);
 /// Settings of a multiplexer. All nodes of a cluster have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MultiplexerOptions {
+    /// How rows are moved: a design with one endpoint over Reliable Connection.
+    pub design: Design,
     /// Bytes of a message, header included.
     pub message_bytes: usize,
-    /// Messages that a peer may have on their way to this node, each of which has a receive.
+    /// Messages that a peer may have on their way to this node, each of which has a receive, a slot or a buffer.
     pub receives: usize,
     /// Messages posted to a connection at a time: those behind them can still be overtaken by control messages and
     /// take turns with those of other queries.
@@ -99,6 +110,7 @@ impl MultiplexerOptions {
     pub fn new(capabilities: &Capabilities) -> Self {
         let message_bytes = RC_MESSAGE_BYTES.min(capabilities.rc_message_bytes_max);
         Self {
+            design: Design::SemqSr,
             message_bytes,
             receives: 16,
             posted: 8,
@@ -122,9 +134,10 @@ pub struct MultiplexerReport {
     pub pool_bytes: usize,
     /// Most that one query had in use at a time.
     pub query_bytes_max: usize,
-    /// Registered bytes of receives.
+    /// Registered bytes of what messages come into.
     pub receive_bytes: usize,
-    /// Messages that the multiplexer copied itself to where their readers will find them, because receives ran short.
+    /// Messages that the multiplexer copied itself to where their readers will find them, because room for others ran
+    /// short.
     pub relieved: u64,
     /// How the phases of the schedule went.
     pub schedule: ScheduleReport,
@@ -146,6 +159,7 @@ struct Inner {
 
 struct State {
     id: NodeId,
+    design: Design,
     schedule: Schedule,
     /// Whoever serves the connections.
     driver: Option<Waker>,
@@ -173,8 +187,17 @@ impl Multiplexer {
     /// [driver](Self::drive).
     ///
     /// # Errors
-    /// When the device has no completion queue left.
+    /// When the design is none of a multiplexer's or the device cannot have it, or has no completion queue left.
     pub fn open(fabric: &Fabric, options: MultiplexerOptions, regions: &Regions) -> Result<Self> {
+        let design = options.design;
+        let checked = design.check_multiplexed();
+        checked.map_err(|error| ExchangeError::own(error.to_string()))?;
+        if let Some(lack) = design.lacks(fabric.device.capabilities()) {
+            let device = &fabric.device.capabilities().device;
+            return Err(ExchangeError::own(format!(
+                "{design} cannot run on device {device}: {lack}"
+            )));
+        }
         let queue = fabric
             .device
             .create_completion_queue(COMPLETIONS, Some(&fabric.channel))?;
@@ -182,6 +205,7 @@ impl Multiplexer {
         let networked = fabric.device.capabilities().provider != "shm";
         let state = State {
             id,
+            design,
             schedule: Schedule::new(&options, networked),
             driver: None,
             connections: Vec::new(),
@@ -265,7 +289,7 @@ async fn serve(multiplexer: Weak<Inner>, queue: CompletionQueue) {
         };
         loop {
             inner.progress();
-            let deadline = inner.await_deadline(cx.waker());
+            let deadline = inner.rest(cx.waker());
             let Some(deadline) = deadline else {
                 late = None;
                 return Poll::Pending;
@@ -314,14 +338,19 @@ impl Inner {
         done
     }
 
-    /// Until when the schedule waits for a neighbour; the driver is woken when that changes.
-    fn await_deadline(&self, driver: &Waker) -> Option<Duration> {
+    /// The driver is about to sleep: until when, if the schedule waits for a neighbour. It is woken when that changes.
+    fn rest(&self, driver: &Waker) -> Option<Duration> {
         let mut state = self.state.lock();
+        state.ask_for_bells();
         state.driver = Some(driver.clone());
-        state.schedule.deadline()
+        let deadline = state.schedule.deadline();
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+        deadline
     }
 
-    /// Takes the completions that are there. Where receives run short, copies what has come.
+    /// Takes what is there. Where room for more runs short, copies what has come.
     fn progress(&self) {
         let crowded = self.with(|state| {
             state.poll(&self.queue);

@@ -1,8 +1,8 @@
 //! What waits for a connection: control messages first, then the queries in turn, a message each.
 
-use super::outbound::SourceKey;
+use super::sources::SourceKey;
 use crate::wire::{Body, HEADER_LENGTH, Header};
-use roundel_verbs::{Payload, SharedBuffer};
+use roundel_verbs::{Buffer, ExposedBuffer, Payload, SharedBuffer};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -12,10 +12,14 @@ pub(super) struct Outgoing {
     pub(super) about: About,
 }
 
-/// What a message is about, for when it has been sent.
+/// What a request is about, for when it has completed.
 pub(super) enum About {
     /// Short, and needs no second thought.
     Control,
+    /// The first request of a message that takes two.
+    Part,
+    /// A READ of what the peer has to say.
+    Reading,
     Data(Rows),
     /// The end of a source's rows for a destination.
     End(SourceKey, usize),
@@ -27,8 +31,40 @@ pub(super) struct Rows {
     pub(super) query: u64,
     pub(super) source: SourceKey,
     pub(super) destinations: Arc<[usize]>,
-    /// The memory of a message to several nodes, which their connections share.
-    pub(super) shared: Option<SharedBuffer>,
+    /// Length of the message.
+    pub(super) bytes: usize,
+    pub(super) memory: Memory,
+}
+
+/// The memory of a message.
+pub(super) enum Memory {
+    /// In its request, whose completion brings it back.
+    Posted,
+    /// In the requests to several nodes.
+    Shared(SharedBuffer),
+    /// Where nodes read it.
+    Exposed(Arc<ExposedBuffer>),
+}
+
+impl Memory {
+    /// The whole of it, if it is not needed for another node: of what was posted, what came back.
+    pub(super) fn whole(self, posted: Option<Buffer>) -> Option<Buffer> {
+        match self {
+            Self::Posted => posted,
+            Self::Shared(shared) => shared.try_into_owned().ok(),
+            Self::Exposed(exposed) => Arc::try_unwrap(exposed).ok().map(ExposedBuffer::reclaim),
+        }
+    }
+}
+
+impl Outgoing {
+    /// Bytes of the message.
+    pub(super) fn bytes(&self) -> usize {
+        match &self.about {
+            About::Data(rows) => rows.bytes,
+            _ => self.payload.len(),
+        }
+    }
 }
 
 /// The queues of a connection.
@@ -44,20 +80,22 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// A message that overtakes rows. Of the credits of a link, the last one is said.
+    /// A message that overtakes rows. Of the credits of a link, and of how many messages were read, the last is said.
     pub(super) fn push_control(&mut self, header: Header) {
-        if let Body::Credit(_) = header.body {
-            let same = |waiting: &&mut Header| {
-                matches!(waiting.body, Body::Credit(_))
-                    && (waiting.exchange, waiting.source, waiting.partition)
-                        == (header.exchange, header.source, header.partition)
-            };
-            if let Some(waiting) = self.control.iter_mut().find(same) {
-                *waiting = header;
-                return;
-            }
+        let about = |one: &Header| (one.exchange, one.source, one.partition);
+        let same = |waiting: &&mut Header| match (waiting.body, header.body) {
+            (Body::Credit(_), Body::Credit(_)) => about(waiting) == about(&header),
+            (Body::Read(_), Body::Read(_)) => true,
+            _ => false,
+        };
+        let before = match header.body {
+            Body::Credit(_) | Body::Read(_) => self.control.iter_mut().find(same),
+            _ => None,
+        };
+        match before {
+            Some(waiting) => *waiting = header,
+            None => self.control.push_back(header),
         }
-        self.control.push_back(header);
     }
 
     /// A message of a query, behind those that it has here already.
@@ -67,7 +105,7 @@ impl Queues {
             self.turns.push_back(query);
         }
         self.count += 1;
-        self.bytes += message.payload.len();
+        self.bytes += message.bytes();
         waiting.push_back(message);
     }
 
@@ -97,7 +135,7 @@ impl Queues {
         }
         if let Some(message) = &message {
             self.count -= 1;
-            self.bytes -= message.payload.len();
+            self.bytes -= message.bytes();
         }
         message
     }
@@ -112,6 +150,20 @@ impl Queues {
     }
 }
 
+/// A word about a connection and none of its links.
+pub(super) fn word(body: Body) -> Header {
+    Header {
+        flags: 0,
+        group: 0,
+        exchange: 0,
+        source: 0,
+        partition: 0,
+        sequence: 0,
+        credit_seen: 0,
+        body,
+    }
+}
+
 /// A header that travels in its request.
 pub(super) fn inline(header: &Header) -> Payload {
     let bytes: [u8; HEADER_LENGTH] = header.emit();
@@ -123,7 +175,7 @@ pub(super) fn inline(header: &Header) -> Payload {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Credit, EndOfStream};
+    use crate::wire::{Credit, EndOfStream, Read};
 
     fn header(partition: u32, body: Body) -> Header {
         Header {
@@ -175,15 +227,23 @@ mod tests {
     }
 
     #[test]
-    fn of_credits_of_a_link_the_last_is_said() {
+    fn of_what_is_said_again_the_last_is_said() {
         let mut queues = Queues::default();
         let end = Body::EndOfStream(EndOfStream {
             sent: Default::default(),
         });
-        for header in [credit(3, 4), header(3, end), credit(4, 1), credit(3, 8)] {
+        let read = |count| word(Body::Read(Read { count }));
+        for header in [
+            credit(3, 4),
+            read(1),
+            header(3, end),
+            credit(4, 1),
+            read(2),
+            credit(3, 8),
+        ] {
             queues.push_control(header);
         }
         let said: Vec<_> = std::iter::from_fn(|| queues.pop_control()).collect();
-        assert_eq!(said, [credit(3, 8), header(3, end), credit(4, 1)]);
+        assert_eq!(said, [credit(3, 8), read(2), header(3, end), credit(4, 1)]);
     }
 }

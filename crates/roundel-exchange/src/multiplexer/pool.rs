@@ -2,6 +2,8 @@
 //! query has at most its quota of them in use, so that none starves another.
 
 use super::MultiplexerOptions;
+use super::way::buffer_bytes;
+use crate::design::Verb;
 use roundel_verbs::{Arena, Buffer, Regions};
 use std::collections::HashMap;
 use std::task::Waker;
@@ -10,7 +12,10 @@ pub(super) struct Pool {
     regions: Regions,
     /// By region.
     shelves: Vec<Shelf>,
+    /// Bytes of a message in memory.
     message_bytes: usize,
+    /// Whether peers read messages where they are.
+    exposable: bool,
     /// Messages that a query may have in use.
     quota: usize,
     /// Messages in use, by query.
@@ -39,6 +44,7 @@ impl Shelf {
 
 impl Pool {
     pub(super) fn new(arena: &Arena, options: &MultiplexerOptions, regions: &Regions) -> Self {
+        let message_bytes = buffer_bytes(options.design.verb(), options.message_bytes);
         let shelf = |number| Shelf {
             arena: arena.in_region(regions.in_turn(number)),
             free: Vec::new(),
@@ -47,9 +53,10 @@ impl Pool {
         Self {
             regions: regions.clone(),
             shelves: (0..regions.count()).map(shelf).collect(),
-            message_bytes: options.message_bytes,
+            message_bytes,
+            exposable: options.design.verb() == Verb::Read,
             // One message waits while another is filled.
-            quota: (options.query_bytes / options.message_bytes).max(2),
+            quota: (options.query_bytes / message_bytes).max(2),
             used: HashMap::new(),
             used_max: 0,
             made: 0,
@@ -77,7 +84,11 @@ impl Pool {
 
     fn make(&mut self, region: usize) -> Option<Buffer> {
         let arena = &self.shelves[region].arena;
-        let buffer = arena.allocate(self.message_bytes).ok()?;
+        let buffer = match self.exposable {
+            true => arena.allocate_exposable(self.message_bytes),
+            false => arena.allocate(self.message_bytes),
+        };
+        let buffer = buffer.ok()?;
         self.made += 1;
         Some(buffer)
     }

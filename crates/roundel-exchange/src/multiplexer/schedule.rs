@@ -386,6 +386,7 @@ mod tests {
 
     fn schedule(scheduling: Scheduling, networked: bool) -> Schedule {
         let options = MultiplexerOptions {
+            design: crate::Design::SemqSr,
             message_bytes: BYTES,
             receives: 16,
             posted: 8,

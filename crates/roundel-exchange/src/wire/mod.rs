@@ -9,7 +9,8 @@
 //!      0     2  magic, 0x4452 (the bytes "RD")
 //!      2     2  version, 2
 //!      4     1  kind: 1 data, 2 end-of-stream, 3 credit, 4 acknowledge, 5 sent, 6 missing,
-//!               7 join, 8 joined, 9 member, 10 leave, 11 abort, 12 phase
+//!               7 join, 8 joined, 9 member, 10 leave, 11 abort, 12 phase,
+//!               13 full, 14 read
 //!      5     1  flags: bit 0 repeated; all others 0
 //!      6     2  transmission group of the source: the one that a data message was sent to, or
 //!               that a control message is about
@@ -46,9 +47,14 @@
 //! abort            no more comes on the link, and not all of it has come
 //! phase            40  8  number of a phase of the schedule
 //!                  48  8  what of it: 0 done with those below, 1 in, 2 out, 3 at it
+//! full             40  8  address of a data message that lies at the sender's, to be read there
+//!                  48  4  remote key of its memory
+//!                  52  4  its length in bytes, header included
+//! read             40  8  of the messages that the receiver was told are full, so many have been
+//!                         read
 //! ```
 //!
-//! The last four are of multiplexers, whose connections carry the links of many exchanges: there,
+//! The last six are of multiplexers, whose connections carry the links of many exchanges: there,
 //! what a source says about a link has the link's number in place of a partition.
 //!
 //! Only data has a payload, which is never empty. [`Header::parse`] is total: any 64 bytes give a
@@ -122,6 +128,10 @@ pub enum Kind {
     Abort = 11,
     /// How far a multiplexer is in the schedule of all.
     Phase = 12,
+    /// A message is full, for the receiver's multiplexer to read it where it lies.
+    Full = 13,
+    /// How many such messages have been read.
+    Read = 14,
 }
 
 impl Kind {
@@ -139,6 +149,8 @@ impl Kind {
             10 => Ok(Self::Leave),
             11 => Ok(Self::Abort),
             12 => Ok(Self::Phase),
+            13 => Ok(Self::Full),
+            14 => Ok(Self::Read),
             found => Err(WireError::Kind { found }),
         }
     }
@@ -194,6 +206,10 @@ pub enum Body {
     Abort,
     /// See [`Kind::Phase`].
     Phase(Phase),
+    /// See [`Kind::Full`].
+    Full(Full),
+    /// See [`Kind::Read`].
+    Read(Read),
 }
 
 /// Which fragment of which frame a data message carries.
@@ -291,6 +307,24 @@ pub enum Step {
     At = 3,
 }
 
+/// Where a data message lies at its sender's, to be read there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Full {
+    /// Its address.
+    pub address: u64,
+    /// The remote key of its memory.
+    pub remote_key: u32,
+    /// Its length in bytes, header included.
+    pub length: u32,
+}
+
+/// How many messages that were [`Full`] have been read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Read {
+    /// All of the connection so far.
+    pub count: u64,
+}
+
 impl Step {
     fn from_word(word: u64) -> Result<Self, WireError> {
         match word {
@@ -330,6 +364,8 @@ impl Header {
             Body::Leave => Kind::Leave,
             Body::Abort => Kind::Abort,
             Body::Phase(_) => Kind::Phase,
+            Body::Full(_) => Kind::Full,
+            Body::Read(_) => Kind::Read,
         }
     }
 
@@ -396,6 +432,16 @@ impl Header {
                 put(&mut bytes, 40, number.to_le_bytes());
                 put(&mut bytes, 48, (step as u64).to_le_bytes());
             }
+            Body::Full(Full {
+                address,
+                remote_key,
+                length,
+            }) => {
+                put(&mut bytes, 40, address.to_le_bytes());
+                put(&mut bytes, 48, remote_key.to_le_bytes());
+                put(&mut bytes, 52, length.to_le_bytes());
+            }
+            Body::Read(Read { count }) => put(&mut bytes, 40, count.to_le_bytes()),
             Body::Joined | Body::Member | Body::Leave | Body::Abort => {}
         }
         bytes
@@ -471,6 +517,18 @@ impl Header {
                 reserved(bytes, 56..64)?;
                 let (number, step) = (word(40), Step::from_word(word(48))?);
                 Body::Phase(Phase { number, step })
+            }
+            Kind::Full => {
+                reserved(bytes, 56..64)?;
+                Body::Full(Full {
+                    address: word(40),
+                    remote_key: u32::from_le_bytes(get(bytes, 48)),
+                    length: u32::from_le_bytes(get(bytes, 52)),
+                })
+            }
+            Kind::Read => {
+                reserved(bytes, 48..64)?;
+                Body::Read(Read { count: word(40) })
             }
             Kind::Joined | Kind::Member | Kind::Leave | Kind::Abort => {
                 reserved(bytes, 40..64)?;

@@ -30,6 +30,14 @@ fn control() -> impl Strategy<Value = Body> {
             let step = [Step::Done, Step::In, Step::Out, Step::At][usize::from(step % 4)];
             Body::Phase(Phase { number, step })
         }),
+        any::<(u64, u32, u32)>().prop_map(|(address, remote_key, length)| {
+            Body::Full(Full {
+                address,
+                remote_key,
+                length,
+            })
+        }),
+        any::<u64>().prop_map(|count| Body::Read(Read { count })),
     ]
 }
 
@@ -186,7 +194,7 @@ fn each_rule_has_its_error() {
     };
     assert!(matches!(with(0, 0), WireError::Magic { .. }));
     assert_eq!(with(2, 9), WireError::Version { found: 9 });
-    assert_eq!(with(4, 13), WireError::Kind { found: 13 });
+    assert_eq!(with(4, 15), WireError::Kind { found: 15 });
     assert_eq!(
         with(4, 3),
         WireError::ControlPayload {
@@ -248,6 +256,15 @@ fn each_rule_has_its_error() {
             }),
             vec![56, 63],
         ),
+        (
+            Body::Full(Full {
+                address: 1,
+                remote_key: 2,
+                length: 3,
+            }),
+            vec![56, 63],
+        ),
+        (Body::Read(Read { count: 1 }), vec![48, 63]),
         (Body::Member, vec![40, 63]),
         (Body::Leave, vec![40, 63]),
         (Body::Abort, vec![40, 63]),

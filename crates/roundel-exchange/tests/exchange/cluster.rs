@@ -65,7 +65,7 @@ pub enum Way {
     /// By endpoints of every exchange's own.
     Endpoints(Design),
     /// Through the multiplexers of the nodes.
-    Multiplexer,
+    Multiplexer(Design),
     /// Between units, by endpoints of their own.
     Classic(Design),
 }
@@ -75,7 +75,7 @@ impl Way {
     pub fn design(self) -> Option<Design> {
         match self {
             Self::Endpoints(design) | Self::Classic(design) => Some(design),
-            Self::Multiplexer => None,
+            Self::Multiplexer(_) => None,
         }
     }
 }
@@ -84,7 +84,7 @@ impl std::fmt::Display for Way {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Endpoints(design) => design.fmt(f),
-            Self::Multiplexer => f.write_str("multiplexer"),
+            Self::Multiplexer(design) => write!(f, "multiplexer {design}"),
             Self::Classic(design) => write!(f, "classic {design}"),
         }
     }
@@ -96,10 +96,17 @@ impl From<Design> for Way {
     }
 }
 
-/// Every design that can run on the devices at hand, multiplexers, and units.
+/// Every design that can run on the devices at hand and that multiplexers can have.
+pub fn multiplexed() -> impl Iterator<Item = Design> {
+    let designs = designs().into_iter();
+    designs.filter(|design| design.check_multiplexed().is_ok())
+}
+
+/// Every design that can run on the devices at hand, by endpoints, multiplexers, and units.
 pub fn ways() -> Vec<Way> {
     let designs = designs();
-    let mut ways = vec![Way::Multiplexer, Way::Classic(Design::MemqSr)];
+    let mut ways = vec![Way::Classic(Design::MemqSr)];
+    ways.extend(multiplexed().map(Way::Multiplexer));
     let written = Design::MemqWr(Notification::CompletionQueue);
     ways.extend(designs.contains(&written).then_some(Way::Classic(written)));
     ways.extend(designs.into_iter().map(Way::Endpoints));
@@ -110,15 +117,18 @@ pub fn ways() -> Vec<Way> {
 pub fn options(way: impl Into<Way>, threads: usize) -> ExchangeOptions {
     let device = open_device();
     let way = way.into();
-    let design = way.design().unwrap_or(Design::SemqSr);
+    let (Way::Endpoints(design) | Way::Classic(design) | Way::Multiplexer(design)) = way;
     let mut options = ExchangeOptions::new(design, threads, device.capabilities());
     // Batches come out as they went in.
     options.batch_rows = 1;
     match way {
         Way::Endpoints(_) => options,
         Way::Classic(_) => options.classic(threads),
-        Way::Multiplexer => {
-            let sizes = MultiplexerOptions::new(device.capabilities());
+        Way::Multiplexer(design) => {
+            let sizes = MultiplexerOptions {
+                design,
+                ..MultiplexerOptions::new(device.capabilities())
+            };
             let like = Multiplexer::open(
                 &fabric(device, ArenaOptions::default()),
                 sizes,

@@ -25,6 +25,7 @@ const WITH_LOSS: [&str; 3] = [
 fn on_rdma() {
     let modules = [
         "designs::",
+        "multiplexer::",
         "types::",
         "cancel::",
         "memory::",

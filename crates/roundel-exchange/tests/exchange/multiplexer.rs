@@ -1,16 +1,19 @@
 //! Exchanges through multiplexers: every row, over one connection for each pair of nodes.
 
-use crate::cluster::{Links, Node, connect, options, own};
+use crate::cluster::{
+    Links, Node, connect, fabric, multiplexed, multiplexer, open_device, options, own,
+};
 use crate::designs::{batch, repartition_on};
 use arrow::array::RecordBatch;
 use futures::TryStreamExt as _;
-use roundel_exchange::{Design, ExchangeError, MultiplexerOptions, Scheduling};
-use roundel_verbs::Regions;
+use roundel_exchange::{Design, ExchangeError, Multiplexer, MultiplexerOptions, Scheduling};
+use roundel_verbs::{ArenaOptions, Regions};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-pub fn sizes() -> MultiplexerOptions {
+pub fn sizes(design: Design) -> MultiplexerOptions {
     MultiplexerOptions {
+        design,
         message_bytes: 16 << 10,
         receives: 8,
         posted: 4,
@@ -30,7 +33,7 @@ pub async fn repartition(
     batches: i64,
     rows: usize,
 ) -> Vec<Node> {
-    let mut options = options(Design::SemqSr, 1);
+    let mut options = options(of.design, 1);
     options.ordered = true;
     let cluster: Vec<Node> = (0..nodes)
         .map(|_| Node::multiplexed(&options, of, regions))
@@ -47,19 +50,22 @@ pub async fn repartition(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_row_over_one_connection_for_each_pair() {
-    for nodes in [1, 2, 4] {
-        repartition(sizes(), &Regions::one(), nodes, 20, 700).await;
+    for design in multiplexed() {
+        for nodes in [1, 2, 4] {
+            repartition(sizes(design), &Regions::one(), nodes, 20, 700).await;
+        }
     }
 }
 
 /// A cluster of two, and what the first one sends to two partitions of the second, in turn.
 pub async fn pair(
+    design: Design,
     batches: i64,
     regions: &Regions,
 ) -> ([Node; 2], Links, JoinHandle<Result<(), ExchangeError>>) {
-    let mut options = options(Design::SemqSr, 1);
+    let mut options = options(design, 1);
     options.ordered = true;
-    let cluster = [0, 1].map(|_| Node::multiplexed(&options, sizes(), regions));
+    let cluster = [0, 1].map(|_| Node::multiplexed(&options, sizes(design), regions));
     let links = connect(&cluster, |node| own(node, 2));
     let (destination, group) = links.destinations[0][1].clone();
     let shuffle = cluster[0].shuffle.clone();
@@ -77,7 +83,7 @@ pub async fn pair(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_takes_in_what_is_for_another() {
-    let (cluster, links, sender) = pair(30, &Regions::one()).await;
+    let (cluster, links, sender) = pair(Design::SemqSr, 30, &Regions::one()).await;
     let schema = batch(0, 0, 0, 1).schema();
     for partition in own(1, 2) {
         let receive = &cluster[1].receive;
@@ -97,10 +103,16 @@ async fn a_reader_takes_in_what_is_for_another() {
 /// Joins read one input after the other: what has come for those that wait must leave room for the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exchanges_that_nobody_reads_hold_up_no_other() {
-    let mut options = options(Design::SemqSr, 1);
+    for design in multiplexed() {
+        hold_up_no_other(design).await;
+    }
+}
+
+async fn hold_up_no_other(design: Design) {
+    let mut options = options(design, 1);
     options.ordered = true;
     let regions = Regions::made_up(2);
-    let cluster = [0, 1].map(|_| Node::multiplexed(&options, sizes(), &regions));
+    let cluster = [0, 1].map(|_| Node::multiplexed(&options, sizes(design), &regions));
     // Together they have more messages on their way than the connection has receives.
     let unread = [0; 4].map(|_| cluster.each_ref().map(|node| node.beside(&options)));
     let mut senders = Vec::new();
@@ -122,7 +134,9 @@ async fn exchanges_that_nobody_reads_hold_up_no_other() {
     let all_blocked = async {
         for (pair, links) in unread.iter().zip(&kept) {
             let to = &links.destinations[0][1].0;
-            while pair[0].shuffle.destination_report(to).messages < sizes().link_messages as u64 {
+            while pair[0].shuffle.destination_report(to).messages
+                < sizes(design).link_messages as u64
+            {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }
@@ -138,7 +152,13 @@ async fn exchanges_that_nobody_reads_hold_up_no_other() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_gone_is_an_error_that_names_it() {
-    let (cluster, mut links, sender) = pair(10_000, &Regions::made_up(2)).await;
+    for design in multiplexed() {
+        is_named_when_gone(design).await;
+    }
+}
+
+async fn is_named_when_gone(design: Design) {
+    let (cluster, mut links, sender) = pair(design, 10_000, &Regions::made_up(2)).await;
     let schema = batch(0, 0, 0, 1).schema();
     let link = links.links[1].remove(0);
     let mut stream = cluster[1].receive.stream(&link, 2, &schema).unwrap();
@@ -165,4 +185,37 @@ async fn a_node_that_is_gone_is_an_error_that_names_it() {
     };
     let gone = tokio::time::timeout(Duration::from_secs(20), gone).await;
     gone.expect("the connection ends with its peer");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_move_rows_by_other_designs_do_not_meet() {
+    let designs = [Design::SemqSr, Design::SemqRd];
+    let [one, other] = designs.map(|design| {
+        let fabric = fabric(open_device(), ArenaOptions::default());
+        multiplexer(&fabric, sizes(design), &Regions::one())
+    });
+    let address = one.meet(other.id(), "the other").unwrap();
+    let error = other.accept(one.id(), "the one", &address).unwrap_err();
+    let said = error.to_string();
+    for part in ["the one", "SEMQ/SR", "SEMQ/RD"] {
+        assert!(said.contains(part), "{said}");
+    }
+    // Nor does one whose answer was made up.
+    let answer = other.meet(one.id(), "the one").unwrap();
+    let error = one.join(other.id(), &answer).unwrap_err();
+    assert!(
+        matches!(error, ExchangeError::OtherDesign { .. }),
+        "{error}"
+    );
+    assert!(!one.is_connected(other.id()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_design_that_multiplexers_cannot_have_is_refused() {
+    let fabric = fabric(open_device(), ArenaOptions::default());
+    for design in Design::every().filter(|design| design.check_multiplexed().is_err()) {
+        let opened = Multiplexer::open(&fabric, sizes(design), &Regions::one());
+        let said = opened.unwrap_err().to_string();
+        assert!(said.contains(design.multiplexed().name()), "{said}");
+    }
 }

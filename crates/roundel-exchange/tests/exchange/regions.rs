@@ -1,10 +1,11 @@
 //! Multiplexers in several NUMA regions, made up and those of a machine that has two.
 
-use crate::cluster::own;
+use crate::cluster::{multiplexed, own};
 use crate::designs::batch;
 use crate::multiplexer::{pair, repartition, sizes};
 use arrow::array::RecordBatch;
 use futures::TryStreamExt as _;
+use roundel_exchange::Design;
 use roundel_testbed::{Machine, Place, in_machine};
 use roundel_verbs::Regions;
 use std::collections::BTreeMap;
@@ -28,8 +29,10 @@ fn every_row_whichever_region_it_comes_to_and_is_read_in() {
     for count in [4, 2, 1] {
         let regions = Regions::made_up(count);
         in_regions(&regions, async {
-            for nodes in [2, 3] {
-                repartition(sizes(), &regions, nodes, 40, 700).await;
+            for design in multiplexed() {
+                for nodes in [2, 3] {
+                    repartition(sizes(design), &regions, nodes, 40, 700).await;
+                }
             }
         });
     }
@@ -38,7 +41,7 @@ fn every_row_whichever_region_it_comes_to_and_is_read_in() {
 /// All readers are in the first of two regions, to each of which half of the messages come.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_comes_to_a_region_where_nobody_reads_is_taken_in_by_others() {
-    let (cluster, links, sender) = pair(60, &Regions::made_up(2)).await;
+    let (cluster, links, sender) = pair(Design::SemqSr, 60, &Regions::made_up(2)).await;
     let schema = batch(0, 0, 0, 1).schema();
     let receive = &cluster[1].receive;
     let (links, schema) = (&links, &schema);
@@ -88,7 +91,7 @@ fn in_a_machine_of_two_nodes() {
     let regions = Regions::of_this_process();
     assert_eq!(regions.count(), 2);
     let pages = in_regions(&regions, async {
-        let _cluster = repartition(sizes(), &regions, 2, 10, 700).await;
+        let _cluster = repartition(sizes(Design::SemqSr), &regions, 2, 10, 700).await;
         preferred_pages()
     });
     println!("{pages:?}");

@@ -23,27 +23,30 @@ struct Run {
 fn run(way: Way, nodes: usize, threads: usize, batches: i64, rows: usize, seed: u64) -> Run {
     let simulation = Simulation::new(Parameters::edr(), seed);
     let hosts: Vec<SimNode> = (0..nodes).map(|_| simulation.add_node(threads)).collect();
-    let design = way.design().unwrap_or(Design::SemqSr);
+    let (Way::Endpoints(design) | Way::Classic(design) | Way::Multiplexer(design)) = way;
     let capabilities = hosts[0].device().capabilities().clone();
     let options = ExchangeOptions::new(design, threads, &capabilities);
     let mut options = match way {
         Way::Endpoints(_) => options,
         Way::Classic(_) => options.classic(threads),
-        Way::Multiplexer => {
+        Way::Multiplexer(design) => {
             let fabric = Fabric::on(
                 hosts[0].device(),
                 ArenaOptions::default(),
                 hosts[0].context(),
             )
             .unwrap();
-            let sizes = MultiplexerOptions::new(&capabilities);
+            let sizes = MultiplexerOptions {
+                design,
+                ..MultiplexerOptions::new(&capabilities)
+            };
             let like = Multiplexer::open(&fabric, sizes, &Regions::made_up(2)).unwrap();
             options.through(&like, 1)
         }
     };
     options.batch_rows = 1;
     // Of a multiplexer with two regions, one may overtake the other.
-    options.ordered = way == Way::Multiplexer;
+    options.ordered = matches!(way, Way::Multiplexer(_));
     let memory = ArenaOptions::default();
     let cluster: Vec<Node> = hosts
         .iter()
@@ -115,7 +118,9 @@ fn run(way: Way, nodes: usize, threads: usize, batches: i64, rows: usize, seed: 
 
 fn every() -> impl Iterator<Item = Way> {
     let designs = Design::every().map(Way::Endpoints);
-    designs.chain([Way::Multiplexer, Way::Classic(Design::MemqSr)])
+    let multiplexed = Design::every().filter(|design| design.check_multiplexed().is_ok());
+    let others = multiplexed.map(Way::Multiplexer);
+    designs.chain(others).chain([Way::Classic(Design::MemqSr)])
 }
 
 #[test]

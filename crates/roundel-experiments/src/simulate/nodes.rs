@@ -3,8 +3,8 @@
 use super::plan::{Multiplexed, Plan};
 use crate::linking::{self, End};
 use roundel_exchange::{
-    Buffers, Design, Destination, ExchangeError, ExchangeOptions, Fabric, MemoryBudget,
-    Multiplexer, MultiplexerOptions, Receive, ReceiveLink, Shuffle, Unlimited,
+    Buffers, Destination, ExchangeError, ExchangeOptions, Fabric, MemoryBudget, Multiplexer,
+    MultiplexerOptions, Receive, ReceiveLink, Shuffle, Unlimited,
 };
 use roundel_verbs::sim::{SimNode, Simulation};
 use roundel_verbs::{Arena, ArenaOptions, Capabilities, Context, Regions, WaitPolicy};
@@ -98,6 +98,7 @@ impl Node {
 impl Multiplexed {
     fn options(&self, plan: &Plan) -> MultiplexerOptions {
         MultiplexerOptions {
+            design: plan.design(),
             message_bytes: plan.message_bytes,
             receives: self.receives,
             posted: self.posted,
@@ -116,8 +117,7 @@ fn options(
     multiplexer: Option<&Multiplexer>,
     exchange: usize,
 ) -> ExchangeOptions {
-    let design = multiplexer.map_or(plan.design, |_| Design::SemqSr);
-    let mut options = ExchangeOptions::new(design, plan.threads, capabilities);
+    let mut options = ExchangeOptions::new(plan.design(), plan.threads, capabilities);
     options.message_bytes = plan.message_bytes;
     let buffers = plan.buffers.map_or(Buffers::Adaptive, Buffers::Fixed);
     options.window = buffers.window(plan.message_bytes);

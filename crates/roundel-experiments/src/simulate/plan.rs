@@ -154,12 +154,17 @@ impl Plan {
         plan
     }
 
+    /// The design that the rows travel by: multiplexers have those with one endpoint and connections.
+    pub fn design(&self) -> Design {
+        match self.multiplexer {
+            Some(_) => self.design.multiplexed(),
+            None => self.design,
+        }
+    }
+
     /// What the rows travel over.
     pub fn transport(&self) -> Transport {
-        match self.multiplexer {
-            Some(_) => Transport::ReliableConnection,
-            None => self.design.transport(),
-        }
+        self.design().transport()
     }
 
     /// Exchanges at once.

@@ -1,7 +1,7 @@
 //! What a RECEIVE endpoint does where messages are written or read: it looks at the queues and buffers
 //! that sources write to, tells sources what is free again, and rings and asks for the bell.
 
-use super::super::ring::{self, RemoteRing, Ring, RingAddress};
+use super::super::ring::{self, RemoteRing, Ring, RingAddress, empty_write};
 use super::link::{Carrier, Connection, Way};
 use super::{Message, Place, ReceiveEndpoint};
 use crate::design::Verb;
@@ -67,11 +67,11 @@ impl Connection {
 
     /// Wakes the source, if it has asked to be when there is more for it.
     fn ring_bell(&mut self, id: u64) {
-        let request = self
+        let must_ring = self
             .bell()
-            .and_then(|(own, free, _, told)| free.ring_bell(id, own, told));
-        if let Some(request) = request {
-            ring::post(&self.queue_pair, request);
+            .is_some_and(|(own, free, _, told)| free.must_ring(own, told));
+        if must_ring {
+            ring::post(&self.queue_pair, empty_write(id, Some(0)));
         }
     }
 

@@ -455,8 +455,7 @@ impl State {
                 way: Way::Write(writing),
                 ..
             } => {
-                let length = payload.len();
-                let requests = writing.requests(id, payload, length, &target.peer)?;
+                let requests = writing.requests(id, payload, &target.peer)?;
                 self.post_all(destination, requests)?;
                 self.ring_bell(destination);
                 Ok(())
@@ -522,8 +521,8 @@ impl State {
         }
         let target = &mut self.destinations[destination];
         if let Some((queue_pair, own, there, sent)) = target.bell()
-            && let Some(request) = there.ring_bell(CONTROL, own, sent)
-            && ring::post(queue_pair, request)
+            && there.must_ring(own, sent)
+            && ring::post(queue_pair, empty_write(CONTROL, Some(0)))
         {
             target.in_flight += 1;
         }

@@ -2,13 +2,12 @@
 //! those that are free in a queue of this end's, `FreeArr`.
 
 use super::super::ring::{RemoteRing, Ring, RingAddress};
-use super::super::seal::{seal, sealed_length};
+use super::super::slot::Slot;
 use super::state::CONTROL;
 use crate::design::Notification;
 use crate::error::{ExchangeError, Result};
 use crate::options::ExchangeOptions;
-use roundel_verbs::work::InlineBytes;
-use roundel_verbs::{Arena, Payload, RemoteAddress, SendOperation, SendRequest};
+use roundel_verbs::{Arena, Payload, RemoteAddress, SendRequest};
 use std::collections::VecDeque;
 
 /// One destination that is written to.
@@ -22,13 +21,6 @@ pub(super) struct Writing {
     slots: VecDeque<Slot>,
     /// Messages written.
     sent: u64,
-}
-
-/// A buffer of the receiver.
-struct Slot {
-    at: RemoteAddress,
-    bytes: u32,
-    number: u32,
 }
 
 impl Writing {
@@ -75,19 +67,18 @@ impl Writing {
                     address,
                     remote_key: key_and_bytes as u32,
                 },
-                bytes: (key_and_bytes >> 32) as u32,
+                bytes: (key_and_bytes >> 32) as usize,
                 number: number as u32,
             });
         }
     }
 
-    /// The requests that carry a message of `length` bytes to the receiver. A payload in a buffer
-    /// has its seal behind it already, where there is to be one.
+    /// The requests that carry a message to the receiver. A payload in a buffer has its seal behind it
+    /// already, where there is to be one.
     pub(super) fn requests(
         &mut self,
         id: u64,
         payload: Payload,
-        length: usize,
         peer: &str,
     ) -> Result<Vec<SendRequest>> {
         let broke_protocol = |reason: &str| ExchangeError::Protocol {
@@ -97,59 +88,18 @@ impl Writing {
         let Some(slot) = self.slots.pop_front() else {
             return Err(broke_protocol("a message without a buffer for it"));
         };
-        let payload = match self.notification {
-            Notification::Buffers => with_seal(payload, length),
-            _ => payload,
-        };
-        let Some(behind) = (slot.bytes as usize).checked_sub(payload.len()) else {
-            return Err(broke_protocol("its buffers are smaller than messages"));
-        };
-        self.sent += 1;
-        let operation = match self.notification {
-            Notification::CompletionQueue => {
-                SendOperation::WriteWithImmediate(slot.at, slot.number)
-            }
-            Notification::MessageQueue => SendOperation::Write(slot.at),
-            Notification::Buffers => SendOperation::Write(slot.at.offset(behind)),
-        };
-        let mut requests = vec![SendRequest {
-            id,
-            operation,
+        let written = slot.write(
+            self.notification,
+            self.told.as_mut(),
             payload,
-            destination: None,
-        }];
-        if let (Notification::MessageQueue, Some(told)) = (self.notification, &mut self.told) {
-            let entry = [slot.number.into(), length as u64, 0];
-            requests.push(told.put(CONTROL, entry));
-        }
-        Ok(requests)
+            [id, CONTROL],
+        );
+        self.sent += 1;
+        written.map_err(broke_protocol)
     }
 
     /// What this end has sent, as the receiver counts it when it asks for the bell.
     pub(super) fn sent(&self) -> u64 {
         self.sent
-    }
-}
-
-/// A payload with the seal of a message of `length` bytes.
-fn with_seal(payload: Payload, length: usize) -> Payload {
-    let sealed = sealed_length(length);
-    match payload {
-        Payload::Owned { buffer, .. } => Payload::Owned {
-            buffer,
-            length: sealed,
-        },
-        Payload::Shared { buffer, .. } => Payload::Shared {
-            buffer,
-            length: sealed,
-        },
-        Payload::Inline(bytes) => {
-            let mut message = bytes.as_slice().to_vec();
-            let seal = seal(length);
-            message.resize(sealed - seal.len(), 0);
-            message.extend_from_slice(&seal);
-            InlineBytes::new(&message).map_or(Payload::Empty, Payload::Inline)
-        }
-        Payload::Empty => Payload::Empty,
     }
 }

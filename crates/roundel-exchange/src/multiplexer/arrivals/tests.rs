@@ -86,7 +86,7 @@ impl Process {
             0,
             to.iter().map(member).collect(),
             head,
-            buffer,
+            Place::of(buffer),
         ))
     }
 }

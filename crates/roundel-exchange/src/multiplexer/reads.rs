@@ -1,0 +1,283 @@
+//! MQ/RD through a multiplexer (Liu et al. 2019, section 5.4): rows lie in the sender's memory, a word says where, and
+//! this node READs them into a buffer of its own, from which they are taken in as what is sent is. A word back says how
+//! many were read; until then their memory is in use. Control goes by SEND as ever, and what the sender put behind its
+//! rows waits here until these have come.
+
+use super::MultiplexerOptions;
+use super::outgoing::Rows;
+use super::way::Place;
+use crate::endpoint::Fabric;
+use crate::error::Result;
+use crate::wire::{Full, HEADER_LENGTH, Header, Read};
+use roundel_verbs::{Buffer, Payload, Regions, RemoteAddress, SendOperation, SendRequest};
+use std::collections::VecDeque;
+
+/// Both ends of what is read over a connection.
+pub(super) struct Reads {
+    message_bytes: usize,
+    /// Own buffers: those that nothing is read into, and how many there are in all.
+    free: Vec<Buffer>,
+    buffers: usize,
+    /// What the peer has said, in its order.
+    due: VecDeque<Due>,
+    /// The first rows of these that are being read, and all that may be due and be read at a time.
+    reading: usize,
+    due_max: usize,
+    reading_max: usize,
+    /// Messages read so far.
+    read: u64,
+    /// What lies here for the peer, and how many messages it has read before.
+    lying: VecDeque<Rows>,
+    done: u64,
+}
+
+enum Due {
+    Rows(Full),
+    /// Which the peer has put behind its rows.
+    Control(Header),
+}
+
+impl Reads {
+    /// As many buffers as a peer may have messages on their way, of the regions in turn.
+    pub(super) fn open(
+        fabric: &Fabric,
+        options: &MultiplexerOptions,
+        regions: &Regions,
+    ) -> Result<Self> {
+        let mut free = Vec::with_capacity(options.receives);
+        for turn in 0..options.receives {
+            let arena = fabric.arena.in_region(regions.in_turn(turn));
+            free.push(arena.allocate(options.message_bytes)?);
+        }
+        let reads_max = fabric.device.capabilities().outstanding_reads_max;
+        Ok(Self {
+            message_bytes: options.message_bytes,
+            buffers: free.len(),
+            free,
+            due: VecDeque::new(),
+            reading: 0,
+            due_max: options.posted,
+            // More would wait in the send queue, and hold up what is behind them.
+            reading_max: reads_max.clamp(1, options.receives),
+            read: 0,
+            lying: VecDeque::new(),
+            done: 0,
+        })
+    }
+
+    /// Registered bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.buffers * self.message_bytes
+    }
+
+    /// READs that may be in a send queue.
+    pub(super) fn reading_max(&self) -> usize {
+        self.reading_max
+    }
+
+    /// The peer says where a message lies.
+    pub(super) fn take_full(&mut self, full: Full) -> Result<(), &'static str> {
+        let rows = self.due.iter().filter(|due| matches!(due, Due::Rows(_)));
+        if rows.count() >= self.due_max {
+            return Err("more of its messages are to be read than may be on their way");
+        }
+        if !(HEADER_LENGTH..=self.message_bytes).contains(&(full.length as usize)) {
+            return Err("its messages are longer than those of this node");
+        }
+        self.due.push_back(Due::Rows(full));
+        Ok(())
+    }
+
+    /// The peer says something behind its rows; whether it has to wait until these have come.
+    pub(super) fn defer(&mut self, header: &Header) -> bool {
+        let waits = !self.due.is_empty();
+        if waits {
+            self.due.push_back(Due::Control(*header));
+        }
+        waits
+    }
+
+    /// The next READ, if a message is due and there is a buffer for it.
+    pub(super) fn next_read(&mut self, id: u64) -> Option<SendRequest> {
+        if self.reading >= self.reading_max {
+            return None;
+        }
+        let rows = self.due.iter().filter_map(|due| match due {
+            Due::Rows(full) => Some(*full),
+            Due::Control(_) => None,
+        });
+        let full = rows.into_iter().nth(self.reading)?;
+        let buffer = self.free.pop()?;
+        self.reading += 1;
+        Some(SendRequest {
+            id,
+            operation: SendOperation::Read(RemoteAddress {
+                address: full.address,
+                remote_key: full.remote_key,
+            }),
+            payload: Payload::Owned {
+                buffer,
+                length: full.length as usize,
+            },
+            destination: None,
+        })
+    }
+
+    /// The oldest READ has ended: what to tell the peer, whose memory is not needed any more.
+    pub(super) fn was_read(&mut self) -> Read {
+        // What is behind rows never comes first.
+        self.due.pop_front();
+        self.reading -= 1;
+        self.read += 1;
+        Read { count: self.read }
+    }
+
+    /// What the peer has put behind rows that have all come.
+    pub(super) fn next_deferred(&mut self) -> Option<Header> {
+        match self.due.front() {
+            Some(Due::Control(header)) => {
+                let header = *header;
+                self.due.pop_front();
+                Some(header)
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes a buffer back from which a message has been taken in.
+    pub(super) fn free(&mut self, place: Place) {
+        self.free.push(place.buffer);
+    }
+
+    /// Rows lie here, as the peer is about to be told.
+    pub(super) fn lie(&mut self, rows: Rows) {
+        self.lying.push_back(rows);
+    }
+
+    /// The peer has read so many messages in all: those that it had not before.
+    pub(super) fn take_read(&mut self, read: Read) -> Result<Vec<Rows>, &'static str> {
+        let news = read.count.checked_sub(self.done);
+        match news.and_then(|news| usize::try_from(news).ok()) {
+            Some(news) if news <= self.lying.len() => {
+                self.done = read.count;
+                Ok(self.lying.drain(..news).collect())
+            }
+            _ => Err("it has read messages that it was not told of"),
+        }
+    }
+
+    /// What the peer will not read any more.
+    pub(super) fn take_lying(&mut self) -> impl Iterator<Item = Rows> + use<'_> {
+        self.lying.drain(..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::outgoing::{Memory, word};
+    use super::super::sources::SourceKey;
+    use super::*;
+    use crate::wire::Body;
+    use roundel_verbs::ArenaOptions;
+    use roundel_verbs::shm::{self, ShmOptions};
+
+    fn reads() -> Reads {
+        let device = shm::open(ShmOptions::default()).unwrap();
+        let fabric = Fabric::open(device, ArenaOptions::default()).unwrap();
+        let options = MultiplexerOptions {
+            receives: 4,
+            posted: 3,
+            message_bytes: 256,
+            ..MultiplexerOptions::new(fabric.device.capabilities())
+        };
+        Reads::open(&fabric, &options, &Regions::one()).unwrap()
+    }
+
+    fn full(length: u32) -> Full {
+        Full {
+            address: 1,
+            remote_key: 2,
+            length,
+        }
+    }
+
+    fn rows() -> Rows {
+        Rows {
+            query: 1,
+            source: SourceKey {
+                exchange: 1,
+                source: 1,
+            },
+            destinations: [].into(),
+            bytes: 100,
+            memory: Memory::Posted,
+        }
+    }
+
+    fn place(read: SendRequest) -> Place {
+        match read.payload {
+            Payload::Owned { buffer, .. } => Place::of(buffer),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_behind_rows_waits_for_them() {
+        let mut reads = reads();
+        let behind = word(Body::Abort);
+        assert!(!reads.defer(&behind), "there are none");
+        reads.take_full(full(100)).unwrap();
+        assert!(reads.defer(&behind));
+        reads.take_full(full(200)).unwrap();
+        let first = reads.next_read(7).unwrap();
+        assert_eq!((first.id, first.payload.len()), (7, 100));
+        let second = reads.next_read(8).unwrap();
+        assert_eq!((second.id, second.payload.len()), (8, 200));
+        assert!(reads.next_read(9).is_none());
+        assert_eq!(reads.next_deferred(), None);
+        assert_eq!(reads.was_read(), Read { count: 1 });
+        assert_eq!(reads.next_deferred(), Some(behind));
+        assert_eq!(reads.next_deferred(), None);
+        assert_eq!(reads.was_read(), Read { count: 2 });
+    }
+
+    #[tokio::test]
+    async fn a_read_needs_a_buffer() {
+        let mut reads = reads();
+        let mut taken = Vec::new();
+        for _ in 0..4 {
+            reads.take_full(full(100)).unwrap();
+            taken.push(place(reads.next_read(0).unwrap()));
+            reads.was_read();
+        }
+        reads.take_full(full(100)).unwrap();
+        assert!(reads.next_read(0).is_none());
+        reads.free(taken.remove(0));
+        assert!(reads.next_read(0).is_some());
+    }
+
+    #[tokio::test]
+    async fn messages_that_cannot_be_are_refused() {
+        let mut reads = reads();
+        for length in [0, 63, 257, u32::MAX] {
+            assert!(reads.take_full(full(length)).is_err(), "{length}");
+        }
+        for _ in 0..3 {
+            reads.take_full(full(256)).unwrap();
+        }
+        let error = reads.take_full(full(256)).unwrap_err();
+        assert!(error.contains("more of its messages"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_peer_has_read_only_what_it_was_told_of() {
+        let mut reads = reads();
+        (0..3).for_each(|_| reads.lie(rows()));
+        assert!(reads.take_read(Read { count: 4 }).is_err());
+        assert_eq!(reads.take_read(Read { count: 2 }).unwrap().len(), 2);
+        assert!(reads.take_read(Read { count: 1 }).is_err());
+        assert_eq!(reads.take_read(Read { count: 2 }).unwrap().len(), 0);
+        assert_eq!(reads.take_read(Read { count: 3 }).unwrap().len(), 1);
+        assert!(reads.take_read(Read { count: u64::MAX }).is_err());
+    }
+}

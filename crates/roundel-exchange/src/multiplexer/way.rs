@@ -1,0 +1,113 @@
+//! How messages get from one end of a connection to the other: the designs that a multiplexer can have. Knows the
+//! memory of messages, not what they are about.
+
+use super::MultiplexerOptions;
+use super::address::ConnectionAddress;
+use super::reads::Reads;
+use super::slots::{self, Slots};
+use crate::design::{Notification, Verb};
+use crate::endpoint::Fabric;
+use crate::error::Result;
+use crate::wire::HEADER_LENGTH;
+use roundel_verbs::{Buffer, Regions};
+
+/// Registered memory of this node that a message has come into.
+pub(super) struct Place {
+    pub(super) buffer: Buffer,
+    /// Where in it the message begins.
+    pub(super) at: usize,
+    /// The number of the slot, where the peer writes to slots.
+    pub(super) slot: u32,
+}
+
+impl Place {
+    /// One that begins with the message.
+    pub(super) fn of(buffer: Buffer) -> Self {
+        Self {
+            buffer,
+            at: 0,
+            slot: 0,
+        }
+    }
+}
+
+/// How messages get to their receiver.
+pub(super) enum Way {
+    /// By SEND, into receives.
+    Send,
+    /// By WRITE, into slots.
+    Write(Slots),
+    /// Rows are READ where they lie; the rest goes by SEND.
+    Read(Reads),
+}
+
+/// Bytes of a buffer that is filled with a message of so many.
+pub(super) fn buffer_bytes(verb: Verb, message_bytes: usize) -> usize {
+    match verb {
+        Verb::Write(notification) => slots::buffer_bytes(notification, message_bytes),
+        Verb::Send | Verb::Read => message_bytes,
+    }
+}
+
+/// Whether messages in a buffer have their seal behind them.
+pub(super) fn is_sealed(verb: Verb) -> bool {
+    verb == Verb::Write(Notification::Buffers)
+}
+
+impl Way {
+    pub(super) fn open(
+        fabric: &Fabric,
+        options: &MultiplexerOptions,
+        regions: &Regions,
+    ) -> Result<Self> {
+        Ok(match options.design.verb() {
+            Verb::Send => Self::Send,
+            Verb::Write(notification) => {
+                Self::Write(Slots::open(notification, fabric, options, regions)?)
+            }
+            Verb::Read => Self::Read(Reads::open(fabric, options, regions)?),
+        })
+    }
+
+    /// Bytes of a receive's buffer: for what comes by SEND.
+    pub(super) fn receive_bytes(&self, options: &MultiplexerOptions) -> Option<usize> {
+        match self {
+            Self::Send => Some(options.message_bytes),
+            Self::Write(_) => None,
+            Self::Read(_) => Some(HEADER_LENGTH),
+        }
+    }
+
+    /// Registered bytes beyond those of receives.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Send => 0,
+            Self::Write(slots) => slots.bytes(),
+            Self::Read(reads) => reads.bytes(),
+        }
+    }
+
+    /// Requests that so many messages may have in a send queue, and others beside them.
+    pub(super) fn requests(&self, messages: usize) -> usize {
+        match self {
+            Self::Send => messages,
+            Self::Write(slots) => messages * slots.requests_each(),
+            Self::Read(reads) => messages + reads.reading_max(),
+        }
+    }
+
+    /// Completes what the peer is told of this end.
+    pub(super) fn tell(&self, address: &mut ConnectionAddress) {
+        if let Self::Write(slots) = self {
+            slots.tell(address);
+        }
+    }
+
+    /// Takes note of the peer's end.
+    pub(super) fn begin(&mut self, remote: &ConnectionAddress, peer: &str) -> Result<()> {
+        match self {
+            Self::Write(slots) => slots.begin(remote, peer),
+            Self::Send | Self::Read(_) => Ok(()),
+        }
+    }
+}
