@@ -71,16 +71,17 @@ MUTANTS = [
     ),
     Mutant(
         "the seal is written first",
-        f"{EXCHANGE}/send/write.rs",
+        f"{EXCHANGE}/slot.rs",
         [
             (
                 "        if let (Notification::MessageQueue, Some(told))",
-                """        if self.notification == Notification::Buffers {
-            let seal = seal(length);
+                """        if notification == Notification::Buffers {
+            let words = [length as u64, super::ring::checksum(0, &[length as u64, 0, 0])];
+            let seal = words.map(u64::to_le_bytes).concat();
             requests.insert(0, SendRequest {
-                id: CONTROL,
-                operation: SendOperation::Write(slot.at.offset(slot.bytes as usize - seal.len())),
-                payload: InlineBytes::new(&seal).map_or(Payload::Empty, Payload::Inline),
+                id: ids[1],
+                operation: SendOperation::Write(self.at.offset(self.bytes - seal.len())),
+                payload: roundel_verbs::work::InlineBytes::new(&seal).map_or(Payload::Empty, Payload::Inline),
                 destination: None,
             });
         }
@@ -90,11 +91,11 @@ MUTANTS = [
     ),
     Mutant(
         "a message is announced before it is written",
-        f"{EXCHANGE}/send/write.rs",
+        f"{EXCHANGE}/slot.rs",
         [
             (
-                "            requests.push(told.put(CONTROL, entry));",
-                "            requests.insert(0, told.put(CONTROL, entry));",
+                "            requests.push(told.put(ids[1], entry));",
+                "            requests.insert(0, told.put(ids[1], entry));",
             )
         ],
     ),
@@ -103,10 +104,20 @@ MUTANTS = [
         "crates/roundel-exchange/src/multiplexer/connection.rs",
         [
             (
-                "self.held.saturating_sub(self.options.receives / 2)",
-                "self.held.saturating_sub(3 * self.options.receives / 4)",
+                "held.saturating_sub(self.options.receives / 2)",
+                "held.saturating_sub(3 * self.options.receives / 4)",
             )
         ],
+    ),
+    Mutant(
+        "a slot is said to be free while an older one is not",
+        "crates/roundel-exchange/src/multiplexer/slots.rs",
+        [("        (self.freed - before) as u32", "        u32::from(before <= self.freed)")],
+    ),
+    Mutant(
+        "a message is said to be read while it is",
+        "crates/roundel-exchange/src/multiplexer/reads.rs",
+        [("        Read { count: self.read }", "        Read { count: self.read + self.reading.min(1) as u64 }")],
     ),
     Mutant(
         "rows for all partitions miss one",

@@ -46,7 +46,7 @@ fn seeds_have_the_events_that_they_had() {
         let plan = Plan::draw(seed);
         let trace = run(&plan).map(|ended| ended.trace);
         let trace = trace.unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
-        traces += &format!("{seed} {} {trace:016x}\n", plan.design);
+        traces += &format!("{seed} {} {trace:016x}\n", plan.design());
     }
     if std::env::var_os(UPDATE).is_some() {
         std::fs::write(path, traces).expect("the traces can be written");

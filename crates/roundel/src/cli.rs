@@ -226,7 +226,8 @@ pub struct ExchangeArgs {
     pub exchange: Architecture,
     /// Shuffle design: endpoints per thread (ME) or per operator (SE), RC (MQ) or UD (SQ) queue
     /// pairs, and rows that are sent (SR), read (RD) or written (WR, with :cq, :mq or :buffers).
-    /// `auto` takes what suits each exchange; EXPLAIN says which and why.
+    /// `auto` takes what suits each exchange; EXPLAIN says which and why. Multiplexers have SEMQ designs,
+    /// SEMQ/SR by default.
     #[arg(long, value_name = "auto|DESIGN", default_value_t)]
     pub design: DesignChoice,
     /// Endpoints of each side of an exchange in a worker, from 1 to --threads [default: those of the

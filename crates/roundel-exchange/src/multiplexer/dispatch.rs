@@ -125,14 +125,9 @@ impl State {
         match header_at(&buffer, 0, bytes) {
             Ok(header) => match header.body {
                 Body::Data(data) => self.take_rows(index, &header, data, Place::of(buffer)),
-                _ => return self.refuse(index, "a message to be read that is no rows"),
+                _ => self.refuse(index, "a message to be read that is no rows"),
             },
-            Err(error) => return self.refuse(index, &error.to_string()),
-        }
-        while let Way::Read(reads) = &mut self.connections[index].way
-            && let Some(header) = reads.next_deferred()
-        {
-            self.take_control(index, &header);
+            Err(error) => self.refuse(index, &error.to_string()),
         }
     }
 
@@ -164,14 +159,7 @@ impl State {
         let about = header.partition;
         match header.body {
             Body::Member => self.join_group(index, header),
-            Body::EndOfStream(end) => {
-                if let Way::Read(reads) = &mut self.connections[index].way
-                    && reads.defer(header)
-                {
-                    return;
-                }
-                self.tell(index, about, News::End(end.sent));
-            }
+            Body::EndOfStream(end) => self.tell(index, about, News::End(end.sent)),
             Body::Abort => self.tell(index, about, News::Lost(CompletionStatus::Flushed)),
             Body::Credit(credit) => self.grant(index, source, about, credit.credit),
             Body::Leave => self.left(index, source, about),

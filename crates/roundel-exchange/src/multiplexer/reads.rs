@@ -1,14 +1,14 @@
 //! MQ/RD through a multiplexer (Liu et al. 2019, section 5.4): rows lie in the sender's memory, a word says where, and
 //! this node READs them into a buffer of its own, from which they are taken in as what is sent is. A word back says how
-//! many were read; until then their memory is in use. Control goes by SEND as ever, and what the sender put behind its
-//! rows waits here until these have come.
+//! many were read; until then their memory is in use. All else goes by SEND as ever. So the end of a source's rows may be
+//! heard of before the last of them have been read; it says how many there are.
 
 use super::MultiplexerOptions;
 use super::outgoing::Rows;
 use super::way::Place;
 use crate::endpoint::Fabric;
 use crate::error::Result;
-use crate::wire::{Full, HEADER_LENGTH, Header, Read};
+use crate::wire::{Full, HEADER_LENGTH, Read};
 use roundel_verbs::{Buffer, Payload, Regions, RemoteAddress, SendOperation, SendRequest};
 use std::collections::VecDeque;
 
@@ -18,9 +18,9 @@ pub(super) struct Reads {
     /// Own buffers: those that nothing is read into, and how many there are in all.
     free: Vec<Buffer>,
     buffers: usize,
-    /// What the peer has said, in its order.
-    due: VecDeque<Due>,
-    /// The first rows of these that are being read, and all that may be due and be read at a time.
+    /// Messages of the peer's, in its order.
+    due: VecDeque<Full>,
+    /// The first of these that are being read, and all that may be due and be read at a time.
     reading: usize,
     due_max: usize,
     reading_max: usize,
@@ -29,12 +29,6 @@ pub(super) struct Reads {
     /// What lies here for the peer, and how many messages it has read before.
     lying: VecDeque<Rows>,
     done: u64,
-}
-
-enum Due {
-    Rows(Full),
-    /// Which the peer has put behind its rows.
-    Control(Header),
 }
 
 impl Reads {
@@ -77,24 +71,14 @@ impl Reads {
 
     /// The peer says where a message lies.
     pub(super) fn take_full(&mut self, full: Full) -> Result<(), &'static str> {
-        let rows = self.due.iter().filter(|due| matches!(due, Due::Rows(_)));
-        if rows.count() >= self.due_max {
+        if self.due.len() >= self.due_max {
             return Err("more of its messages are to be read than may be on their way");
         }
         if !(HEADER_LENGTH..=self.message_bytes).contains(&(full.length as usize)) {
             return Err("its messages are longer than those of this node");
         }
-        self.due.push_back(Due::Rows(full));
+        self.due.push_back(full);
         Ok(())
-    }
-
-    /// The peer says something behind its rows; whether it has to wait until these have come.
-    pub(super) fn defer(&mut self, header: &Header) -> bool {
-        let waits = !self.due.is_empty();
-        if waits {
-            self.due.push_back(Due::Control(*header));
-        }
-        waits
     }
 
     /// The next READ, if a message is due and there is a buffer for it.
@@ -102,11 +86,7 @@ impl Reads {
         if self.reading >= self.reading_max {
             return None;
         }
-        let rows = self.due.iter().filter_map(|due| match due {
-            Due::Rows(full) => Some(*full),
-            Due::Control(_) => None,
-        });
-        let full = rows.into_iter().nth(self.reading)?;
+        let full = *self.due.get(self.reading)?;
         let buffer = self.free.pop()?;
         self.reading += 1;
         Some(SendRequest {
@@ -125,23 +105,10 @@ impl Reads {
 
     /// The oldest READ has ended: what to tell the peer, whose memory is not needed any more.
     pub(super) fn was_read(&mut self) -> Read {
-        // What is behind rows never comes first.
         self.due.pop_front();
         self.reading -= 1;
         self.read += 1;
         Read { count: self.read }
-    }
-
-    /// What the peer has put behind rows that have all come.
-    pub(super) fn next_deferred(&mut self) -> Option<Header> {
-        match self.due.front() {
-            Some(Due::Control(header)) => {
-                let header = *header;
-                self.due.pop_front();
-                Some(header)
-            }
-            _ => None,
-        }
     }
 
     /// Takes a buffer back from which a message has been taken in.
@@ -174,10 +141,9 @@ impl Reads {
 
 #[cfg(test)]
 mod tests {
-    use super::super::outgoing::{Memory, word};
+    use super::super::outgoing::Memory;
     use super::super::sources::SourceKey;
     use super::*;
-    use crate::wire::Body;
     use roundel_verbs::ArenaOptions;
     use roundel_verbs::shm::{self, ShmOptions};
 
@@ -222,23 +188,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_behind_rows_waits_for_them() {
+    async fn messages_are_read_in_their_order() {
         let mut reads = reads();
-        let behind = word(Body::Abort);
-        assert!(!reads.defer(&behind), "there are none");
         reads.take_full(full(100)).unwrap();
-        assert!(reads.defer(&behind));
         reads.take_full(full(200)).unwrap();
-        let first = reads.next_read(7).unwrap();
-        assert_eq!((first.id, first.payload.len()), (7, 100));
-        let second = reads.next_read(8).unwrap();
-        assert_eq!((second.id, second.payload.len()), (8, 200));
+        for (id, length) in [(7, 100), (8, 200)] {
+            let read = reads.next_read(id).unwrap();
+            assert_eq!((read.id, read.payload.len()), (id, length));
+        }
         assert!(reads.next_read(9).is_none());
-        assert_eq!(reads.next_deferred(), None);
-        assert_eq!(reads.was_read(), Read { count: 1 });
-        assert_eq!(reads.next_deferred(), Some(behind));
-        assert_eq!(reads.next_deferred(), None);
-        assert_eq!(reads.was_read(), Read { count: 2 });
+        for count in [1, 2] {
+            assert_eq!(reads.was_read(), Read { count });
+        }
     }
 
     #[tokio::test]

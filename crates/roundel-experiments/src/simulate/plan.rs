@@ -390,6 +390,10 @@ mod tests {
         for design in Design::every() {
             assert!(plans.iter().any(|plan| plan.design == design), "{design}");
         }
+        for design in Design::every().map(Design::multiplexed) {
+            let mut shared = plans.iter().filter(|plan| plan.multiplexer.is_some());
+            assert!(shared.any(|plan| plan.design() == design), "{design}");
+        }
         let troubles: Vec<Trouble> = plans
             .iter()
             .flat_map(|plan| plan.faults.moments.iter().map(|moment| moment.what))

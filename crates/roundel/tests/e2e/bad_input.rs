@@ -8,6 +8,7 @@ use crate::common::{HandCluster, Roundel, TRANSPORTS, fails, stderr, write_token
 #[test]
 fn wrong_usage_is_told_in_one_line() {
     let roundel = Roundel::new();
+    let multiplexed = |design| vec!["tpch", "--exchange", "multiplexer", "--design", design];
     for (arguments, told) in [
         (vec!["tpch", "--scale", "0"], "scale factor"),
         (vec!["tpch", "--scale", "-1"], "scale factor"),
@@ -22,6 +23,14 @@ fn wrong_usage_is_told_in_one_line() {
         (
             vec!["tpch", "--design", "SESQ/SR", "--endpoints", "2"],
             "from 1 to 1",
+        ),
+        (
+            multiplexed("MEMQ/WR:mq"),
+            "one endpoint for all threads of its node; use SEMQ/WR:mq, or --exchange endpoint",
+        ),
+        (
+            multiplexed("SESQ/SR"),
+            "a reliable connection to each other node; use SEMQ/SR, or --exchange endpoint",
         ),
         (vec!["tpch", "--buffers", "fixed:1"], "adaptive"),
         (vec!["tpch", "--buffers", "many"], "adaptive"),

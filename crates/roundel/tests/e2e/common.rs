@@ -284,8 +284,20 @@ impl HandCluster {
 
     /// A `roundel sql` on it, with these tables as `NAME=PATH`, that runs statements one after the other.
     pub fn sql(&self, roundel: &Roundel, tables: &[String], statements: &[String]) -> Child {
+        self.sql_with(roundel, &[], tables, statements)
+    }
+
+    /// The same with more flags.
+    pub fn sql_with(
+        &self,
+        roundel: &Roundel,
+        flags: &[&str],
+        tables: &[String],
+        statements: &[String],
+    ) -> Child {
         let addresses = self.addresses();
         let mut arguments = vec!["sql", "--fabric", self.fabric, "--cluster", &addresses];
+        arguments.extend(flags);
         arguments.extend(["--token-file", self.token_file(), "--format", "csv"]);
         for table in tables {
             arguments.extend(["--table", table]);

@@ -83,6 +83,41 @@ fn a_worker_killed_in_mid_query_is_named() {
     }
 }
 
+/// Whatever the design of the multiplexers; workers have one of each that coordinators ask for.
+#[test]
+fn a_worker_killed_behind_multiplexers_is_named() {
+    let roundel = Roundel::new();
+    let table = table(&roundel);
+    let mut cluster = HandCluster::start(&roundel, 3, "shm");
+    for design in [
+        "SEMQ/SR",
+        "SEMQ/WR",
+        "SEMQ/WR:mq",
+        "SEMQ/WR:buffers",
+        "SEMQ/RD",
+    ] {
+        let flags = ["--exchange", "multiplexer", "--design", design];
+        let run = |query: &str| {
+            let (tables, statements) = ([table.clone()], [query.to_owned()]);
+            cluster.sql_with(&roundel, &flags, &tables, &statements)
+        };
+        let whole = finish(run(SHORT_QUERY));
+        assert_eq!(stdout(&whole), SHORT_ANSWER, "{design}: {}", stderr(&whole));
+        let client = run(LONG_QUERY);
+        until_busy(cluster.workers[0].child.id());
+        let victim = cluster.workers.remove(0);
+        let address = victim.address.clone();
+        drop(victim);
+        let killed = Instant::now();
+        let output = finish(client);
+        let (took, said) = (killed.elapsed(), stderr(&output));
+        assert!(took < NOTICE_MAX, "{design}: it took {took:?}");
+        assert!(said.contains(&address), "{design}: {said}");
+        let again = HandWorker::start(&roundel, &cluster.token_file, &address, "shm");
+        cluster.workers.push(again);
+    }
+}
+
 /// At any moment: before the tasks of a join have agreed on its heavy keys, while they do, and after. The query fails,
 /// or runs again without the worker.
 #[test]

@@ -184,6 +184,20 @@ fn explain_tells_why_each_exchange_runs_as_it_does() {
         plan.contains("MESQ/SR, endpoints 2, buffers adaptive: asked for"),
         "{plan}"
     );
+    for (design, told) in [
+        ("SEMQ/RD", "multiplexer, SEMQ/RD: asked for"),
+        (
+            "auto",
+            "multiplexer, SEMQ/SR: what multiplexers do by default",
+        ),
+    ] {
+        let how = ["--exchange", "multiplexer", "--design", design];
+        let statement = format!("EXPLAIN ANALYZE {SHUFFLES}");
+        let table = ["--table", &table, "-c", &statement];
+        let plan = sql(&roundel, &[how, table].concat());
+        let ran = design.replace("auto", "SEMQ/SR") + "=";
+        assert!(plan.contains(told) && plan.contains(&ran), "{plan}");
+    }
 }
 
 #[test]

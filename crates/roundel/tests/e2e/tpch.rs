@@ -132,6 +132,39 @@ fn multiplexers_have_one_connection_for_each_pair_of_processes() {
     }
 }
 
+/// All rows of all operators go by the verb of the design, over the same connections.
+#[test]
+fn multiplexers_use_the_verb_of_their_design() {
+    let roundel = Roundel::new();
+    // The first run also measures the host, over connections of its own.
+    tpch(&roundel, &["--queries", "3", "--workers", "3", "--json"]);
+    for (design, opcodes) in [
+        ("SEMQ/SR", &["send", "receive"][..]),
+        ("SEMQ/WR", &["write_with_immediate", "receive"]),
+        ("SEMQ/WR:mq", &["write"]),
+        ("SEMQ/WR:buffers", &["write"]),
+        ("SEMQ/RD", &["read", "send", "receive"]),
+    ] {
+        let arguments = ["--workers", "3", "--threads", "2", "--json"];
+        let how = ["--exchange", "multiplexer", "--design", design];
+        let report = tpch(&roundel, &[&arguments[..], &how].concat());
+        assert_all_verified(&report, 22);
+        assert_eq!(report["settings"]["design"], design);
+        let fabric = &report["fabric"];
+        assert_eq!(fabric["device_queue_pairs"], 3, "{design}: {fabric}");
+        let bytes = |opcode: &str| fabric["bytes"][opcode].as_u64().unwrap();
+        for opcode in fabric["bytes"].as_object().unwrap().keys() {
+            let carries = opcodes.contains(&opcode.as_str());
+            assert_eq!(bytes(opcode) > 0, carries, "{design}: {fabric}");
+        }
+        // Besides rows that are read, words of 64 bytes.
+        assert!(
+            bytes("read") == 0 || bytes("send") < bytes("read"),
+            "{design}: {fabric}"
+        );
+    }
+}
+
 /// Many queries of one coordinator at once: all right, over one connection for each pair of processes, within the quota.
 #[test]
 fn streams_share_the_connections_of_multiplexers() {
