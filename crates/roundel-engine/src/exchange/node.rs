@@ -174,6 +174,7 @@ impl ExchangeNode {
             phases: now.phases.saturating_sub(before.phases),
             stalled: now.stalled.saturating_sub(before.stalled),
             overruns: now.overruns.saturating_sub(before.overruns),
+            changes: now.changes.saturating_sub(before.changes),
         }
     }
 
@@ -279,8 +280,8 @@ impl ExchangeNode {
         Ok(shuffle)
     }
 
-    /// The receiving side of a task's input: all its sources share it. `coupled` says that they
-    /// scatter.
+    /// The receiving side of a task's input: all its sources share it. `coupled` says that they send to several
+    /// consumers at once.
     pub(super) fn receive(
         &self,
         key: InputKey,

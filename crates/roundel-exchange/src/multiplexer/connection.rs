@@ -7,11 +7,11 @@
 use super::arrivals::{Arrival, Member};
 use super::meeting::NodeId;
 use super::outgoing::{About, Outgoing, Queues, inline};
-use super::schedule::{Backlog, Turn};
+use super::phases::{Backlog, Turn};
 use super::{MultiplexerOptions, State};
 use crate::endpoint::{Credit, empty_write};
 use crate::error::{ExchangeError, Result};
-use crate::wire::{Body, Header, Phase};
+use crate::wire::{Body, Header};
 use roundel_verbs::{
     Buffer, CompletionQueue, CompletionStatus, Context, Payload, QueuePair, QueuePairAddress,
     QueuePairOptions, ReceiveRequest, Regions, SendOperation, SendRequest, Transport,
@@ -362,7 +362,7 @@ impl State {
             match self.connections[index].post(rows) {
                 Ok(0) => {}
                 Ok(bytes) => {
-                    self.schedule.count(bytes);
+                    self.schedule.count(index, bytes);
                     let waiting = &mut self.connections[index].waiting;
                     self.wakers.append(waiting);
                 }
@@ -376,8 +376,8 @@ impl State {
         let stalled = self.schedule.deadline();
         let connections = &self.connections;
         let backlog = |peer: usize| connections[peer].backlog();
-        if let Some((peer, phase)) = self.schedule.advance(context.now(), backlog) {
-            self.say_phase(peer, phase);
+        for (peer, body) in self.schedule.advance(context.now(), backlog) {
+            self.say_of_schedule(peer, body);
         }
         // Who serves the connections goes on if the neighbour is too late.
         if self.schedule.deadline() != stalled {
@@ -385,7 +385,7 @@ impl State {
         }
     }
 
-    pub(super) fn say_phase(&mut self, peer: usize, phase: Phase) {
+    pub(super) fn say_of_schedule(&mut self, peer: usize, body: Body) {
         let header = Header {
             flags: 0,
             group: 0,
@@ -394,7 +394,7 @@ impl State {
             partition: 0,
             sequence: 0,
             credit_seen: 0,
-            body: Body::Phase(phase),
+            body,
         };
         self.say(peer, header);
     }

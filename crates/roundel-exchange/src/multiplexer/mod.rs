@@ -13,7 +13,8 @@
 //! * `pool`: registered messages, of which each query gets its quota.
 //! * `outbound` and `inbound`: the two ends of links, as SHUFFLE and RECEIVE use them.
 //! * `arrivals`: what has come for one operator, which any of its readers takes in; `news`: what has come about its links.
-//! * `schedule`: in which phase rows may go to which peer, and `trial`: whether that is worth it.
+//! * `schedule`: whether rows are sent by a schedule; `phases`: which peer they may go to then; `trial`, `tally`
+//!   and `window`: what all nodes have found out about whether that is worth it.
 //! * `dispatch`: what the completion queue brings.
 //! * `meeting`: how two nodes get their connection.
 //!
@@ -32,9 +33,12 @@ mod meeting;
 mod news;
 mod outbound;
 mod outgoing;
+mod phases;
 mod pool;
 mod schedule;
+mod tally;
 mod trial;
+mod window;
 
 pub(crate) use arrivals::{Arrivals, MessageHead, Sink};
 pub(crate) use inbound::Inbound;

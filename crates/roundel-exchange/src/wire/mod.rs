@@ -9,7 +9,7 @@
 //!      0     2  magic, 0x4452 (the bytes "RD")
 //!      2     2  version, 2
 //!      4     1  kind: 1 data, 2 end-of-stream, 3 credit, 4 acknowledge, 5 sent, 6 missing,
-//!               7 join, 8 joined, 9 member, 10 leave, 11 abort, 12 phase
+//!               7 join, 8 joined, 9 member, 10 leave, 11 abort, 12 phase, 13 trial
 //!      5     1  flags: bit 0 repeated; all others 0
 //!      6     2  transmission group of the source: the one that a data message was sent to, or
 //!               that a control message is about
@@ -46,19 +46,24 @@
 //! abort            no more comes on the link, and not all of it has come
 //! phase            40  8  number of a phase of the schedule
 //!                  48  8  what of it: 0 done with those below, 1 in, 2 out, 3 at it
+//! trial            40  8  how often all have changed between no schedule and one
+//!                  48  8  how well rows leave the node since, bytes per second; 0 when it does not say
+//!                  56  1  1 when rows wait there for all peers, which are many; 0 otherwise
 //! ```
 //!
-//! The last four are of multiplexers, whose connections carry the links of many exchanges: there,
+//! The last five are of multiplexers, whose connections carry the links of many exchanges: there,
 //! what a source says about a link has the link's number in place of a partition.
 //!
 //! Only data has a payload, which is never empty. [`Header::parse`] is total: any 64 bytes give a
 //! header that satisfies all of the above or a [`WireError`] that says which rule they break.
 
+mod control;
 mod digest;
 mod error;
 #[cfg(test)]
 mod tests;
 
+pub use control::{Acknowledge, Credit, EndOfStream, Join, Missing, Phase, Sent, Step, Trial};
 pub use digest::SequenceDigest;
 pub(crate) use digest::mix;
 pub use error::WireError;
@@ -122,6 +127,8 @@ pub enum Kind {
     Abort = 11,
     /// How far a multiplexer is in the schedule of all.
     Phase = 12,
+    /// How multiplexers send, and how fast a node's rows leave so.
+    Trial = 13,
 }
 
 impl Kind {
@@ -139,6 +146,7 @@ impl Kind {
             10 => Ok(Self::Leave),
             11 => Ok(Self::Abort),
             12 => Ok(Self::Phase),
+            13 => Ok(Self::Trial),
             found => Err(WireError::Kind { found }),
         }
     }
@@ -194,6 +202,8 @@ pub enum Body {
     Abort,
     /// See [`Kind::Phase`].
     Phase(Phase),
+    /// See [`Kind::Trial`].
+    Trial(Trial),
 }
 
 /// Which fragment of which frame a data message carries.
@@ -218,102 +228,6 @@ impl Data {
     }
 }
 
-/// What a source has sent on a link in all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct EndOfStream {
-    /// Count and checksum of the data messages sent.
-    pub sent: SequenceDigest,
-}
-
-/// How much a receiver allows a source to send.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Credit {
-    /// Receives posted since the exchange began, modulo 2^32. Absolute, so that a lost, repeated
-    /// or overtaken credit does no harm.
-    pub credit: u32,
-    /// Every message of the group with a lower sequence number has arrived. 0 where lost messages
-    /// are not repaired.
-    pub acknowledged: u64,
-}
-
-/// Which end-of-stream has arrived.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Acknowledge {
-    /// Data messages that it told of.
-    pub messages: u64,
-}
-
-/// How much a source has sent so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Sent {
-    /// Data messages on the link.
-    pub on_link: u64,
-    /// Data messages to the group.
-    pub to_group: u64,
-}
-
-/// Messages of a group that a receiver misses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Missing {
-    /// The first of them.
-    pub first: u64,
-    /// Bit `i` is 1 when message `first + i` is missing; bit 0 is 1.
-    pub bitmap: u64,
-}
-
-/// The multicast group of a transmission group, in the verbs layer's encoding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Join {
-    /// Address and queue key.
-    pub multicast: [u8; JOIN_BYTES],
-}
-
-/// How far a multiplexer is in the schedule of all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Phase {
-    /// Number of the phase, counted since the schedule began.
-    pub number: u64,
-    /// What of it.
-    pub step: Step,
-}
-
-/// See [`Phase`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Step {
-    /// It has done with all phases below.
-    Done = 0,
-    /// It takes part from now on, and is at the phase.
-    In = 1,
-    /// It has nothing to send and takes no part until it says so.
-    Out = 2,
-    /// The one that has just come is behind: others are at the phase.
-    At = 3,
-}
-
-impl Step {
-    fn from_word(word: u64) -> Result<Self, WireError> {
-        match word {
-            0 => Ok(Self::Done),
-            1 => Ok(Self::In),
-            2 => Ok(Self::Out),
-            3 => Ok(Self::At),
-            found => Err(WireError::Step { found }),
-        }
-    }
-}
-
-impl Missing {
-    /// Sequence numbers that one message can tell of: those from `first` on.
-    pub const SPAN: u64 = u64::BITS as u64;
-
-    /// The sequence numbers, in order.
-    pub fn sequences(self) -> impl Iterator<Item = u64> {
-        let set = (0..Self::SPAN).filter(move |bit| self.bitmap >> bit & 1 == 1);
-        set.filter_map(move |bit| self.first.checked_add(bit))
-    }
-}
-
 impl Header {
     /// The kind of message.
     pub fn kind(&self) -> Kind {
@@ -330,6 +244,7 @@ impl Header {
             Body::Leave => Kind::Leave,
             Body::Abort => Kind::Abort,
             Body::Phase(_) => Kind::Phase,
+            Body::Trial(_) => Kind::Trial,
         }
     }
 
@@ -395,6 +310,15 @@ impl Header {
             Body::Phase(Phase { number, step }) => {
                 put(&mut bytes, 40, number.to_le_bytes());
                 put(&mut bytes, 48, (step as u64).to_le_bytes());
+            }
+            Body::Trial(Trial {
+                number,
+                rate,
+                crowded,
+            }) => {
+                put(&mut bytes, 40, number.to_le_bytes());
+                put(&mut bytes, 48, rate.to_le_bytes());
+                put(&mut bytes, 56, [u8::from(crowded)]);
             }
             Body::Joined | Body::Member | Body::Leave | Body::Abort => {}
         }
@@ -471,6 +395,18 @@ impl Header {
                 reserved(bytes, 56..64)?;
                 let (number, step) = (word(40), Step::from_word(word(48))?);
                 Body::Phase(Phase { number, step })
+            }
+            Kind::Trial => {
+                reserved(bytes, 57..64)?;
+                let [crowded] = get::<1>(bytes, 56);
+                if crowded > 1 {
+                    return Err(WireError::Reserved);
+                }
+                Body::Trial(Trial {
+                    number: word(40),
+                    rate: word(48),
+                    crowded: crowded == 1,
+                })
             }
             Kind::Joined | Kind::Member | Kind::Leave | Kind::Abort => {
                 reserved(bytes, 40..64)?;

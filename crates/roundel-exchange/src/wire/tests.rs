@@ -30,6 +30,13 @@ fn control() -> impl Strategy<Value = Body> {
             let step = [Step::Done, Step::In, Step::Out, Step::At][usize::from(step % 4)];
             Body::Phase(Phase { number, step })
         }),
+        any::<(u64, u64, bool)>().prop_map(|(number, rate, crowded)| {
+            Body::Trial(Trial {
+                number,
+                rate,
+                crowded,
+            })
+        }),
     ]
 }
 
@@ -186,7 +193,7 @@ fn each_rule_has_its_error() {
     };
     assert!(matches!(with(0, 0), WireError::Magic { .. }));
     assert_eq!(with(2, 9), WireError::Version { found: 9 });
-    assert_eq!(with(4, 13), WireError::Kind { found: 13 });
+    assert_eq!(with(4, 14), WireError::Kind { found: 14 });
     assert_eq!(
         with(4, 3),
         WireError::ControlPayload {
@@ -220,6 +227,13 @@ fn each_rule_has_its_error() {
     }));
     phase[48] = 4;
     assert_eq!(Header::parse(&phase), Err(WireError::Step { found: 4 }));
+    let mut trial = control(Body::Trial(Trial {
+        number: 1,
+        rate: 1,
+        crowded: true,
+    }));
+    trial[56] = 2;
+    assert_eq!(Header::parse(&trial), Err(WireError::Reserved));
     let credit = Credit {
         credit: 1,
         acknowledged: 2,
@@ -247,6 +261,14 @@ fn each_rule_has_its_error() {
                 step: Step::In,
             }),
             vec![56, 63],
+        ),
+        (
+            Body::Trial(Trial {
+                number: 1,
+                rate: 1,
+                crowded: false,
+            }),
+            vec![57, 63],
         ),
         (Body::Member, vec![40, 63]),
         (Body::Leave, vec![40, 63]),
