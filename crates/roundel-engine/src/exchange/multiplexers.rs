@@ -80,12 +80,14 @@ impl Multiplexers {
             now.phases += one.phases;
             now.stalled += one.stalled;
             now.overruns += one.overruns;
+            now.changes += one.changes;
         }
         let before = std::mem::replace(&mut *self.noted.lock(), now);
         ScheduleReport {
             phases: now.phases.saturating_sub(before.phases),
             stalled: now.stalled.saturating_sub(before.stalled),
             overruns: now.overruns.saturating_sub(before.overruns),
+            changes: now.changes.saturating_sub(before.changes),
         }
     }
 }

@@ -251,8 +251,8 @@ impl ExchangeNode {
         Ok(shuffle)
     }
 
-    /// The receiving side of a task's input: all its sources share it. `coupled` says that they
-    /// scatter.
+    /// The receiving side of a task's input: all its sources share it. `coupled` says that they send to several
+    /// consumers at once.
     pub(super) fn receive(
         &self,
         key: InputKey,

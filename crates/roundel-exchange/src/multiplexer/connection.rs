@@ -11,12 +11,12 @@ use super::address::ConnectionAddress;
 use super::arrivals::{Arrival, Member};
 use super::meeting::NodeId;
 use super::outgoing::{About, Queues, word};
-use super::schedule::{Backlog, Turn};
+use super::phases::{Backlog, Turn};
 use super::way::{Place, Way};
 use super::{MultiplexerOptions, State};
 use crate::endpoint::Credit;
 use crate::error::{ExchangeError, Result};
-use crate::wire::{Body, Header, Phase};
+use crate::wire::{Body, Header};
 use roundel_verbs::{
     Buffer, CompletionQueue, CompletionStatus, Context, QueuePair, QueuePairAddress,
     QueuePairOptions, ReceiveRequest, Regions, Transport,
@@ -317,7 +317,7 @@ impl State {
             match self.connections[index].post(rows) {
                 Ok(0) => {}
                 Ok(bytes) => {
-                    self.schedule.count(bytes);
+                    self.schedule.count(index, bytes);
                     let waiting = &mut self.connections[index].waiting;
                     self.wakers.append(waiting);
                 }
@@ -331,8 +331,8 @@ impl State {
         let stalled = self.schedule.deadline();
         let connections = &self.connections;
         let backlog = |peer: usize| connections[peer].backlog();
-        if let Some((peer, phase)) = self.schedule.advance(context.now(), backlog) {
-            self.say_phase(peer, phase);
+        for (peer, body) in self.schedule.advance(context.now(), backlog) {
+            self.say_of_schedule(peer, body);
         }
         // Who serves the connections goes on if the neighbour is too late.
         if self.schedule.deadline() != stalled {
@@ -340,8 +340,8 @@ impl State {
         }
     }
 
-    pub(super) fn say_phase(&mut self, peer: usize, phase: Phase) {
-        self.say(peer, word(Body::Phase(phase)));
+    pub(super) fn say_of_schedule(&mut self, peer: usize, body: Body) {
+        self.say(peer, word(body));
     }
 
     /// Peers have come or gone.

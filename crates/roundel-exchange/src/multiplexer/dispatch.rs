@@ -163,9 +163,9 @@ impl State {
             Body::Abort => self.tell(index, about, News::Lost(CompletionStatus::Flushed)),
             Body::Credit(credit) => self.grant(index, source, about, credit.credit),
             Body::Leave => self.left(index, source, about),
-            Body::Phase(phase) => {
-                if let Some((peer, answer)) = self.schedule.hear(index, phase) {
-                    self.say_phase(peer, answer);
+            Body::Phase(_) | Body::Trial(_) => {
+                if let Some((peer, answer)) = self.schedule.hear(index, header.body) {
+                    self.say_of_schedule(peer, answer);
                 }
             }
             Body::Full(full) => self.with_reads(index, |reads| reads.take_full(full)),

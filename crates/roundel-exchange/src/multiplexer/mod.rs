@@ -15,7 +15,8 @@
 //! * `outbound` and `inbound`: the two ends of links, as SHUFFLE and RECEIVE use them; `sources`: what is known of the
 //!   former.
 //! * `arrivals`: what has come for one operator, which any of its readers takes in; `news`: what has come about its links.
-//! * `schedule`: in which phase rows may go to which peer, and `trial`: whether that is worth it.
+//! * `schedule`: whether rows are sent by a schedule; `phases`: which peer they may go to then; `trial`, `tally`
+//!   and `window`: what all nodes have found out about whether that is worth it.
 //! * `dispatch`: what the completion queue brings.
 //! * `meeting`: how two nodes get their connection, and `address`: what they tell each other of it.
 //!
@@ -35,13 +36,16 @@ mod meeting;
 mod news;
 mod outbound;
 mod outgoing;
+mod phases;
 mod pool;
 mod reads;
 mod schedule;
 mod slots;
 mod sources;
+mod tally;
 mod trial;
 mod way;
+mod window;
 
 pub use address::ConnectionAddress;
 pub(crate) use arrivals::{Arrivals, MessageHead, Sink};

@@ -1,31 +1,15 @@
-//! When rows may go where, so that no two nodes send to the same one at a time (Rödiger et al. 2015, section 3.2.3):
-//! in phase `p` the node at place `r` of `n` sends to the one at place `r + 1 + p mod (n - 1)`, and gets rows from
-//! one alone. This module knows no messages, only how many bytes wait for whom.
-//!
-//! ```text
-//!   phase 0:  0→1 1→2 2→3 3→0      whoever has done with phase p may be followed, at its target, by the one on
-//!   phase 1:  0→2 1→3 2→0 3→1      its left: it tells that one, and begins phase p + 1 when the one on its
-//!   phase 2:  0→3 1→0 2→1 3→2      right has told it the same
-//! ```
-//!
-//! A phase ends when its bytes are sent or there are no more. Phases in which there is nothing to send are passed
-//! over. A node that has nothing to send at all leaves, and nobody waits for it; nor for one that is too late.
-//! Nothing but speed depends on all this: nodes that disagree about who takes part collide, as they would without it.
+//! Whether rows are sent by a schedule: as they are told to be, or where that gains anything. When what may go where
+//! is the business of `phases`, and what the nodes have found out together that of `trial`. This module knows no
+//! messages, only how many bytes wait for whom.
 
 use super::MultiplexerOptions;
 use super::meeting::NodeId;
+use super::phases::{Backlog, Phases, Turn};
 use super::trial::Trial;
-use crate::wire::{Phase, Step};
+use crate::wire::Body;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
-
-/// A node waits for its neighbour at most so many times as long as its own phases take.
-const PATIENCE: u32 = 4;
-/// And at least so long: what the network and a thread that sleeps may take.
-const PATIENCE_MIN: Duration = Duration::from_micros(500);
-/// And at most.
-const PATIENCE_MAX: Duration = Duration::from_millis(20);
 
 /// Whether rows are sent by a schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -35,7 +19,8 @@ pub enum Scheduling {
     Off,
     /// In their phase, as long as messages are long: phases of short ones would end before the next node has heard of it.
     On,
-    /// In their phase while long messages wait for several nodes across a network, if they leave faster so.
+    /// In their phase while long messages wait across a network, if those that are for several nodes leave faster so in
+    /// all of the nodes together.
     Auto,
 }
 
@@ -75,25 +60,6 @@ impl FromStr for Scheduling {
     }
 }
 
-/// What waits for one peer.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Backlog {
-    /// Rows that have not been posted.
-    pub(super) bytes: usize,
-    pub(super) messages: usize,
-    /// Those that have been, and are on their way.
-    pub(super) in_flight: usize,
-}
-
-/// Who may be sent rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    Everybody,
-    Nobody,
-    /// One peer, so many bytes and what begins within them.
-    Peer(usize, usize),
-}
-
 /// How the phases went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScheduleReport {
@@ -103,6 +69,8 @@ pub struct ScheduleReport {
     pub stalled: Duration,
     /// Phases that began although it had not.
     pub overruns: u64,
+    /// How often all nodes have changed to a schedule or from it, where that is left to them.
+    pub changes: u64,
 }
 
 /// The schedule of a node. Peers are numbered by their connections.
@@ -112,27 +80,14 @@ pub(super) struct Schedule {
     networked: bool,
     /// Messages at least so long, on average, fill the buffers of a switch.
     long_bytes: usize,
-    /// Whether it is worth it, where that is left to it.
-    trial: Trial,
+    message_bytes: usize,
+    /// Messages of a phase.
+    phase_messages: usize,
     /// What waited last was long, on average.
     long: bool,
-    /// Bytes of a phase, and most of them whatever may wait.
-    phase_bytes: usize,
-    phase_bytes_max: usize,
-    /// The peers in the order of their places, from the one on the right.
     peers: Vec<usize>,
-    /// It takes part, and the peer on its left has been told so.
-    inside: bool,
-    phase: u64,
-    /// Bytes sent in it; absent while it has not begun.
-    sent: Option<usize>,
-    began: Duration,
-    /// How long phases take, as far as there were any.
-    pace: Option<Duration>,
-    /// The peer on the right: phases below this one it has done with; absent while it takes no part.
-    right_at: Option<u64>,
-    stalled_since: Option<Duration>,
-    report: ScheduleReport,
+    phases: Phases,
+    trial: Trial,
 }
 
 impl Schedule {
@@ -142,24 +97,20 @@ impl Schedule {
             scheduling: options.scheduling,
             networked,
             long_bytes: options.long_bytes,
-            trial: Trial::new(),
+            message_bytes: options.message_bytes,
+            phase_messages: 1,
             long: false,
-            phase_bytes: options.phase_bytes,
-            phase_bytes_max: options.phase_bytes,
             peers: Vec::new(),
-            inside: false,
-            phase: 0,
-            sent: None,
-            began: Duration::ZERO,
-            pace: None,
-            right_at: None,
-            stalled_since: None,
-            report: ScheduleReport::default(),
+            phases: Phases::new(options.phase_bytes),
+            trial: Trial::new(),
         }
     }
 
     pub(super) fn report(&self) -> ScheduleReport {
-        self.report
+        ScheduleReport {
+            changes: self.trial.changes(),
+            ..self.phases.report()
+        }
     }
 
     /// Whether it ever says anything.
@@ -171,168 +122,86 @@ impl Schedule {
         }
     }
 
-    /// Takes note of the nodes that there are, for each of which so many bytes may wait. A phase is shorter than
-    /// that, so that it need not end early, or wait for more.
+    /// Takes note of the nodes that there are, for each of which so many bytes may wait.
     pub(super) fn set_peers(
         &mut self,
         own: NodeId,
         peers: impl Iterator<Item = (NodeId, usize)>,
         waiting_bytes: usize,
     ) {
-        self.phase_bytes = self.phase_bytes_max.min(waiting_bytes / 2).max(1);
         let mut peers: Vec<_> = peers.collect();
         peers.sort_unstable_by_key(|(node, _)| node.0);
+        let first = peers.first().filter(|(node, _)| node.0 < own.0);
+        let first = first.map(|(_, peer)| *peer);
         let above = peers.partition_point(|(node, _)| node.0 < own.0);
         peers.rotate_left(above);
-        let peers: Vec<_> = peers.into_iter().map(|(_, peer)| peer).collect();
-        if peers.first() != self.peers.first() {
-            self.right_at = None;
+        self.peers = peers.into_iter().map(|(_, peer)| peer).collect();
+        self.phases.set_peers(&self.peers, waiting_bytes);
+        if self.scheduling == Scheduling::Auto {
+            let waiting = waiting_bytes / self.message_bytes.max(1);
+            self.phase_messages = (self.phases.bytes() / self.message_bytes.max(1)).max(1);
+            self.trial
+                .set_peers(&self.peers, first, (self.phases.bytes(), waiting));
         }
-        if peers.last() != self.peers.last() {
-            self.inside = false;
-        }
-        self.peers = peers;
-        self.sent = None;
-        self.stalled_since = None;
-        self.trial.set_phases(self.peers.len(), self.phase_bytes);
     }
 
     /// Who may be sent rows now.
     pub(super) fn turn(&self) -> Turn {
-        if !self.inside {
-            return Turn::Everybody;
-        }
-        match (self.target(self.phase), self.sent) {
-            (Some(peer), Some(sent)) => Turn::Peer(peer, self.phase_bytes.saturating_sub(sent)),
-            _ => Turn::Nobody,
-        }
+        self.phases.turn()
     }
 
     /// Until when it waits for its neighbour.
     pub(super) fn deadline(&self) -> Option<Duration> {
-        let patience = self.pace.map_or(PATIENCE_MAX, |pace| pace * PATIENCE);
-        let patience = patience.clamp(PATIENCE_MIN, PATIENCE_MAX);
-        self.stalled_since.map(|since| since + patience)
+        self.phases.deadline()
     }
 
-    /// So many bytes of rows were posted.
-    pub(super) fn count(&mut self, bytes: usize) {
-        self.trial.count(bytes);
-        if let Some(sent) = &mut self.sent {
-            *sent += bytes;
+    /// So many bytes of rows were posted to a peer.
+    pub(super) fn count(&mut self, peer: usize, bytes: usize) {
+        if self.scheduling == Scheduling::Auto {
+            self.trial.count(peer, bytes);
         }
+        self.phases.count(bytes);
     }
 
-    /// What the neighbours say. Returns what to answer.
-    pub(super) fn hear(&mut self, peer: usize, heard: Phase) -> Option<(usize, Phase)> {
-        let right = self.peers.first() == Some(&peer);
-        match heard.step {
-            Step::Done if right => self.right_at = Some(heard.number),
-            Step::Out if right => self.right_at = None,
-            Step::In if right => {
-                self.right_at = Some(heard.number);
-                // It was away, and may not know how far the others are.
-                let behind = self.inside && heard.number < self.phase;
-                return behind.then(|| (peer, self.say(Step::At)));
+    /// What a peer says. Returns what to answer at once.
+    pub(super) fn hear(&mut self, peer: usize, heard: Body) -> Option<(usize, Body)> {
+        match heard {
+            Body::Phase(phase) => {
+                let answer = self.phases.hear(peer, phase);
+                return answer.map(|(peer, phase)| (peer, Body::Phase(phase)));
             }
-            Step::At
-                if self.peers.last() == Some(&peer)
-                    && self.inside
-                    && self.sent.is_none()
-                    && heard.number > self.phase =>
-            {
-                self.phase = heard.number;
+            Body::Trial(trial) if self.scheduling == Scheduling::Auto => {
+                self.trial.hear(peer, trial);
             }
             _ => {}
         }
         None
     }
 
-    /// Goes on as far as it can. Returns what the peer on the left shall hear, if anything.
+    /// Goes on as far as it can. Returns what peers shall hear, if anything.
     pub(super) fn advance(
         &mut self,
         now: Duration,
         backlog: impl Fn(usize) -> Backlog,
-    ) -> Option<(usize, Phase)> {
-        let left = *self.peers.last()?;
+    ) -> Vec<(usize, Body)> {
         self.look(now, &backlog);
-        if self.inside && !self.is_worth() {
-            return Some((left, self.leave()));
-        }
-        if !self.inside {
-            let waits = self.peers.iter().any(|peer| backlog(*peer).messages > 0);
-            if !waits || !self.is_worth() {
-                return None;
-            }
-            self.inside = true;
-            self.sent = None;
-            self.phase = self.phase.max(self.right_at.unwrap_or(0));
-            self.enter(now, &backlog);
-            return Some((left, self.say(Step::In)));
-        }
-        let before = self.phase;
-        if let (Some(sent), Some(peer)) = (self.sent, self.target(self.phase)) {
-            let Backlog {
-                messages,
-                in_flight,
-                ..
-            } = backlog(peer);
-            if in_flight > 0 || messages > 0 && sent < self.phase_bytes {
-                return None;
-            }
-            let took = now.saturating_sub(self.began);
-            self.pace = Some(self.pace.map_or(took, |pace| (pace * 3 + took) / 4));
-            self.report.phases += u64::from(sent > 0);
-            self.sent = None;
-            self.phase += 1;
-        }
-        if !self.peers.iter().any(|peer| backlog(*peer).messages > 0) {
-            let idle = self.peers.iter().all(|peer| backlog(*peer).in_flight == 0);
-            if idle {
-                return Some((left, self.leave()));
-            }
-        }
-        self.enter(now, &backlog);
-        (self.phase != before).then(|| (left, self.say(Step::Done)))
-    }
-
-    /// Passes over phases in which there is nothing to send, and begins the next one if the neighbour has done with
-    /// the one before.
-    fn enter(&mut self, now: Duration, backlog: &impl Fn(usize) -> Backlog) {
-        if self.sent.is_some() {
-            return;
-        }
-        let phases = self.peers.len() as u64;
-        let wanted = (self.phase..self.phase + phases).find(|phase| {
-            let target = self.target(*phase);
-            target.is_some_and(|peer| backlog(peer).messages > 0)
-        });
-        let Some(wanted) = wanted else {
-            self.stalled_since = None;
-            return;
-        };
-        self.phase = wanted;
-        let free = self.right_at.is_none_or(|right| right >= wanted);
-        let late = self.deadline().is_some_and(|deadline| now >= deadline);
-        if !free && !late {
-            self.stalled_since.get_or_insert(now);
-            return;
-        }
-        if let Some(since) = self.stalled_since.take() {
-            self.report.stalled += now.saturating_sub(since);
-            self.report.overruns += u64::from(!free);
-        }
-        self.sent = Some(0);
-        self.began = now;
+        let told = self.trial.take_said().into_iter();
+        let mut said: Vec<_> = told
+            .map(|(peer, trial)| (peer, Body::Trial(trial)))
+            .collect();
+        let phase = self.phases.advance(now, self.is_worth(), backlog);
+        said.extend(phase.map(|(peer, phase)| (peer, Body::Phase(phase))));
+        said
     }
 
     /// Whether to take part while there are rows.
     fn is_worth(&self) -> bool {
-        match self.scheduling {
+        let wanted = match self.scheduling {
             Scheduling::Off => false,
-            Scheduling::On => self.long,
-            Scheduling::Auto => self.is_used() && self.trial.is_scheduled(),
-        }
+            Scheduling::On => true,
+            Scheduling::Auto => self.networked && self.trial.is_scheduled(),
+        };
+        wanted && self.long
     }
 
     /// Sees whether messages are long, and lets the trial see how fast rows leave, while long ones are on their way, or
@@ -345,34 +214,13 @@ impl Schedule {
             self.long = bytes >= messages * self.long_bytes;
         }
         if self.scheduling == Scheduling::Auto {
-            let busy = all().filter(|one| one.messages + one.in_flight > 0).count();
+            let with = |messages| all().filter(move |one| one.messages + one.in_flight >= messages);
+            let busy = with(1).count();
             if busy > 1 && self.long {
-                self.trial.look(now);
+                self.trial.look(now, with(self.phase_messages).count());
             } else if busy == 0 || !self.long {
                 self.trial.idle();
             }
-        }
-    }
-
-    /// Takes part no more; what to tell the peer on the left.
-    fn leave(&mut self) -> Phase {
-        self.inside = false;
-        self.sent = None;
-        self.stalled_since = None;
-        self.say(Step::Out)
-    }
-
-    /// The peer that is sent to in a phase.
-    fn target(&self, phase: u64) -> Option<usize> {
-        let phases = self.peers.len() as u64;
-        let place = phase.checked_rem(phases)?;
-        self.peers.get(place as usize).copied()
-    }
-
-    fn say(&self, step: Step) -> Phase {
-        Phase {
-            number: self.phase,
-            step,
         }
     }
 }
@@ -380,7 +228,6 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::RefCell;
 
     const BYTES: usize = 1000;
 
@@ -396,202 +243,59 @@ mod tests {
             phase_bytes: BYTES,
             long_bytes: 16 << 10,
         };
-        Schedule::new(&options, networked)
+        let mut schedule = Schedule::new(&options, networked);
+        let peers = (1..=3).map(|peer| (NodeId(peer as u64), peer));
+        schedule.set_peers(NodeId(0), peers, 2 * BYTES);
+        schedule
     }
 
-    /// Nodes that hear each other at once, and send messages of 100 bytes a step each.
-    struct Cluster {
-        nodes: Vec<Schedule>,
-        /// Messages that wait, by node and target.
-        waiting: Vec<Vec<usize>>,
-        now: Duration,
-    }
-
-    impl Cluster {
-        fn new(count: usize, scheduling: Scheduling) -> Self {
-            let nodes = (0..count).map(|own| {
-                let mut node = schedule(scheduling, true);
-                let others = (0..count).filter(|other| *other != own);
-                let others = others.map(|other| (NodeId(other as u64), other));
-                node.set_peers(NodeId(own as u64), others, 2 * BYTES);
-                node
-            });
-            Self {
-                nodes: nodes.collect(),
-                waiting: vec![vec![0; count]; count],
-                now: Duration::ZERO,
-            }
-        }
-
-        fn advance(&mut self) {
-            loop {
-                let mut said = Vec::new();
-                for (own, node) in self.nodes.iter_mut().enumerate() {
-                    let backlog = |peer: usize| Backlog {
-                        bytes: 100_000 * self.waiting[own][peer],
-                        messages: self.waiting[own][peer],
-                        in_flight: 0,
-                    };
-                    let word = node.advance(self.now, backlog);
-                    said.extend(word.map(|(to, phase)| (own, to, phase)));
-                }
-                if said.is_empty() {
-                    return;
-                }
-                let answers = RefCell::new(Vec::new());
-                for (from, to, phase) in said {
-                    let answer = self.nodes[to].hear(from, phase);
-                    answers
-                        .borrow_mut()
-                        .extend(answer.map(|(back, phase)| (to, back, phase)));
-                }
-                for (from, to, phase) in answers.into_inner() {
-                    assert!(self.nodes[to].hear(from, phase).is_none());
-                }
-            }
-        }
-
-        /// Everybody sends a message where it may; who sends to whom.
-        fn step(&mut self) -> Vec<(usize, usize)> {
-            self.advance();
-            let mut sends = Vec::new();
-            for (own, node) in self.nodes.iter_mut().enumerate() {
-                if let Turn::Peer(peer, left) = node.turn()
-                    && left > 0
-                    && self.waiting[own][peer] > 0
-                {
-                    self.waiting[own][peer] -= 1;
-                    node.count(100);
-                    sends.push((own, peer));
-                }
-            }
-            self.now += Duration::from_micros(10);
-            sends
-        }
-    }
-
-    #[test]
-    fn no_two_send_to_one_and_everything_is_sent() {
-        for count in 2..9 {
-            let mut cluster = Cluster::new(count, Scheduling::On);
-            for own in 0..count {
-                for peer in (0..count).filter(|peer| *peer != own) {
-                    cluster.waiting[own][peer] = 35;
-                }
-            }
-            let mut steps = 0;
-            while cluster.waiting.iter().flatten().any(|waiting| *waiting > 0) {
-                let mut targets: Vec<_> = cluster.step().iter().map(|(_, to)| *to).collect();
-                assert_eq!(targets.len(), count, "everybody sends at step {steps}");
-                targets.sort_unstable();
-                targets.dedup();
-                assert_eq!(targets.len(), count, "no collision at step {steps}");
-                steps += 1;
-            }
-            assert_eq!(steps, 35 * (count - 1));
-            cluster.advance();
-            assert!(
-                cluster
-                    .nodes
-                    .iter()
-                    .all(|node| node.turn() == Turn::Everybody)
-            );
-            assert!(cluster.nodes.iter().all(|node| node.report().overruns == 0));
-        }
-    }
-
-    #[test]
-    fn nobody_waits_for_those_that_have_nothing_to_send() {
-        let mut cluster = Cluster::new(5, Scheduling::On);
-        cluster.waiting[2][0] = 12;
-        cluster.waiting[4][1] = 12;
-        let sends: usize = (0..12).map(|_| cluster.step().len()).sum();
-        assert_eq!(sends, 24);
-    }
-
-    #[test]
-    fn who_comes_back_joins_the_phase_of_the_others() {
-        let mut cluster = Cluster::new(4, Scheduling::On);
-        for own in 0..3 {
-            for peer in (0..4).filter(|peer| *peer != own) {
-                cluster.waiting[own][peer] = 200;
-            }
-        }
-        for _ in 0..100 {
-            cluster.step();
-        }
-        for peer in 0..3 {
-            cluster.waiting[3][peer] = 50;
-        }
-        let mut collisions = 0;
-        for step in 0..150 {
-            let mut targets: Vec<_> = cluster.step().iter().map(|(_, to)| *to).collect();
-            let sends = targets.len();
-            targets.sort_unstable();
-            targets.dedup();
-            if step > 40 {
-                collisions += sends - targets.len();
-            }
-        }
-        assert_eq!(collisions, 0);
-        assert_eq!(cluster.waiting[3].iter().sum::<usize>(), 0);
-    }
-
-    #[test]
-    fn a_neighbour_that_says_nothing_is_waited_for_only_so_long() {
-        let mut node = schedule(Scheduling::On, true);
-        let peers = [(NodeId(1), 1), (NodeId(2), 2)];
-        node.set_peers(NodeId(0), peers.into_iter(), 2 * BYTES);
-        let all = |_| Backlog {
-            bytes: 100_000,
-            messages: 1,
-            in_flight: 0,
-        };
-        node.hear(
-            1,
-            Phase {
-                number: 0,
-                step: Step::In,
+    /// A message of so many bytes for each of the first peers.
+    fn waiting(bytes: usize, peers: usize) -> impl Fn(usize) -> Backlog {
+        move |peer| match peer <= peers {
+            true => Backlog {
+                bytes,
+                messages: 1,
+                in_flight: 0,
             },
-        );
-        let now = Duration::from_secs(1);
-        assert!(node.advance(now, all).is_some());
-        assert_eq!(node.turn(), Turn::Peer(1, BYTES));
-        node.count(BYTES);
-        assert!(node.advance(now, all).is_some());
-        assert_eq!(node.turn(), Turn::Nobody);
-        let deadline = node.deadline().unwrap();
-        assert!(deadline <= now + PATIENCE_MAX);
-        node.advance(deadline, all);
-        assert_eq!(node.turn(), Turn::Peer(2, BYTES));
-        assert_eq!(node.report().overruns, 1);
-        assert!(node.report().stalled >= PATIENCE_MIN);
+            false => Backlog::default(),
+        }
     }
 
     #[test]
     fn automatic_tries_it_with_long_messages_to_several_across_a_network() {
         let tried = |networked, bytes, peers: usize| {
             let mut node = schedule(Scheduling::Auto, networked);
-            let members = (1..=3).map(|peer| (NodeId(peer as u64), peer));
-            node.set_peers(NodeId(0), members, 2 * BYTES);
-            let backlog = |peer| match peer <= peers {
-                true => Backlog {
-                    bytes,
-                    messages: 1,
-                    in_flight: 0,
-                },
-                false => Backlog::default(),
-            };
             (0..100).any(|moment| {
-                let word = node.advance(Duration::from_micros(moment), backlog);
-                node.count(BYTES);
-                word.is_some()
+                let now = Duration::from_micros(moment);
+                let words = node.advance(now, waiting(bytes, peers));
+                node.count(1, BYTES);
+                let tell = |word: &(usize, Body)| matches!(word.1, Body::Trial(_));
+                words.iter().any(tell)
             })
         };
         assert!(tried(true, 64 << 10, 2));
         assert!(!tried(false, 64 << 10, 2));
         assert!(!tried(true, 4 << 10, 2));
         assert!(!tried(true, 64 << 10, 1));
+    }
+
+    #[test]
+    fn only_automatic_listens_to_the_others() {
+        let scheduled = |scheduling, bytes| {
+            let mut node = schedule(scheduling, true);
+            let told = crate::wire::Trial {
+                number: 1,
+                rate: 0,
+                crowded: false,
+            };
+            node.hear(2, Body::Trial(told));
+            node.advance(Duration::ZERO, waiting(bytes, 2));
+            node.turn() != Turn::Everybody
+        };
+        assert!(scheduled(Scheduling::Auto, 64 << 10));
+        assert!(!scheduled(Scheduling::Off, 64 << 10));
+        // Short messages are left alone, whatever the others do.
+        assert!(!scheduled(Scheduling::Auto, 4 << 10));
     }
 
     #[test]

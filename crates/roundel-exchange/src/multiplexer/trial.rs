@@ -1,96 +1,156 @@
-//! Whether a schedule is worth it, found out by trying: how fast rows leave with it, and without. Nodes that send at random
-//! seldom collide for long, and phases only cost them time; those that all turn to the same node do, again and again.
+//! Whether a schedule is worth it, found out by trying, by all nodes at once: a node that keeps to phases alone only waits
+//! and gains nothing. Nodes that send at random seldom collide for long, and phases only cost them time; those that all
+//! turn to the same node do, again and again.
+//!
+//! ```text
+//!   every node                       the first node, by number, whether it sends or not
+//!     measures a window                 tally: who told what of the way in use, and of the other one
+//!     ── trial: number, rate ─────────► when enough have told enough: number + 1
+//!     changes over at once ◄── trial: number ──
+//! ```
+//!
+//! The number says how often all have changed over, and with it the way: odd numbers are scheduled. It only grows, and
+//! whoever hears of a higher one takes it over; whoever hears a lower one tells its own. So nodes agree again after
+//! one has come or gone, or has not been heard, and none ever waits for a word: until it comes rows leave the way they did.
 
+use super::tally::Tally;
+use super::window::Window;
+use crate::wire;
 use std::time::Duration;
 
 /// A window that is measured has so many phases to each peer.
 const ROUNDS: usize = 2;
-/// Windows of the way that is not in use, of which the last one counts: the others end what was begun.
-const TRIED: u32 = 2;
-/// Windows until the other way is tried again.
-const KEPT: u32 = 64;
-/// How much faster a schedule must be.
-const GAIN: f64 = 1.05;
+/// What is told where nothing was measured.
+const ONLY_THE_NUMBER: (u64, bool) = (0, false);
 
-/// Measures both ways in turn.
+/// What a node knows of the trials of all.
 pub(super) struct Trial {
-    /// Whether rows are sent by the schedule now.
-    scheduled: bool,
-    /// Bytes per second without the schedule and with it, once they were measured.
-    rates: [Option<f64>; 2],
-    /// It is only tried, or kept, for so many windows.
-    trying: bool,
-    left: u32,
-    window_bytes: usize,
-    /// Since when, and how much was sent since: while rows wait.
-    began: Option<Duration>,
-    bytes: usize,
+    number: u64,
+    /// The peers, by connection.
+    peers: Vec<usize>,
+    /// The first node of all; absent where this is it.
+    first: Option<usize>,
+    /// What the first node was told.
+    tally: Tally,
+    window: Window,
+    /// There are more peers than messages for each may wait.
+    many: bool,
+    said: Vec<(usize, wire::Trial)>,
 }
 
 impl Trial {
     /// Begins without a schedule.
     pub(super) fn new() -> Self {
         Self {
-            scheduled: false,
-            rates: [None; 2],
-            trying: false,
-            left: 1,
-            window_bytes: usize::MAX,
-            began: None,
-            bytes: 0,
+            number: 0,
+            peers: Vec::new(),
+            first: None,
+            tally: Tally::default(),
+            window: Window::new(usize::MAX, 1),
+            many: false,
+            said: Vec::new(),
         }
     }
 
-    /// There are so many peers, and a phase has so many bytes.
-    pub(super) fn set_phases(&mut self, peers: usize, phase_bytes: usize) {
-        self.window_bytes = (ROUNDS * peers * phase_bytes).max(1);
-        self.idle();
+    /// There are these peers, of which that one is before all others and this node. A phase has so many bytes, and so many
+    /// messages may wait for each.
+    pub(super) fn set_peers(
+        &mut self,
+        peers: &[usize],
+        first: Option<usize>,
+        (phase_bytes, messages): (usize, usize),
+    ) {
+        let bytes = (ROUNDS * peers.len() * phase_bytes).max(1);
+        self.window = Window::new(bytes, phase_bytes / 4);
+        self.many = messages < peers.len();
+        self.peers = peers.to_vec();
+        self.first = first;
+        // What was told was told of other traffic.
+        self.tally = Tally::default();
+        if first.is_none() && self.number > 0 {
+            self.tell_all();
+        }
     }
 
     /// Whether rows are to be sent by the schedule.
     pub(super) fn is_scheduled(&self) -> bool {
-        self.scheduled
+        self.number % 2 == 1
     }
 
-    /// So many bytes of rows were posted.
-    pub(super) fn count(&mut self, bytes: usize) {
-        self.bytes += bytes;
+    /// How often all have changed over.
+    pub(super) fn changes(&self) -> u64 {
+        self.number
     }
 
-    /// Nothing waits: how long what comes next takes is another matter.
+    /// So many bytes of rows were posted to a peer.
+    pub(super) fn count(&mut self, peer: usize, bytes: usize) {
+        self.window.count(peer, bytes);
+    }
+
+    /// Nothing waits.
     pub(super) fn idle(&mut self) {
-        self.began = None;
+        self.window.idle();
     }
 
-    /// Rows wait for several peers. Goes on to the other way when it is time.
-    pub(super) fn look(&mut self, now: Duration) {
-        let Some(began) = self.began else {
-            self.began = Some(now);
-            self.bytes = 0;
+    /// Rows wait for several peers, and enough for a phase for so many. Tells how well they leave when a window is full.
+    pub(super) fn look(&mut self, now: Duration, full: usize) {
+        let Some(measured) = self.window.look(now, (full, self.peers.len())) else {
             return;
         };
-        let took = now.saturating_sub(began);
-        if self.bytes < self.window_bytes || took.is_zero() {
-            return;
+        let told = (measured.rate, measured.crowded && self.many);
+        match self.first {
+            None => self.take(None, told),
+            Some(first) => self.tell(first, told),
         }
-        let rate = self.bytes as f64 / took.as_secs_f64();
-        self.rates[usize::from(self.scheduled)] = Some(rate);
-        self.began = Some(now);
-        self.bytes = 0;
-        self.left -= 1;
-        if self.left > 0 {
-            return;
+    }
+
+    /// What a peer says.
+    pub(super) fn hear(&mut self, peer: usize, said: wire::Trial) {
+        if said.number < self.number {
+            self.tell(peer, ONLY_THE_NUMBER);
+        } else if said.number > self.number {
+            self.change(said.number);
+            self.tally = Tally::default();
+            if self.first.is_none() {
+                self.tell_all();
+            }
+        } else if said.rate > 0 && self.first.is_none() {
+            self.take(Some(peer), (said.rate, said.crowded));
         }
-        if self.trying {
-            let [without, with] = self.rates;
-            let gains = |(without, with)| with > GAIN * without;
-            self.scheduled = without.zip(with).is_some_and(gains);
-            self.left = KEPT;
-        } else {
-            self.scheduled = !self.scheduled;
-            self.left = TRIED;
+    }
+
+    /// What peers are to hear.
+    pub(super) fn take_said(&mut self) -> Vec<(usize, wire::Trial)> {
+        std::mem::take(&mut self.said)
+    }
+
+    /// A node, this one or a peer, has told the first node how well its rows leave.
+    fn take(&mut self, node: Option<usize>, told: (u64, bool)) {
+        let nodes = self.peers.len() + 1;
+        if self.tally.take(node, told, self.is_scheduled(), nodes) {
+            self.change(self.number.saturating_add(1));
+            self.tell_all();
         }
-        self.trying = !self.trying;
+    }
+
+    fn change(&mut self, number: u64) {
+        self.number = number;
+        self.window.restart();
+    }
+
+    fn tell(&mut self, peer: usize, (rate, crowded): (u64, bool)) {
+        let said = wire::Trial {
+            number: self.number,
+            rate,
+            crowded,
+        };
+        self.said.push((peer, said));
+    }
+
+    fn tell_all(&mut self) {
+        for at in 0..self.peers.len() {
+            self.tell(self.peers[at], ONLY_THE_NUMBER);
+        }
     }
 }
 
@@ -98,45 +158,138 @@ impl Trial {
 mod tests {
     use super::*;
 
-    /// Sends at these rates, without a schedule and with it, in bytes per microsecond; the share of time with it.
-    fn scheduled(rates: [usize; 2]) -> f64 {
-        let mut trial = Trial::new();
-        trial.set_phases(3, 1000);
-        let steps = 20_000;
-        let mut with = 0;
-        for step in 0..steps {
-            trial.look(Duration::from_micros(step));
-            trial.count(rates[usize::from(trial.is_scheduled())]);
-            with += u32::from(trial.is_scheduled());
+    const PHASE_BYTES: usize = 1000;
+
+    /// Nodes by number, of which those that are there hear each other at once.
+    struct Cluster {
+        nodes: Vec<Trial>,
+        there: Vec<bool>,
+        now: Duration,
+    }
+
+    impl Cluster {
+        fn new(count: usize) -> Self {
+            let mut cluster = Self {
+                nodes: (0..count).map(|_| Trial::new()).collect(),
+                there: vec![true; count],
+                now: Duration::ZERO,
+            };
+            cluster.meet();
+            cluster
         }
-        f64::from(with) / steps as f64
+
+        fn meet(&mut self) {
+            let all = (0..self.nodes.len()).filter(|node| self.there[*node]);
+            let all: Vec<_> = all.collect();
+            for own in &all {
+                let peers: Vec<_> = all.iter().copied().filter(|peer| peer != own).collect();
+                let first = Some(all[0]).filter(|first| first != own);
+                self.nodes[*own].set_peers(&peers, first, (PHASE_BYTES, 4));
+            }
+            self.say();
+        }
+
+        fn comes(&mut self, node: usize) {
+            self.there[node] = true;
+            self.meet();
+        }
+
+        fn goes(&mut self, node: usize) {
+            self.there[node] = false;
+            self.nodes[node] = Trial::new();
+            self.meet();
+        }
+
+        fn say(&mut self) {
+            for _ in 0..100 {
+                let mut words = Vec::new();
+                for (own, node) in self.nodes.iter_mut().enumerate() {
+                    let said = node.take_said().into_iter();
+                    words.extend(said.map(|(to, word)| (own, to, word)));
+                }
+                if words.is_empty() {
+                    return;
+                }
+                for (from, to, word) in words {
+                    if self.there[from] && self.there[to] {
+                        self.nodes[to].hear(from, word);
+                    }
+                }
+            }
+            panic!("they never have said it all");
+        }
+
+        /// So many steps, in each of which a node sends so much, without a schedule and with one.
+        fn run(&mut self, steps: u32, senders: &[usize], bytes: [usize; 2]) {
+            for _ in 0..steps {
+                self.now += Duration::from_micros(1);
+                for sender in senders.iter().filter(|sender| self.there[**sender]) {
+                    let node = &mut self.nodes[*sender];
+                    node.count(1, bytes[usize::from(node.is_scheduled())]);
+                    node.look(self.now, 1);
+                }
+                self.say();
+            }
+        }
+
+        fn scheduled(&self) -> Vec<bool> {
+            let there = self.nodes.iter().zip(&self.there).filter(|one| *one.1);
+            there.map(|(node, _)| node.is_scheduled()).collect()
+        }
     }
 
     #[test]
-    fn the_faster_way_is_kept_and_the_other_tried_now_and_then() {
-        let (slower, faster) = (scheduled([1000, 800]), scheduled([1000, 1600]));
-        assert!((0.001..0.06).contains(&slower), "{slower}");
-        assert!((0.94..0.999).contains(&faster), "{faster}");
+    fn all_do_what_is_faster_for_all() {
+        let senders = [0, 1, 2, 3];
+        let mut cluster = Cluster::new(4);
+        cluster.run(1000, &senders, [1000, 1500]);
+        assert_eq!(cluster.scheduled(), [true; 4]);
+        // When that changes they find out.
+        cluster.run(2000, &senders, [1000, 500]);
+        assert_eq!(cluster.scheduled(), [false; 4]);
+        assert!(cluster.nodes.iter().all(|node| node.changes() < 10));
     }
 
     #[test]
-    fn what_makes_no_difference_is_left_away() {
-        assert!(scheduled([1000, 1010]) < 0.06);
+    fn the_first_need_not_send() {
+        let mut cluster = Cluster::new(5);
+        cluster.run(1000, &[2, 4], [1000, 1500]);
+        assert_eq!(cluster.scheduled(), [true; 5]);
     }
 
     #[test]
-    fn time_in_which_nothing_waits_does_not_count() {
-        let mut trial = Trial::new();
-        trial.set_phases(1, 1000);
-        trial.look(Duration::ZERO);
-        trial.count(1999);
-        trial.idle();
-        trial.look(Duration::from_secs(1));
-        trial.count(1999);
-        trial.look(Duration::from_secs(2));
-        assert!(!trial.is_scheduled());
-        trial.count(1);
-        trial.look(Duration::from_secs(2));
-        assert!(trial.is_scheduled(), "it is tried");
+    fn who_comes_does_as_the_others_and_who_goes_leaves_them_agreed() {
+        let senders = [0, 1, 2, 3];
+        for newcomer in [0, 2] {
+            let mut cluster = Cluster::new(4);
+            cluster.goes(newcomer);
+            cluster.run(1000, &senders, [1000, 1500]);
+            assert_eq!(cluster.scheduled(), [true; 3]);
+            cluster.comes(newcomer);
+            cluster.run(8, &senders, [1000, 1500]);
+            assert_eq!(cluster.scheduled(), [true; 4], "as node {newcomer} comes");
+            // Also one that was told of a trial the others have not heard of.
+            cluster.nodes[3].change(4);
+            cluster.goes(0);
+            cluster.run(2000, &senders, [1000, 500]);
+            assert_eq!(cluster.scheduled(), [false; 3]);
+        }
+    }
+
+    #[test]
+    fn words_that_make_no_sense_do_no_harm() {
+        let mut cluster = Cluster::new(3);
+        for (peer, number, rate) in [(1, u64::MAX, 0), (1, u64::MAX, 7), (2, 3, 9), (1, 0, 0)] {
+            let said = wire::Trial {
+                number,
+                rate,
+                crowded: true,
+            };
+            cluster.nodes[0].hear(peer, said);
+            cluster.say();
+        }
+        cluster.run(500, &[0, 1, 2], [1000, 500]);
+        let scheduled = cluster.scheduled();
+        assert!(scheduled.iter().all(|one| *one == scheduled[0]));
     }
 }

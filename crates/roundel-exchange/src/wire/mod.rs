@@ -10,7 +10,7 @@
 //!      2     2  version, 2
 //!      4     1  kind: 1 data, 2 end-of-stream, 3 credit, 4 acknowledge, 5 sent, 6 missing,
 //!               7 join, 8 joined, 9 member, 10 leave, 11 abort, 12 phase,
-//!               13 full, 14 read
+//!               13 full, 14 read, 15 trial
 //!      5     1  flags: bit 0 repeated; all others 0
 //!      6     2  transmission group of the source: the one that a data message was sent to, or
 //!               that a control message is about
@@ -52,19 +52,26 @@
 //!                  52  4  its length in bytes, header included
 //! read             40  8  of the messages that the receiver was told are full, so many have been
 //!                         read
+//! trial            40  8  how often all have changed between no schedule and one
+//!                  48  8  how well rows leave the node since, bytes per second; 0 when it does not say
+//!                  56  1  1 when rows wait there for all peers, which are many; 0 otherwise
 //! ```
 //!
-//! The last six are of multiplexers, whose connections carry the links of many exchanges: there,
+//! The last seven are of multiplexers, whose connections carry the links of many exchanges: there,
 //! what a source says about a link has the link's number in place of a partition.
 //!
 //! Only data has a payload, which is never empty. [`Header::parse`] is total: any 64 bytes give a
 //! header that satisfies all of the above or a [`WireError`] that says which rule they break.
 
+mod control;
 mod digest;
 mod error;
 #[cfg(test)]
 mod tests;
 
+pub use control::{
+    Acknowledge, Credit, EndOfStream, Full, Join, Missing, Phase, Read, Sent, Step, Trial,
+};
 pub use digest::SequenceDigest;
 pub(crate) use digest::mix;
 pub use error::WireError;
@@ -132,6 +139,8 @@ pub enum Kind {
     Full = 13,
     /// How many such messages have been read.
     Read = 14,
+    /// How multiplexers send, and how fast a node's rows leave so.
+    Trial = 15,
 }
 
 impl Kind {
@@ -151,6 +160,7 @@ impl Kind {
             12 => Ok(Self::Phase),
             13 => Ok(Self::Full),
             14 => Ok(Self::Read),
+            15 => Ok(Self::Trial),
             found => Err(WireError::Kind { found }),
         }
     }
@@ -210,6 +220,8 @@ pub enum Body {
     Full(Full),
     /// See [`Kind::Read`].
     Read(Read),
+    /// See [`Kind::Trial`].
+    Trial(Trial),
 }
 
 /// Which fragment of which frame a data message carries.
@@ -234,120 +246,6 @@ impl Data {
     }
 }
 
-/// What a source has sent on a link in all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct EndOfStream {
-    /// Count and checksum of the data messages sent.
-    pub sent: SequenceDigest,
-}
-
-/// How much a receiver allows a source to send.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Credit {
-    /// Receives posted since the exchange began, modulo 2^32. Absolute, so that a lost, repeated
-    /// or overtaken credit does no harm.
-    pub credit: u32,
-    /// Every message of the group with a lower sequence number has arrived. 0 where lost messages
-    /// are not repaired.
-    pub acknowledged: u64,
-}
-
-/// Which end-of-stream has arrived.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Acknowledge {
-    /// Data messages that it told of.
-    pub messages: u64,
-}
-
-/// How much a source has sent so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Sent {
-    /// Data messages on the link.
-    pub on_link: u64,
-    /// Data messages to the group.
-    pub to_group: u64,
-}
-
-/// Messages of a group that a receiver misses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Missing {
-    /// The first of them.
-    pub first: u64,
-    /// Bit `i` is 1 when message `first + i` is missing; bit 0 is 1.
-    pub bitmap: u64,
-}
-
-/// The multicast group of a transmission group, in the verbs layer's encoding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Join {
-    /// Address and queue key.
-    pub multicast: [u8; JOIN_BYTES],
-}
-
-/// How far a multiplexer is in the schedule of all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Phase {
-    /// Number of the phase, counted since the schedule began.
-    pub number: u64,
-    /// What of it.
-    pub step: Step,
-}
-
-/// See [`Phase`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Step {
-    /// It has done with all phases below.
-    Done = 0,
-    /// It takes part from now on, and is at the phase.
-    In = 1,
-    /// It has nothing to send and takes no part until it says so.
-    Out = 2,
-    /// The one that has just come is behind: others are at the phase.
-    At = 3,
-}
-
-/// Where a data message lies at its sender's, to be read there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Full {
-    /// Its address.
-    pub address: u64,
-    /// The remote key of its memory.
-    pub remote_key: u32,
-    /// Its length in bytes, header included.
-    pub length: u32,
-}
-
-/// How many messages that were [`Full`] have been read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Read {
-    /// All of the connection so far.
-    pub count: u64,
-}
-
-impl Step {
-    fn from_word(word: u64) -> Result<Self, WireError> {
-        match word {
-            0 => Ok(Self::Done),
-            1 => Ok(Self::In),
-            2 => Ok(Self::Out),
-            3 => Ok(Self::At),
-            found => Err(WireError::Step { found }),
-        }
-    }
-}
-
-impl Missing {
-    /// Sequence numbers that one message can tell of: those from `first` on.
-    pub const SPAN: u64 = u64::BITS as u64;
-
-    /// The sequence numbers, in order.
-    pub fn sequences(self) -> impl Iterator<Item = u64> {
-        let set = (0..Self::SPAN).filter(move |bit| self.bitmap >> bit & 1 == 1);
-        set.filter_map(move |bit| self.first.checked_add(bit))
-    }
-}
-
 impl Header {
     /// The kind of message.
     pub fn kind(&self) -> Kind {
@@ -366,6 +264,7 @@ impl Header {
             Body::Phase(_) => Kind::Phase,
             Body::Full(_) => Kind::Full,
             Body::Read(_) => Kind::Read,
+            Body::Trial(_) => Kind::Trial,
         }
     }
 
@@ -442,6 +341,15 @@ impl Header {
                 put(&mut bytes, 52, length.to_le_bytes());
             }
             Body::Read(Read { count }) => put(&mut bytes, 40, count.to_le_bytes()),
+            Body::Trial(Trial {
+                number,
+                rate,
+                crowded,
+            }) => {
+                put(&mut bytes, 40, number.to_le_bytes());
+                put(&mut bytes, 48, rate.to_le_bytes());
+                put(&mut bytes, 56, [u8::from(crowded)]);
+            }
             Body::Joined | Body::Member | Body::Leave | Body::Abort => {}
         }
         bytes
@@ -529,6 +437,18 @@ impl Header {
             Kind::Read => {
                 reserved(bytes, 48..64)?;
                 Body::Read(Read { count: word(40) })
+            }
+            Kind::Trial => {
+                reserved(bytes, 57..64)?;
+                let [crowded] = get::<1>(bytes, 56);
+                if crowded > 1 {
+                    return Err(WireError::Reserved);
+                }
+                Body::Trial(Trial {
+                    number: word(40),
+                    rate: word(48),
+                    crowded: crowded == 1,
+                })
             }
             Kind::Joined | Kind::Member | Kind::Leave | Kind::Abort => {
                 reserved(bytes, 40..64)?;

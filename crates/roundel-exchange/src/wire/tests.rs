@@ -38,6 +38,13 @@ fn control() -> impl Strategy<Value = Body> {
             })
         }),
         any::<u64>().prop_map(|count| Body::Read(Read { count })),
+        any::<(u64, u64, bool)>().prop_map(|(number, rate, crowded)| {
+            Body::Trial(Trial {
+                number,
+                rate,
+                crowded,
+            })
+        }),
     ]
 }
 
@@ -194,7 +201,7 @@ fn each_rule_has_its_error() {
     };
     assert!(matches!(with(0, 0), WireError::Magic { .. }));
     assert_eq!(with(2, 9), WireError::Version { found: 9 });
-    assert_eq!(with(4, 15), WireError::Kind { found: 15 });
+    assert_eq!(with(4, 16), WireError::Kind { found: 16 });
     assert_eq!(
         with(4, 3),
         WireError::ControlPayload {
@@ -228,6 +235,13 @@ fn each_rule_has_its_error() {
     }));
     phase[48] = 4;
     assert_eq!(Header::parse(&phase), Err(WireError::Step { found: 4 }));
+    let mut trial = control(Body::Trial(Trial {
+        number: 1,
+        rate: 1,
+        crowded: true,
+    }));
+    trial[56] = 2;
+    assert_eq!(Header::parse(&trial), Err(WireError::Reserved));
     let credit = Credit {
         credit: 1,
         acknowledged: 2,
@@ -265,6 +279,14 @@ fn each_rule_has_its_error() {
             vec![56, 63],
         ),
         (Body::Read(Read { count: 1 }), vec![48, 63]),
+        (
+            Body::Trial(Trial {
+                number: 1,
+                rate: 1,
+                crowded: false,
+            }),
+            vec![57, 63],
+        ),
         (Body::Member, vec![40, 63]),
         (Body::Leave, vec![40, 63]),
         (Body::Abort, vec![40, 63]),

@@ -2,9 +2,10 @@
 
 use arrow::array::{ArrayRef, FixedSizeBinaryArray, RecordBatch};
 use futures::StreamExt as _;
+use roundel_exchange::operator::Group;
 use roundel_exchange::{
-    Design, ExchangeOptions, Fabric, Multiplexer, MultiplexerOptions, Receive, Scheduling, Shuffle,
-    Unlimited,
+    Design, Destination, ExchangeOptions, Fabric, Multiplexer, MultiplexerOptions, Receive,
+    ScheduleReport, Scheduling, Shuffle, Unlimited,
 };
 
 use roundel_verbs::sim::{Parameters, SimNode, Simulation};
@@ -13,18 +14,44 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cluster::{meet, multiplexer};
+use crate::random::Random;
 
 /// Every node sends so many messages to every other one, which stand for longer ones by a factor.
+#[derive(Clone, Copy)]
 struct Traffic {
     nodes: usize,
     message_bytes: usize,
     payload_times: usize,
     messages: usize,
+    /// To one after the other, in any order, by four tasks, as scattered rows are sent; or to all at once.
+    scattered: bool,
 }
 
+/// Tasks of a node that scatter.
+const SCATTERING: usize = 4;
+
+/// Where a node sends to.
+type Targets = Vec<(u32, Group, Destination)>;
+
 impl Traffic {
-    /// How long it takes, and in how many phases of one node.
-    fn run(&self, scheduling: Scheduling) -> (Duration, u64) {
+    /// To whom the tasks of a node send, one message after the other.
+    fn orders(&self, source: usize) -> Vec<Vec<usize>> {
+        let others = self.nodes - 1;
+        if !self.scattered {
+            return (0..others).map(|to| vec![to; self.messages]).collect();
+        }
+        let tasks = 0..SCATTERING as u64;
+        let order = |task| {
+            let each = (0..self.messages / SCATTERING).flat_map(|_| 0..others);
+            let mut order: Vec<usize> = each.collect();
+            Random(source as u64 * 100 + task).shuffle(&mut order);
+            order
+        };
+        tasks.map(order).collect()
+    }
+
+    /// How long it takes, and what the schedule of one node did.
+    fn run(&self, scheduling: Scheduling) -> (Duration, ScheduleReport) {
         let parameters = Parameters::qdr().with_payload_times(self.payload_times);
         let (message_bytes, long_bytes) = (
             parameters.bytes_for(self.message_bytes),
@@ -51,6 +78,7 @@ impl Traffic {
         let batch = RecordBatch::try_from_iter([("row", Arc::new(column) as ArrayRef)]).unwrap();
         let (done, all_done) = futures::channel::mpsc::unbounded::<()>();
         let mut links = Vec::new();
+        let mut targets: Vec<Targets> = hosts.iter().map(|_| Vec::new()).collect();
         for target in 0..self.nodes {
             for source in (0..self.nodes).filter(|source| *source != target) {
                 let (from, to) = (&nodes[source], &nodes[target]);
@@ -73,19 +101,32 @@ impl Traffic {
                 };
                 hosts[target].spawn(source, Box::pin(read));
                 let group = from.shuffle.group(std::slice::from_ref(&destination));
-                let group = group.unwrap();
-                let (shuffle, batch, sent_all) =
-                    (from.shuffle.clone(), batch.clone(), done.clone());
-                let messages = self.messages;
-                let send = async move {
-                    for _ in 0..messages {
-                        shuffle.send(&group, partition, &batch).await.unwrap();
-                    }
-                    shuffle.finish(&destination).await.unwrap();
-                    drop(sent_all);
-                };
-                hosts[source].spawn(target, Box::pin(send));
+                targets[source].push((partition, group.unwrap(), destination));
             }
+        }
+        for (source, targets) in targets.into_iter().enumerate() {
+            let (host, shuffle) = (&hosts[source], &nodes[source].shuffle);
+            let (sent, all_sent) = futures::channel::mpsc::unbounded::<()>();
+            for (thread, order) in self.orders(source).into_iter().enumerate() {
+                let (shuffle, batch) = (shuffle.clone(), batch.clone());
+                let (targets, sent) = (targets.clone(), sent.clone());
+                let send = async move {
+                    for to in order {
+                        let (partition, group, _) = &targets[to];
+                        shuffle.send(group, *partition, &batch).await.unwrap();
+                    }
+                    drop(sent);
+                };
+                host.spawn(thread, Box::pin(send));
+            }
+            let (shuffle, finished_all) = (shuffle.clone(), done.clone());
+            let finish = async move {
+                all_sent.collect::<Vec<()>>().await;
+                let all = targets.iter().map(|(_, _, to)| shuffle.finish(to));
+                futures::future::try_join_all(all).await.unwrap();
+                drop(finished_all);
+            };
+            host.spawn(0, Box::pin(finish));
         }
         drop(done);
         let began = simulation.now();
@@ -96,7 +137,7 @@ impl Traffic {
             .run(&hosts[0], Duration::from_secs(10), all)
             .unwrap();
         let report = nodes[0].multiplexer.report().schedule;
-        (simulation.now() - began, report.phases)
+        (simulation.now() - began, report)
     }
 }
 
@@ -121,32 +162,53 @@ impl Node {
     }
 }
 
+const FLOWS: Traffic = Traffic {
+    nodes: 16,
+    message_bytes: 512 << 10,
+    payload_times: 64,
+    messages: 100,
+    scattered: false,
+};
+
 #[test]
 fn a_schedule_makes_long_messages_faster() {
-    let traffic = Traffic {
-        nodes: 16,
-        message_bytes: 512 << 10,
-        payload_times: 64,
-        messages: 100,
-    };
-    let (uncoordinated, none) = traffic.run(Scheduling::Off);
-    assert_eq!(none, 0);
-    let (scheduled, phases) = traffic.run(Scheduling::On);
-    assert!(phases > 15, "{phases}");
-    let gain = uncoordinated.as_secs_f64() / scheduled.as_secs_f64();
-    assert!(gain >= 1.3, "{uncoordinated:?} and {scheduled:?}: {gain}");
+    let (uncoordinated, none) = FLOWS.run(Scheduling::Off);
+    assert_eq!(none.phases, 0);
+    for scheduling in [Scheduling::On, Scheduling::Auto] {
+        let (scheduled, schedule) = FLOWS.run(scheduling);
+        assert!(schedule.phases > 15, "{schedule:?}");
+        let gain = uncoordinated.as_secs_f64() / scheduled.as_secs_f64();
+        assert!(
+            gain >= 1.3,
+            "{uncoordinated:?} and {scheduling} {scheduled:?}: {gain}"
+        );
+    }
 }
 
 #[test]
-fn long_messages_to_several_are_scheduled_by_themselves() {
+fn scattered_rows_lose_little() {
+    let scattered = Traffic {
+        scattered: true,
+        ..FLOWS
+    };
+    let (uncoordinated, _) = scattered.run(Scheduling::Off);
+    let (tried, schedule) = scattered.run(Scheduling::Auto);
+    assert!(schedule.changes.is_multiple_of(2), "{schedule:?}");
+    let loss = tried.as_secs_f64() / uncoordinated.as_secs_f64();
+    assert!(loss <= 1.05, "{uncoordinated:?} and {tried:?}: {loss}");
+}
+
+#[test]
+fn long_messages_to_several_are_tried_by_themselves() {
     let traffic = Traffic {
         nodes: 4,
         message_bytes: 64 << 10,
         payload_times: 1,
-        messages: 30,
+        messages: 400,
+        scattered: false,
     };
-    let (_, phases) = traffic.run(Scheduling::Auto);
-    assert!(phases >= 3, "{phases}");
+    let (_, schedule) = traffic.run(Scheduling::Auto);
+    assert!(schedule.phases >= 3 && schedule.changes > 0, "{schedule:?}");
 }
 
 #[test]
@@ -156,6 +218,7 @@ fn short_messages_are_not_held_up() {
         message_bytes: 4 << 10,
         payload_times: 1,
         messages: 100,
+        scattered: false,
     };
     let (uncoordinated, _) = traffic.run(Scheduling::Off);
     for scheduling in [Scheduling::On, Scheduling::Auto] {
