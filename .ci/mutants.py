@@ -124,8 +124,8 @@ MUTANTS = [
         "crates/roundel-exchange/src/operator/scatter.rs",
         [
             (
-                "for rows in [Some(self.rows.of(partition)), for_all]",
-                "for rows in [Some(self.rows.of(partition)), for_all.filter(|_| turn > 0)]",
+                "for_all: &for_all,",
+                "for_all: &for_all[..for_all.len() * usize::from(turn > 0)],",
             )
         ],
     ),

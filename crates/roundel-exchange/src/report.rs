@@ -35,6 +35,8 @@ pub struct EndpointReport {
     pub duplicates: u64,
     /// Messages that a source has sent again because their receiver missed them.
     pub repaired_messages: u64,
+    /// Bytes of rows that a source has filled messages with: each message once, however many destinations get it.
+    pub filled_bytes: u64,
     /// Messages that a source has sent once, by multicast, to all members of a group.
     pub multicast_messages: u64,
     /// Times that a receiver has asked for messages it missed, of which one names up to 64.
@@ -69,6 +71,7 @@ impl EndpointReport {
         self.region_steals += other.region_steals;
         self.duplicates += other.duplicates;
         self.repaired_messages += other.repaired_messages;
+        self.filled_bytes += other.filled_bytes;
         self.multicast_messages += other.multicast_messages;
         self.repair_asks += other.repair_asks;
     }

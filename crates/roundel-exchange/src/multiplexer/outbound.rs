@@ -114,6 +114,14 @@ impl Outbound {
         self.with(|state, key| state.close_destination(key, destination.0, error));
     }
 
+    /// Whether a destination can be sent no more.
+    pub(crate) fn has_failed(&self, destination: DestinationId) -> bool {
+        self.with(|state, key| {
+            let source = state.sources.get(&key);
+            source.is_none_or(|source| source.destinations[destination.0].failed.is_some())
+        })
+    }
+
     /// What it did so far.
     pub(crate) fn report(&self) -> EndpointReport {
         self.with(|state, key| EndpointReport {

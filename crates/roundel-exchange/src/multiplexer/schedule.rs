@@ -118,8 +118,13 @@ impl Schedule {
         match self.scheduling {
             Scheduling::Off => false,
             Scheduling::On => true,
-            Scheduling::Auto => self.networked,
+            Scheduling::Auto => self.is_tried(),
         }
+    }
+
+    /// Whether the nodes are to find out what it is worth.
+    fn is_tried(&self) -> bool {
+        self.scheduling == Scheduling::Auto && self.networked
     }
 
     /// Takes note of the nodes that there are, for each of which so many bytes may wait.
@@ -137,7 +142,7 @@ impl Schedule {
         peers.rotate_left(above);
         self.peers = peers.into_iter().map(|(_, peer)| peer).collect();
         self.phases.set_peers(&self.peers, waiting_bytes);
-        if self.scheduling == Scheduling::Auto {
+        if self.is_tried() {
             let waiting = waiting_bytes / self.message_bytes.max(1);
             self.phase_messages = (self.phases.bytes() / self.message_bytes.max(1)).max(1);
             self.trial
@@ -157,7 +162,7 @@ impl Schedule {
 
     /// So many bytes of rows were posted to a peer.
     pub(super) fn count(&mut self, peer: usize, bytes: usize) {
-        if self.scheduling == Scheduling::Auto {
+        if self.is_tried() {
             self.trial.count(peer, bytes);
         }
         self.phases.count(bytes);
@@ -170,7 +175,7 @@ impl Schedule {
                 let answer = self.phases.hear(peer, phase);
                 return answer.map(|(peer, phase)| (peer, Body::Phase(phase)));
             }
-            Body::Trial(trial) if self.scheduling == Scheduling::Auto => {
+            Body::Trial(trial) if self.is_tried() => {
                 self.trial.hear(peer, trial);
             }
             _ => {}
@@ -199,7 +204,7 @@ impl Schedule {
         let wanted = match self.scheduling {
             Scheduling::Off => false,
             Scheduling::On => true,
-            Scheduling::Auto => self.networked && self.trial.is_scheduled(),
+            Scheduling::Auto => self.is_tried() && self.trial.is_scheduled(),
         };
         wanted && self.long
     }
@@ -213,7 +218,7 @@ impl Schedule {
         if messages > 0 {
             self.long = bytes >= messages * self.long_bytes;
         }
-        if self.scheduling == Scheduling::Auto {
+        if self.is_tried() {
             let with = |messages| all().filter(move |one| one.messages + one.in_flight >= messages);
             let busy = with(1).count();
             if busy > 1 && self.long {
@@ -245,7 +250,8 @@ mod tests {
         };
         let mut schedule = Schedule::new(&options, networked);
         let peers = (1..=3).map(|peer| (NodeId(peer as u64), peer));
-        schedule.set_peers(NodeId(0), peers, 2 * BYTES);
+        // Not the first of all, which has nobody to tell.
+        schedule.set_peers(NodeId(9), peers, 2 * BYTES);
         schedule
     }
 

@@ -131,8 +131,8 @@ mod tests {
     fn the_faster_way_is_kept_and_the_other_tried_now_and_then() {
         let slower = scheduled([[1000, 800]; 3]);
         let faster = scheduled([[1000, 1600]; 3]);
-        assert!((0.01..0.04).contains(&slower), "{slower}");
-        assert!((0.96..0.99).contains(&faster), "{faster}");
+        assert!((0.03..0.07).contains(&slower), "{slower}");
+        assert!((0.90..0.95).contains(&faster), "{faster}");
     }
 
     #[test]
@@ -143,8 +143,8 @@ mod tests {
 
     #[test]
     fn what_makes_no_difference_is_left_away() {
-        assert!(scheduled([[1000, 1010]; 3]) < 0.04);
-        assert!(scheduled([[u64::MAX; 2]; 3]) < 0.04);
+        assert!(scheduled([[1000, 1010]; 3]) < 0.07);
+        assert!(scheduled([[u64::MAX; 2]; 3]) < 0.07);
     }
 
     #[test]

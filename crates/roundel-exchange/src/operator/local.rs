@@ -119,6 +119,11 @@ impl Waiting {
 }
 
 impl LocalLink {
+    /// Whether it is the same link.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Weak::ptr_eq(&self.end, &other.end)
+    }
+
     /// Hands a frame to a partition's reader, when not too much waits for it.
     pub(super) async fn deliver(&self, partition: u32, frame: Buffer) -> Result<()> {
         let mut frame = Some(frame);

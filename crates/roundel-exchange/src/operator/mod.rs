@@ -4,7 +4,9 @@
 //! Partition `p` of a node travels over its endpoint `p mod endpoints`, on both sides: with one
 //! endpoint per thread no two threads share one.
 
+mod broadcast;
 mod coalesce;
+mod frames;
 mod inbox;
 mod incoming;
 mod lane;
@@ -16,6 +18,7 @@ mod shared;
 mod shuffle;
 mod stream;
 
+pub use broadcast::Broadcast;
 pub use local::LocalLinks;
 pub use receive::{Receive, ReceiveLink};
 pub use scatter::{Partitioner, Scatter};

@@ -91,6 +91,14 @@ impl Outgoing {
         }
     }
 
+    /// Whether a destination can be sent no more.
+    pub(super) fn has_failed(&self, destination: DestinationId) -> bool {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.has_failed(destination),
+            Self::Multiplexer(outbound) => outbound.has_failed(destination),
+        }
+    }
+
     pub(super) fn report(&self) -> EndpointReport {
         match self {
             Self::Endpoint(endpoint) => endpoint.report(),

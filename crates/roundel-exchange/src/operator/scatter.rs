@@ -1,6 +1,7 @@
 //! SHUFFLE of rows that go to one partition each (section 4.3.1): hashed, and gathered from the columns
 //! of a batch straight into registered buffers.
 
+use super::frames::{self, Gathered};
 use super::shuffle::{Group, Shuffle};
 use crate::error::{ExchangeError, Result};
 use crate::frame::RowSource;
@@ -93,26 +94,25 @@ impl Scatter {
         self.rows
             .sort(&self.targets, partitions + usize::from(for_all), numbers)
             .map_err(|target| ExchangeError::own(format!("partition {target} of {partitions}")))?;
-        let for_all = for_all.then(|| self.rows.of(partitions));
+        let for_all = match for_all {
+            true => gather(batch, source.as_ref(), self.rows.of(partitions))?,
+            false => Vec::new(),
+        };
         for turn in 0..partitions {
             let partition = (self.first + turn) % partitions;
-            for rows in [Some(self.rows.of(partition)), for_all]
-                .into_iter()
-                .flatten()
-            {
-                if rows.is_empty() || !self.open[partition] {
-                    continue;
-                }
-                let part = Part {
-                    group: &self.groups[partition],
-                    partition: partition as u32,
-                    rows,
-                };
-                match part.send(&self.shuffle, batch, source.as_ref()).await {
-                    Ok(()) => {}
-                    Err(error) if error.is_of_peer() => self.open[partition] = false,
-                    Err(error) => return Err(error),
-                }
+            if !self.open[partition] {
+                continue;
+            }
+            let part = Part {
+                group: &self.groups[partition],
+                partition: partition as u32,
+                rows: self.rows.of(partition),
+                for_all: &for_all,
+            };
+            match part.send(&self.shuffle, batch, source.as_ref()).await {
+                Ok(()) => {}
+                Err(error) if error.is_of_peer() => self.open[partition] = false,
+                Err(error) => return Err(error),
             }
         }
         self.first = (self.first + 1) % partitions;
@@ -120,11 +120,36 @@ impl Scatter {
     }
 }
 
-/// Rows of a batch that go to one partition.
+/// Rows of a batch that go to all partitions: gathered once, whatever the number of these.
+fn gather(
+    batch: &RecordBatch,
+    source: Option<&RowSource<'_>>,
+    mut rows: Selection<'_>,
+) -> Result<Vec<Gathered>> {
+    const PEERS: &str = "all partitions";
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let Some(source) = source else {
+        let part = picked(batch, rows)?;
+        return Ok(vec![frames::gathered(PEERS, &part)?]);
+    };
+    std::iter::from_fn(|| frames::next(PEERS, batch, source, &mut rows).transpose()).collect()
+}
+
+/// Rows of a batch, by themselves.
+fn picked(batch: &RecordBatch, rows: Selection<'_>) -> Result<RecordBatch> {
+    let rows = UInt32Array::from(rows.numbers().into_owned());
+    take_record_batch(batch, &rows)
+        .map_err(|error| ExchangeError::own(format!("rows cannot be picked from a batch: {error}")))
+}
+
+/// What goes to one partition of a batch.
 struct Part<'a> {
     group: &'a Group,
     partition: u32,
     rows: Selection<'a>,
+    for_all: &'a [Gathered],
 }
 
 impl Part<'_> {
@@ -138,16 +163,23 @@ impl Part<'_> {
             group,
             partition,
             rows,
+            for_all,
         } = self;
-        if let Some(source) = source {
-            return shuffle
-                .send_rows(group, partition, batch, source, rows)
-                .await;
+        match source {
+            _ if rows.is_empty() => {}
+            Some(source) => {
+                shuffle
+                    .send_rows(group, partition, batch, source, rows)
+                    .await?;
+            }
+            None => {
+                let part = picked(batch, rows)?;
+                shuffle.send(group, partition, &part).await?;
+            }
         }
-        let rows = UInt32Array::from(rows.numbers().into_owned());
-        let part = take_record_batch(batch, &rows).map_err(|error| {
-            ExchangeError::own(format!("rows cannot be picked from a batch: {error}"))
-        })?;
-        shuffle.send(group, partition, &part).await
+        for frame in for_all {
+            shuffle.send_gathered(group, partition, frame).await?;
+        }
+        Ok(())
     }
 }

@@ -1,22 +1,24 @@
 //! SHUFFLE: batches become frames, frames become messages to the members of a group.
 
+use super::frames::{self, Gathered};
 use super::local::{LocalLink, LocalLinks};
 use super::outgoing::Outgoing;
 use crate::design::Design;
 use crate::endpoint::{DestinationId, Fabric, GroupId, LinkAddress, Origin};
 use crate::error::{ExchangeError, Result};
-use crate::frame::{FrameSource, RowSource};
+use crate::frame::{FrameReader, FrameSource, RowSource};
 use crate::options::ExchangeOptions;
 use crate::report::{DestinationReport, EndpointReport};
 use crate::selection::Selection;
 use crate::wire::Data;
 use arrow::array::RecordBatch;
-use arrow::buffer::{Buffer, MutableBuffer};
+use arrow::buffer::Buffer;
 use futures::future::try_join_all;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The sending side of an exchange in one node. Every method may be called by any thread.
 pub struct Shuffle {
@@ -30,6 +32,10 @@ pub struct Shuffle {
     units: usize,
     /// Frames sent so far, per unit and partition.
     frames: Mutex<HashMap<(usize, u32), u32>>,
+    /// Bytes of rows that messages were filled with.
+    filled: AtomicU64,
+    /// Of these, those that somebody has taken note of.
+    noted: AtomicU64,
 }
 
 /// A node that this one sends to.
@@ -60,40 +66,11 @@ pub struct Group {
 
 /// Messages at least so long are frames of their own.
 const FRAME_MESSAGE_BYTES: usize = 16 << 10;
-/// Longest frame that is gathered into memory.
-const FRAME_BYTES: usize = 256 << 10;
 
-/// A batch as a frame.
-fn whole_frame(group: &Group, batch: &RecordBatch) -> Result<FrameSource> {
-    FrameSource::try_new(batch).map_err(|error| ExchangeError::frame(&group.peers, error))
-}
-
-/// A frame in memory of its own.
-fn copied(source: &FrameSource) -> Buffer {
-    let mut frame = MutableBuffer::with_capacity(source.len());
-    source.read(0..source.len(), |_, bytes| frame.extend_from_slice(bytes));
-    frame.into()
-}
-
-/// Gathers the next of `rest` into a frame, with how many there are.
-fn next_frame(
-    group: &Group,
-    batch: &RecordBatch,
-    source: &RowSource<'_>,
-    rest: &mut Selection<'_>,
-) -> Result<Option<(u32, Buffer)>> {
-    let Some(first) = rest.first() else {
-        return Ok(None);
-    };
-    let count = source.fitting(rest, FRAME_BYTES);
-    let (now, later) = rest.split_at(count.max(1));
-    *rest = later;
-    let frame = match count {
-        // One row that is longer than that.
-        0 => copied(&whole_frame(group, &batch.slice(first as usize, 1))?),
-        _ => source.frame(&now),
-    };
-    Ok(Some((now.len() as u32, frame)))
+impl Origin for FrameSource {
+    fn read(&self, range: Range<usize>, write: &mut dyn FnMut(usize, &[u8])) {
+        self.read(range, write);
+    }
 }
 
 /// Hands a frame to the members that are in this process.
@@ -102,12 +79,6 @@ async fn hand_over(group: &Group, partition: u32, frame: &Buffer) -> Result<()> 
         local.deliver(partition, frame.clone()).await?;
     }
     Ok(())
-}
-
-impl Origin for FrameSource {
-    fn read(&self, range: Range<usize>, write: &mut dyn FnMut(usize, &[u8])) {
-        self.read(range, write);
-    }
 }
 
 impl Group {
@@ -122,6 +93,11 @@ impl Group {
 }
 
 impl Destination {
+    /// The way to it within this process, if it is here.
+    pub(super) fn local(&self) -> Option<&LocalLink> {
+        self.local.as_ref()
+    }
+
     /// How many lanes lead there: the receiver's endpoints.
     pub fn lanes(&self) -> usize {
         self.lane_count
@@ -150,6 +126,8 @@ impl Shuffle {
             local: options.local.clone(),
             units: options.units(),
             frames: Mutex::default(),
+            filled: AtomicU64::new(0),
+            noted: AtomicU64::new(0),
         })
     }
 
@@ -250,9 +228,9 @@ impl Shuffle {
     /// Sends a batch to a partition of every member of the group. A partition belongs to one
     /// group. Waits for buffers and credit; dropping the future mid-way breaks the partition.
     pub async fn send(&self, group: &Group, partition: u32, batch: &RecordBatch) -> Result<()> {
-        let source = whole_frame(group, batch)?;
+        let source = frames::whole(&group.peers, batch)?;
         if !group.local.is_empty() {
-            hand_over(group, partition, &copied(&source)).await?;
+            hand_over(group, partition, &frames::copied(&source)).await?;
         }
         self.send_frame(group, partition, source).await
     }
@@ -262,36 +240,49 @@ impl Shuffle {
         if group.links.is_empty() {
             return Ok(());
         }
-        let rows = source.rows();
-        let frame_length = source.len() as u32;
-        let frame_sequence = self.next_frame(group, partition);
-        let (endpoint, lane) = self.way(group, partition);
+        let number = self.next_frame(group, partition);
         let mut reader = source.into_reader();
-        let origin: Arc<dyn Origin> = reader.source().clone();
         while reader.remaining() > 0 {
-            let mut buffer = endpoint.acquire(lane).await?;
-            let offset = reader.position();
-            let mut filled = 0;
-            loop {
-                let chunk = reader.next_chunk(self.payload_bytes - filled);
-                if chunk.is_empty() {
-                    break;
-                }
-                buffer.write(filled, chunk);
-                filled += chunk.len();
-            }
-            let data = Data {
-                frame_sequence,
-                rows,
-                frame_length,
-                offset: offset as u32,
-                payload_length: filled as u32,
-            };
-            // A small batch is best freed at once, by the task that made it: then a copy is kept.
-            let origin = (data.payload_length < data.frame_length).then_some(&origin);
-            endpoint.put(buffer, partition, data, origin).await?;
+            self.send_fragment(group, partition, number, &mut reader)
+                .await?;
         }
         Ok(())
+    }
+
+    /// Sends the next bytes of a frame, as many as a message has room for. Where that fails, no member has got them.
+    pub(super) async fn send_fragment(
+        &self,
+        group: &Group,
+        partition: u32,
+        frame_sequence: u32,
+        reader: &mut FrameReader,
+    ) -> Result<()> {
+        let (endpoint, lane) = self.way(group, partition);
+        let origin: Arc<dyn Origin> = reader.source().clone();
+        let frame_length = reader.source().len() as u32;
+        let rows = reader.source().rows();
+        let mut buffer = endpoint.acquire(lane).await?;
+        let offset = reader.position();
+        let mut filled = 0;
+        loop {
+            let chunk = reader.next_chunk(self.payload_bytes - filled);
+            if chunk.is_empty() {
+                break;
+            }
+            buffer.write(filled, chunk);
+            filled += chunk.len();
+        }
+        self.filled.fetch_add(filled as u64, Ordering::Relaxed);
+        let data = Data {
+            frame_sequence,
+            rows,
+            frame_length,
+            offset: offset as u32,
+            payload_length: filled as u32,
+        };
+        // A small batch is best freed at once, by the task that made it: then a copy is kept.
+        let origin = (data.payload_length < data.frame_length).then_some(&origin);
+        endpoint.put(buffer, partition, data, origin).await
     }
 
     /// Sends the rows of a batch that go to a partition of every member of the group, as
@@ -309,13 +300,10 @@ impl Shuffle {
         let in_messages = self.payload_bytes >= FRAME_MESSAGE_BYTES;
         if !in_messages || !group.local.is_empty() {
             let mut rest = rows;
-            while let Some((now, frame)) = next_frame(group, batch, source, &mut rest)? {
-                if !group.local.is_empty() {
-                    hand_over(group, partition, &frame).await?;
-                }
-                if !in_messages {
-                    let frame = FrameSource::of_frame(frame, now);
-                    self.send_frame(group, partition, frame).await?;
+            while let Some(frame) = frames::next(&group.peers, batch, source, &mut rest)? {
+                match in_messages {
+                    true => hand_over(group, partition, &frame.bytes).await?,
+                    false => self.send_gathered(group, partition, &frame).await?,
                 }
             }
         }
@@ -330,12 +318,13 @@ impl Shuffle {
             rest = later;
             if count == 0 {
                 // One row that is longer than a message.
-                let frame = whole_frame(group, &batch.slice(first as usize, 1))?;
+                let frame = frames::whole(&group.peers, &batch.slice(first as usize, 1))?;
                 self.send_frame(group, partition, frame).await?;
                 continue;
             }
             let mut buffer = endpoint.acquire(lane).await?;
             let length = source.encode(&now, buffer.payload_mut(self.payload_bytes)) as u32;
+            self.filled.fetch_add(length.into(), Ordering::Relaxed);
             let data = Data {
                 frame_sequence: self.next_frame(group, partition),
                 rows: now.len() as u32,
@@ -346,6 +335,18 @@ impl Shuffle {
             endpoint.put(buffer, partition, data, None).await?;
         }
         Ok(())
+    }
+
+    /// Sends rows that were gathered into memory to a partition of every member of the group.
+    pub(super) async fn send_gathered(
+        &self,
+        group: &Group,
+        partition: u32,
+        frame: &Gathered,
+    ) -> Result<()> {
+        hand_over(group, partition, &frame.bytes).await?;
+        let source = FrameSource::of_frame(frame.bytes.clone(), frame.rows);
+        self.send_frame(group, partition, source).await
     }
 
     /// The endpoint and its group that lead to a partition.
@@ -422,6 +423,21 @@ impl Shuffle {
         for endpoint in &self.endpoints {
             report.merge(&endpoint.report());
         }
+        report.filled_bytes = self.filled.load(Ordering::Relaxed);
         report
+    }
+
+    /// Bytes of rows that messages were filled with since this was last asked.
+    pub fn filled_since(&self) -> u64 {
+        let filled = self.filled.load(Ordering::Relaxed);
+        let noted = self.noted.fetch_max(filled, Ordering::Relaxed);
+        filled.saturating_sub(noted)
+    }
+
+    /// Whether a destination can be sent no more.
+    pub(super) fn has_failed(&self, destination: &Destination) -> bool {
+        let links = destination.links.iter().zip(&destination.endpoints);
+        let mut failed = links.map(|(id, endpoint)| self.endpoints[*endpoint].has_failed(*id));
+        failed.any(|failed| failed)
     }
 }

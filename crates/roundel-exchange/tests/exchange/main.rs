@@ -2,6 +2,7 @@
 
 #[path = "../../src/frame/tests/arrays.rs"]
 mod arrays;
+mod broadcast;
 mod buffers;
 mod cancel;
 mod cluster;

@@ -355,6 +355,9 @@ impl SendEndpoint {
     /// Sends the first `data.payload_length` bytes of the buffer's payload to every member of its
     /// group, as soon as each has granted credit for it. `origin` is what they were cut from, at
     /// `data.offset`, if they are a part of something.
+    ///
+    /// # Errors
+    /// When a member has failed: then none has got it. One that fails just now is found when the next is sent.
     pub async fn put(
         &self,
         mut buffer: SendBuffer,
@@ -433,6 +436,12 @@ impl SendEndpoint {
         drop(state);
         drop(carrier);
         self.0.queue.wake();
+    }
+
+    /// Whether a destination can be sent no more.
+    pub fn has_failed(&self, destination: DestinationId) -> bool {
+        let state = self.0.state.lock();
+        state.destinations[destination.0].failed.is_some()
     }
 
     /// What it did so far.

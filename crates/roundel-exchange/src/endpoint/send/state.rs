@@ -315,7 +315,8 @@ impl State {
         retained.any(|retained| !retained.is_empty())
     }
 
-    /// Posts the next message of a group to every member, and keeps what to make it from once more.
+    /// Posts the next message of a group to every member, and keeps what to make it from once more. Of several members
+    /// one may fail by that: the others have got it, and the next message finds out.
     pub(super) fn send_data(
         &mut self,
         group: usize,
@@ -380,8 +381,9 @@ impl State {
                 buffer: buffer.clone(),
                 length,
             };
-            self.send(member, SHARED | key, payload)?;
-            self.destinations[member].count(group, sequence, length);
+            if self.send(member, SHARED | key, payload).is_ok() {
+                self.destinations[member].count(group, sequence, length);
+            }
         }
         Ok(())
     }
@@ -400,15 +402,21 @@ impl State {
             members: members.clone(),
         };
         self.unread.insert(number, unread);
+        let alone = members.len() == 1;
         for member in members {
             let target = &mut self.destinations[member];
             let Some(reading) = target.reading() else {
                 return Err(target.lost(CompletionStatus::Flushed));
             };
             let request = reading.tell(CONTROL, number, at, length);
-            self.post_all(member, vec![request])?;
-            self.destinations[member].count(group, sequence, length);
-            self.ring_bell(member);
+            match self.post_all(member, vec![request]) {
+                Ok(()) => {
+                    self.destinations[member].count(group, sequence, length);
+                    self.ring_bell(member);
+                }
+                Err(error) if alone => return Err(error),
+                Err(_) => {}
+            }
         }
         Ok(())
     }
