@@ -9,7 +9,7 @@ use crate::endpoint::{Credit, DestinationId, GroupId, LinkAddress, expose, write
 use crate::error::{ExchangeError, Result};
 use crate::report::DestinationReport;
 use crate::wire::{Body, Data, EndOfStream, Full, HEADER_LENGTH, Header, SequenceDigest};
-use roundel_verbs::{Buffer, CompletionStatus, Payload, RemoteAddress};
+use roundel_verbs::{Buffer, CompletionStatus, Payload};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -307,13 +307,10 @@ impl State {
         }
         if self.design.verb() == Verb::Read {
             let exposed = Arc::new(expose(memory)?);
-            let RemoteAddress {
-                address,
-                remote_key,
-            } = exposed.remote_address();
+            let at = exposed.remote_address();
             let full = Body::Full(Full {
-                address,
-                remote_key,
+                address: at.address,
+                remote_key: at.remote_key,
                 length: length as u32,
             });
             for (connection, members) in by_connection {
