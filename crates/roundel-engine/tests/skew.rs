@@ -2,6 +2,8 @@
 //! and the workers get about as many rows each.
 
 mod common;
+#[path = "common/measures.rs"]
+mod measures;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,6 +11,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use datafusion::prelude::{ParquetReadOptions, SessionContext};
+use measures::{number_of, sum_of, text_of};
 use parquet::arrow::ArrowWriter;
 use roundel_engine::{Architecture, Cluster, ClusterOptions, Session};
 use tempfile::TempDir;
@@ -137,30 +140,6 @@ async fn session_of(cluster: &Cluster) -> Session {
         .await
         .expect("a setting");
     session
-}
-
-async fn text_of(session: &Session, sql: &str) -> String {
-    let batches = common::run(session, sql).await.expect("explains");
-    common::rows(&batches).join("\n")
-}
-
-/// The sum of a measure over a plan with measures.
-fn sum_of(plan: &str, measure: &str) -> u64 {
-    let measure = format!("{measure}=");
-    plan.split(&*measure).skip(1).map(number_of).sum()
-}
-
-/// A number as EXPLAIN ANALYZE writes it: 7, or 12.3 K.
-fn number_of(text: &str) -> u64 {
-    let end = text.find([',', ']', '}']).unwrap_or(text.len());
-    let text = text[..end].trim();
-    let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
-    let unit = match unit {
-        "K" => 1e3,
-        "M" => 1e6,
-        _ => 1.0,
-    };
-    (number.parse::<f64>().expect("a number") * unit) as u64
 }
 
 /// What the workers make of a statement is what the reference makes of it. Returns its plan with measures.

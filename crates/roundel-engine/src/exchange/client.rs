@@ -5,6 +5,7 @@
 //! so that its task ends. One that scatters is asked at once, since it waits for all who are to get
 //! rows, and told to begin when one of them reads.
 
+use super::broadcast;
 use super::budget::QueryBudget;
 use super::designs::setting_of;
 use super::node::{ExchangeNode, InputKey, InputSide};
@@ -33,6 +34,7 @@ use http::HeaderMap;
 use http::uri::PathAndQuery;
 use parking_lot::Mutex;
 use roundel_exchange::{Architecture, ExchangeError, LinkAddress, MemoryBudget, ReceiveLink};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -131,14 +133,17 @@ impl WorkerChannel for RoundelChannel {
         if let Some(own) = &self.own
             && !matches!(request.producer_head, ProducerHead::RepartitionExec { .. })
         {
-            let (streams, _) = own.worker.execute_task(request).await?;
+            let broadcast = matches!(request.producer_head, ProducerHead::BroadcastExec { .. });
+            let (streams, context) = own.worker.execute_task(request).await?;
+            if broadcast && let Some(state) = broadcast::of_task(&context) {
+                state.came_here();
+            }
             return Ok(streams.into_iter().map(|rows| rows.boxed()).collect());
         }
         let partitions = request.target_partition_start..request.target_partition_end;
         let input = Arc::new(Input::new(self, request, metrics, task_ctx)?);
-        Ok(partitions
-            .map(|partition| input.clone().read(partition as u32))
-            .collect())
+        let numbers = 0..partitions.len();
+        Ok(numbers.map(|number| input.clone().read(number)).collect())
     }
 
     async fn get_worker_info(
@@ -158,6 +163,8 @@ struct Input {
     begin: Shared<BoxFuture<'static, Result<(), Arc<DataFusionError>>>>,
     begun: AtomicBool,
     node: Arc<ExchangeNode>,
+    /// What the exchange calls its partitions.
+    names: Range<u32>,
 }
 
 /// A producer at work.
@@ -220,6 +227,7 @@ impl Input {
             task: execute.task,
             fabric: execute.fabric.clone(),
         });
+        let names = execute.names();
         let own_channel = (channel.channels.clone(), channel.url.clone());
         let start = async move {
             let side = (key, setting);
@@ -247,19 +255,21 @@ impl Input {
             begin: begin.boxed().shared(),
             begun: AtomicBool::new(scattered),
             node: channel.node.clone(),
+            names,
         })
     }
 
-    /// The rows of one partition.
+    /// The rows of one of its partitions, counted from its first one.
     fn read(
         self: Arc<Self>,
-        partition: u32,
+        number: usize,
     ) -> BoxStream<'static, Result<RecordBatch, DataFusionError>> {
         async move {
             self.begun.store(true, Ordering::Relaxed);
             let started = self.start.clone().await.map_err(DataFusionError::Shared)?;
             self.begin.clone().await.map_err(DataFusionError::Shared)?;
             let node = self.node.clone();
+            let partition = self.names.start + number as u32;
             let rows = started
                 .input
                 .receive
@@ -331,6 +341,7 @@ impl Started {
         if let Told::Sent(sent) = told {
             count("messages", sent.messages);
             count("bytes", sent.bytes);
+            count("filled_bytes", sent.filled);
             if sent.repaired > 0 {
                 count("repaired_messages", sent.repaired);
             }
@@ -395,9 +406,10 @@ async fn start(
     let failed = |error| exchange_error(&own, error);
     let budget = || Arc::new(QueryBudget::new(&context)) as Arc<dyn MemoryBudget>;
     let scattered = execute.head.as_ref().and_then(|head| head.hash_partitions);
-    let input = node.receive(key, &setting, scattered.is_some(), budget)?;
+    let coupled = scattered.is_some() || execute.broadcast_consumers().is_some();
+    let input = node.receive(key, &setting, coupled, budget)?;
     let receive = &input.receive;
-    let partitions = execute.partition_start as u32..execute.partition_end as u32;
+    let partitions = execute.names();
     let partitions_count = partitions.len();
     let peer = format!("worker {url}");
     let offered = match setting.architecture {

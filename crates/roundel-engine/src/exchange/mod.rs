@@ -12,6 +12,7 @@
 //!
 //! This module knows nothing of queue pairs or messages.
 
+mod broadcast;
 mod budget;
 mod client;
 pub(crate) mod counters;
@@ -26,6 +27,7 @@ mod service;
 mod setting;
 mod skew;
 
+pub(crate) use broadcast::gather_in;
 pub(crate) use client::{OwnWorker, RoundelChannels};
 pub use counters::FabricCounters;
 pub(crate) use designs::{Asked, Designs};

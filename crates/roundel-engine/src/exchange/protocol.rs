@@ -4,6 +4,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::physical_expr::Partitioning;
 use datafusion_distributed::{ExecuteTaskRequest, MaybeEncoded, ProducerHead, TaskKey};
+use std::ops::Range;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -109,6 +110,9 @@ pub(super) struct Sent {
     /// How long its rows waited in these for a neighbour to end a phase.
     #[prost(uint64, tag = "6")]
     pub stalled_ns: u64,
+    /// Bytes of rows that messages to all consumers of the task were filled with, since it last told of them.
+    #[prost(uint64, tag = "7")]
+    pub filled: u64,
 }
 
 /// Why a task failed.
@@ -339,6 +343,23 @@ fn task_key(query: &[u8], stage: u64, task: u64) -> Result<TaskKey> {
 }
 
 impl Execute {
+    /// What the exchange calls the partitions: all consumers of a broadcast get the same messages, and the same partitions.
+    pub(super) fn names(&self) -> Range<u32> {
+        let first = match self.broadcast_consumers() {
+            Some(_) => 0,
+            None => self.partition_start,
+        };
+        let count = self.partition_end.saturating_sub(self.partition_start);
+        first as u32..(first + count) as u32
+    }
+
+    /// How many consumers get the same rows, if the task's plan ends in a broadcast.
+    pub(super) fn broadcast_consumers(&self) -> Option<usize> {
+        let partitions = self.head.as_ref()?.broadcast?;
+        let own = self.partition_end.saturating_sub(self.partition_start);
+        Some(partitions.checked_div(own)? as usize)
+    }
+
     /// The task and the partitions that are asked for.
     pub(super) fn request(&self) -> Result<ExecuteTaskRequest> {
         if self.partition_end < self.partition_start {

@@ -1,5 +1,6 @@
 //! The producer's side: runs partitions of a task and sends their rows.
 
+use super::broadcast::{self, BroadcastState};
 use super::client::exchange_error;
 use super::node::ExchangeNode;
 use super::protocol::{Accepted, Answer, AnswerKind, Begin, Execute, Failed, FailureKind, Sent};
@@ -105,13 +106,9 @@ impl ExchangeServer {
             shuffle,
             destination,
         });
-        let group = link
-            .shuffle
-            .group(std::slice::from_ref(&link.destination))
-            .map_err(exchange_failed)?;
         node.note_queue_pairs(link.shuffle.report().queue_pairs);
         let schema = rows.schema().ok_or_else(nothing_asked_for)?;
-        let sending = rows.send(&link, &group)?;
+        let sending = rows.send(&link)?;
         Ok(Producer {
             accepted: Accepted {
                 answers: answers.iter().map(LinkAddress::to_bytes).collect(),
@@ -135,6 +132,12 @@ enum Rows {
         partitions: Range<usize>,
         total: usize,
         schema: SchemaRef,
+    },
+    /// What all of so many consumers get.
+    Broadcast {
+        state: Arc<BroadcastState>,
+        streams: Vec<SendableRecordBatchStream>,
+        total: usize,
     },
     /// Partitions that are its own, from the first one on.
     Own {
@@ -184,9 +187,17 @@ impl ExchangeServer {
                 total: total as usize,
             });
         }
-        let first = task.target_partition_start;
-        let (streams, _context) = self.worker.execute_task(task).await.map_err(failed)?;
-        Ok(Rows::Own { first, streams })
+        let first = request.names().start as usize;
+        let (streams, context) = self.worker.execute_task(task).await.map_err(failed)?;
+        let consumers = request.broadcast_consumers().filter(|total| *total > 1);
+        Ok(match consumers.zip(broadcast::of_task(&context)) {
+            Some((total, state)) => Rows::Broadcast {
+                state,
+                streams,
+                total,
+            },
+            None => Rows::Own { first, streams },
+        })
     }
 }
 
@@ -196,13 +207,15 @@ impl Rows {
     fn schema(&self) -> Option<SchemaRef> {
         match self {
             Self::Scattered { schema, .. } => Some(schema.clone()),
-            Self::Own { streams, .. } => streams.first().map(|stream| stream.schema()),
+            Self::Broadcast { streams, .. } | Self::Own { streams, .. } => {
+                streams.first().map(|stream| stream.schema())
+            }
         }
     }
 
     /// Begins to send. Each lane ends by itself: its consumer may read it to its end before it reads
     /// another.
-    fn send(self, link: &Arc<Link>, group: &Group) -> Result<Sending, Failed> {
+    fn send(self, link: &Arc<Link>) -> Result<Sending, Failed> {
         let lanes = link.destination.lanes();
         match self {
             Self::Scattered {
@@ -216,14 +229,32 @@ impl Rows {
                 let way = Way {
                     node: &link.node,
                     shuffle: &link.shuffle,
-                    group,
+                    group: &link.group()?,
                 };
                 let joined = state.join(way, partitions, total, task, &context)?;
                 let ended = joined.ended().boxed().shared();
                 let lane = |lane| ended.clone().map(move |ended| ended.map(|()| lane)).boxed();
                 Ok((0..lanes).map(lane).collect())
             }
+            Self::Broadcast {
+                state,
+                streams,
+                total,
+            } => {
+                let way = broadcast::Way {
+                    node: &link.node,
+                    shuffle: &link.shuffle,
+                    destination: &link.destination,
+                };
+                let joined = state.join(way, streams, total);
+                let lane = |lane| {
+                    let ended = joined.clone().ended(lane);
+                    async move { ended.await.map(|()| lane) }.boxed()
+                };
+                Ok((0..lanes).map(lane).collect())
+            }
             Self::Own { first, streams } => {
+                let group = link.group()?;
                 let mut senders: Vec<Vec<_>> = (0..lanes).map(|_| Vec::new()).collect();
                 for (index, stream) in streams.into_iter().enumerate() {
                     let partition = (first + index) as u32;
@@ -249,6 +280,12 @@ struct Link {
 }
 
 impl Link {
+    /// The consumer alone.
+    fn group(&self) -> Result<Group, Failed> {
+        let group = self.shuffle.group(std::slice::from_ref(&self.destination));
+        group.map_err(|error| failed(exchange_error(&self.node, error)))
+    }
+
     async fn finish(&self, lane: usize) -> Result<(), Failed> {
         let finished = self.shuffle.finish_lane(&self.destination, lane).await;
         finished.map_err(|error| failed(exchange_error(&self.node, error)))
@@ -301,6 +338,7 @@ impl Producer {
             repaired: sent.repaired_messages,
             phases: schedule.phases,
             stalled_ns: schedule.stalled.as_nanos() as u64,
+            filled: link.shuffle.filled_since(),
         }
     }
 }

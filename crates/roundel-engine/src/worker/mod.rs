@@ -26,7 +26,7 @@ pub(crate) use loader::Loader;
 use crate::channel::{Channels, ExchangeConfig, authorization, fabric_of};
 use crate::control::VERSION;
 use crate::control::server::ControlServer;
-use crate::exchange::{ExchangeServer, OwnWorker, scatter_in};
+use crate::exchange::{ExchangeServer, OwnWorker, gather_in, scatter_in};
 use crate::fabric::{Devices, Sizes, reachable_at};
 use crate::ring::{CycloJoinCodec, Meetings, Pins, RingServer, RingWorker};
 use crate::runtime::runtime_env;
@@ -145,6 +145,7 @@ fn worker(
             config.set_extension(catalog);
             config.set_extension(Arc::clone(&rings));
             scatter_in(config, &rings.channels);
+            gather_in(config);
             config.set_distributed_option_extension_from_headers::<ExchangeConfig>(
                 &context.headers,
             )?;

@@ -116,10 +116,7 @@ impl Outbound {
 
     /// Whether a destination can be sent no more.
     pub(crate) fn has_failed(&self, destination: DestinationId) -> bool {
-        self.with(|state, key| {
-            let source = state.sources.get(&key);
-            source.is_none_or(|source| source.destinations[destination.0].failed.is_some())
-        })
+        self.with(|state, key| state.has_failed(key, destination.0))
     }
 
     /// What it did so far.

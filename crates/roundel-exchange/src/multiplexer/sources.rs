@@ -450,6 +450,12 @@ impl State {
         }
     }
 
+    /// Whether a destination can be sent no more.
+    pub(super) fn has_failed(&self, key: SourceKey, destination: usize) -> bool {
+        let source = self.sources.get(&key);
+        source.is_none_or(|source| source.destinations[destination].failed.is_some())
+    }
+
     pub(super) fn blocked_for_credit(&self, key: SourceKey) -> Duration {
         let source = self.sources.get(&key);
         source.map_or(Duration::ZERO, |source| source.blocked_for_credit)

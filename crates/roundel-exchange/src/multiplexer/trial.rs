@@ -242,10 +242,10 @@ mod tests {
     fn all_do_what_is_faster_for_all() {
         let senders = [0, 1, 2, 3];
         let mut cluster = Cluster::new(4);
-        cluster.run(1000, &senders, [1000, 1500]);
+        cluster.run(4000, &senders, [1000, 1500]);
         assert_eq!(cluster.scheduled(), [true; 4]);
         // When that changes they find out.
-        cluster.run(2000, &senders, [1000, 500]);
+        cluster.run(8000, &senders, [1000, 500]);
         assert_eq!(cluster.scheduled(), [false; 4]);
         assert!(cluster.nodes.iter().all(|node| node.changes() < 40));
     }
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn the_first_need_not_send() {
         let mut cluster = Cluster::new(5);
-        cluster.run(1400, &[2, 4], [1000, 1500]);
+        cluster.run(5600, &[2, 4], [1000, 1500]);
         assert_eq!(cluster.scheduled(), [true; 5]);
     }
 
@@ -263,7 +263,7 @@ mod tests {
         for newcomer in [0, 2] {
             let mut cluster = Cluster::new(4);
             cluster.goes(newcomer);
-            cluster.run(1000, &senders, [1000, 1500]);
+            cluster.run(4000, &senders, [1000, 1500]);
             assert_eq!(cluster.scheduled(), [true; 3]);
             cluster.comes(newcomer);
             cluster.run(8, &senders, [1000, 1500]);
@@ -271,7 +271,7 @@ mod tests {
             // Also one that was told of a trial the others have not heard of.
             cluster.nodes[3].change(4);
             cluster.goes(0);
-            cluster.run(2000, &senders, [1000, 500]);
+            cluster.run(8000, &senders, [1000, 500]);
             assert_eq!(cluster.scheduled(), [false; 3]);
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Windows that are looked at together: how even it is takes some to be seen.
 const TOGETHER: usize = 3;
 /// Rows wait for all peers when they do for so many of a hundred, on average.
-const CROWDED_PERCENT: usize = 98;
+const CROWDED_PERCENT: usize = 90;
 
 /// What is measured.
 pub(super) struct Window {
@@ -179,8 +179,8 @@ mod tests {
             window.look(micros(1), (full, 100)).unwrap().crowded
         };
         assert!(crowded(100));
-        assert!(crowded(98));
-        assert!(!crowded(97));
+        assert!(crowded(90));
+        assert!(!crowded(89));
     }
 
     #[test]

@@ -187,8 +187,10 @@ fn a_schedule_makes_long_messages_faster() {
 
 #[test]
 fn scattered_rows_lose_little() {
+    // So long that a trial is little of it.
     let scattered = Traffic {
         scattered: true,
+        messages: 400,
         ..FLOWS
     };
     let (uncoordinated, _) = scattered.run(Scheduling::Off);
@@ -204,7 +206,7 @@ fn long_messages_to_several_are_tried_by_themselves() {
         nodes: 4,
         message_bytes: 64 << 10,
         payload_times: 1,
-        messages: 400,
+        messages: 1200,
         scattered: false,
     };
     let (_, schedule) = traffic.run(Scheduling::Auto);

@@ -2,7 +2,7 @@
 
 use super::join::{self, Joining};
 use super::nodes::{Node, Sides, name, open};
-use super::plan::Plan;
+use super::plan::{Pattern, Plan};
 use super::rows::{Account, batch, schema};
 use arrow::array::RecordBatch;
 use futures::channel::mpsc;
@@ -13,7 +13,7 @@ use rand::Rng as _;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 use roundel_exchange::ExchangeError;
-use roundel_exchange::operator::Group;
+use roundel_exchange::operator::Broadcast;
 use roundel_verbs::sim::{Parameters, Simulation, Trouble};
 use roundel_verbs::{Arena, Context, Transport};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -211,23 +211,25 @@ fn start_source(
     busy: &mpsc::UnboundedSender<()>,
     random: &mut ChaCha8Rng,
 ) -> Result<(), ExchangeError> {
-    let groups: Vec<Group> = plan
-        .groups()
-        .iter()
-        .map(|members| {
-            let members: Vec<_> = members
-                .iter()
-                .map(|member| sides.destinations[*member].clone())
-                .collect();
-            sides.shuffle.group(&members)
-        })
-        .collect::<Result<_, _>>()?;
+    let (mut groups, mut broadcast) = (Vec::new(), None);
+    for members in plan.groups() {
+        let members = members.iter();
+        let members: Vec<_> = members
+            .map(|member| sides.destinations[*member].clone())
+            .collect();
+        if plan.pattern == Pattern::Broadcast {
+            broadcast = Some(Arc::new(Broadcast::new(sides.shuffle.clone(), members)?));
+        } else {
+            groups.push(sides.shuffle.group(&members)?);
+        }
+    }
     let (feeding, fed) = mpsc::unbounded::<()>();
     for thread in 0..plan.threads {
         let mut random = ChaCha8Rng::seed_from_u64(random.random());
         let (shuffle, context) = (sides.shuffle.clone(), place.node.context.clone());
         let source = plan.source(place.exchange, place.number);
         let (plan, groups, feeding) = (plan.clone(), groups.clone(), feeding.clone());
+        let broadcast = broadcast.clone();
         let (told, busy) = (told.clone(), busy.clone());
         let joining = place.joining.cloned();
         let task = (
@@ -243,6 +245,12 @@ fn start_source(
                         .await;
                 }
                 for number in 0..plan.batches {
+                    if let Some(broadcast) = &broadcast {
+                        dawdle(&*context, plan.dawdle, &mut random).await;
+                        let partition = plan.partitions(0).start + thread as u32;
+                        let batch = batch(source, partition, number, plan.rows);
+                        broadcast.send(thread, partition, &batch).await?;
+                    }
                     for (index, group) in groups.iter().enumerate() {
                         dawdle(&*context, plan.dawdle, &mut random).await;
                         let partition = plan.partitions(index).start + thread as u32;
