@@ -201,19 +201,6 @@ fn scattered_rows_lose_little() {
 }
 
 #[test]
-fn long_messages_to_several_are_tried_by_themselves() {
-    let traffic = Traffic {
-        nodes: 4,
-        message_bytes: 64 << 10,
-        payload_times: 1,
-        messages: 1200,
-        scattered: false,
-    };
-    let (_, schedule) = traffic.run(Scheduling::Auto);
-    assert!(schedule.phases >= 3 && schedule.changes > 0, "{schedule:?}");
-}
-
-#[test]
 fn short_messages_are_not_held_up() {
     let traffic = Traffic {
         nodes: 16,
