@@ -253,6 +253,21 @@ async fn every_type_crosses_the_exchange() {
     }
 }
 
+/// A cluster with TPC-H in memory, and a session whose joins send one side to all.
+async fn that_broadcasts(options: ClusterOptions) -> (Cluster, Session) {
+    let cluster = Cluster::start(options).await.expect("starts");
+    let session = cluster.session().expect("a session");
+    let layout = TpchLayout::Random;
+    session
+        .load_tpch_memory(SCALE, layout, &())
+        .await
+        .expect("loads");
+    common::run(&session, "SET roundel.join = 'broadcast'")
+        .await
+        .expect("a setting");
+    (cluster, session)
+}
+
 /// The rows of a table that is sent to all come to each worker once, whatever the number of its threads.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_sent_to_all_comes_to_each_node_once() {
@@ -269,16 +284,7 @@ async fn what_is_sent_to_all_comes_to_each_node_once() {
                 threads,
                 ..common::options(3)
             };
-            let cluster = Cluster::start(options).await.expect("starts");
-            let session = cluster.session().expect("a session");
-            let layout = TpchLayout::Random;
-            session
-                .load_tpch_memory(SCALE, layout, &())
-                .await
-                .expect("loads");
-            common::run(&session, "SET roundel.join = 'broadcast'")
-                .await
-                .expect("a setting");
+            let (cluster, session) = that_broadcasts(options).await;
             let bytes = async || {
                 let counters = cluster.fabric_counters().await.expect("answers");
                 counters
@@ -313,16 +319,7 @@ async fn what_is_sent_to_all_is_filled_into_messages_once() {
             exchange,
             ..common::options(4)
         };
-        let cluster = Cluster::start(options).await.expect("starts");
-        let session = cluster.session().expect("a session");
-        let layout = TpchLayout::Random;
-        session
-            .load_tpch_memory(SCALE, layout, &())
-            .await
-            .expect("loads");
-        common::run(&session, "SET roundel.join = 'broadcast'")
-            .await
-            .expect("a setting");
+        let (cluster, session) = that_broadcasts(options).await;
         let mut times = Vec::new();
         // A worker that comes late gets messages of its own: here that may be once, but not always.
         for _ in 0..10 {
