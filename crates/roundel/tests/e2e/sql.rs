@@ -3,8 +3,11 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use std::time::Duration;
 
-use crate::common::{HandCluster, Roundel, stderr, stdout, wait};
+use rustix::process::Signal;
+
+use crate::common::{HandCluster, Roundel, finish, signal, stderr, stdout, wait};
 
 fn sql(roundel: &Roundel, arguments: &[&str]) -> String {
     let output = roundel.run(&[&["sql", "--fabric", "shm"], arguments].concat());
@@ -137,7 +140,7 @@ fn a_cluster_that_was_started_by_hand_serves_several_clients() {
         })
         .collect();
     for client in clients {
-        let output = crate::common::finish(client);
+        let output = finish(client);
         assert!(output.status.success());
         assert!(
             stdout(&output).starts_with("v,s\n0,19990000\n1,19992000\n"),
@@ -145,6 +148,30 @@ fn a_cluster_that_was_started_by_hand_serves_several_clients() {
             stdout(&output)
         );
     }
+}
+
+#[test]
+fn a_worker_in_an_endless_join_answers_others_and_leaves_it() {
+    let roundel = Roundel::new();
+    let tables = [table(&roundel, 100_000)];
+    let mut cluster = HandCluster::start(&roundel, 1, "shm");
+    // By a key that a tenth of the rows have: 10^13 rows, which are only counted.
+    let endless = "SELECT count(*) FROM t a JOIN t b ON a.v = b.v JOIN t c ON a.v = c.v";
+    let mut first = cluster.sql(&roundel, &tables, &[endless.into()]);
+    std::thread::sleep(Duration::from_secs(2));
+    let count = || {
+        let counted = cluster.sql(&roundel, &tables, &["SELECT count(*) AS n FROM t".into()]);
+        let output = finish(counted);
+        assert_eq!(stdout(&output), "n\n100000\n", "{}", stderr(&output));
+    };
+    count();
+    signal(first.id(), Signal::INT);
+    assert_eq!(wait(&mut first).code(), Some(130));
+    count();
+    let worker = &mut cluster.workers[0].child;
+    signal(worker.id(), Signal::TERM);
+    wait(worker);
+    roundel.assert_nothing_left();
 }
 
 #[test]
