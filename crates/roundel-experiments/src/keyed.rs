@@ -3,6 +3,7 @@
 use arrow::array::{AsArray as _, RecordBatch};
 use arrow::datatypes::Int64Type;
 use roundel_exchange::Partitioner;
+use roundel_exchange::operator::Group;
 use roundel_exchange::skew::Router;
 
 /// A column of numbers; nothing where it is another one.
@@ -36,4 +37,12 @@ impl Partitioner for ByKey {
         self.0.route(&hashes(batch), targets);
         Ok(())
     }
+}
+
+/// The group of each partition, of groups that have so many each.
+pub(crate) fn by_partition(groups: &[Group], each: usize) -> Vec<Group> {
+    let repeated = groups
+        .iter()
+        .map(|group| std::iter::repeat_n(group.clone(), each));
+    repeated.flatten().collect()
 }

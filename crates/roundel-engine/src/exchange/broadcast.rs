@@ -7,10 +7,9 @@
 //! All who are sent to at once wait for the slowest. One that stops reading takes what comes to where its memory is
 //! accounted for (`ExchangeOptions::coupled`), and one that is gone is left out.
 
-use super::client::exchange_error;
+use super::failure::{exchange_error, failed, failed_with};
 use super::node::ExchangeNode;
 use super::protocol::Failed;
-use super::server::{failed, failed_with};
 use datafusion::execution::config::SessionConfig;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::future::{BoxFuture, FutureExt as _, Shared};

@@ -1,7 +1,7 @@
 //! How the multiplexers of two processes get their connection: whoever wants rows of a worker meets it first, once for
 //! as long as both live.
 
-use super::client::exchange_error;
+use super::failure::exchange_error;
 use super::node::ExchangeNode;
 use super::protocol::{MEET_PATH, Meet, Met};
 use crate::channel::{Channels, status_error};

@@ -1,7 +1,7 @@
 //! The exchange of one process: its device and registered memory, and the endpoints that the
 //! links of one task share.
 
-use super::client::exchange_error;
+use super::failure::exchange_error;
 use super::multiplexers::Multiplexers;
 use super::protocol::{CountersAnswer, OpcodeCount};
 use super::setting::Setting;

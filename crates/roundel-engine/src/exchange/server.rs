@@ -1,9 +1,9 @@
 //! The producer's side: runs partitions of a task and sends their rows.
 
 use super::broadcast::{self, BroadcastState};
-use super::client::exchange_error;
+use super::failure::{exchange_error, failed, failed_with};
 use super::node::ExchangeNode;
-use super::protocol::{Accepted, Answer, AnswerKind, Begin, Execute, Failed, FailureKind, Sent};
+use super::protocol::{Accepted, Answer, AnswerKind, Begin, Execute, Failed, Sent};
 use super::scatter::{self, ScatterState, Way};
 use super::setting::Setting;
 use super::skew::Agreements;
@@ -378,30 +378,10 @@ fn encode_schema(schema: &SchemaRef) -> Result<Vec<u8>, DataFusionError> {
     Ok(bytes)
 }
 
-pub(super) fn failed(error: DataFusionError) -> Failed {
-    let (message, kind) = match EngineError::from(error) {
-        EngineError::OutOfMemory(message) => (message, FailureKind::Memory),
-        EngineError::DatagramsLost(message) => (message, FailureKind::Datagrams),
-        EngineError::LinkBroken(message) => (message, FailureKind::Link),
-        other => (other.to_string(), FailureKind::Query),
-    };
-    Failed {
-        message,
-        kind: kind.into(),
-    }
-}
-
 fn nothing_asked_for() -> Failed {
     failed_with("no partition was asked for".to_owned())
 }
 
 fn engine_failed(error: EngineError) -> Failed {
     failed(error.into())
-}
-
-pub(super) fn failed_with(message: String) -> Failed {
-    Failed {
-        message,
-        kind: FailureKind::Query.into(),
-    }
 }

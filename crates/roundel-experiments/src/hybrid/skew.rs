@@ -12,7 +12,7 @@ use super::nodes::{self, Failure, Node};
 use crate::agreeing::Agreeing;
 use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;
-use crate::keyed::{ByKey, hashes};
+use crate::keyed::{ByKey, by_partition, hashes};
 use crate::ring::keys::Zipf;
 use crate::ring::rates;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
@@ -22,10 +22,10 @@ use futures::channel::mpsc;
 use futures::stream::select_all;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
-use roundel_exchange::operator::Group;
 use roundel_exchange::skew::{Router, Sample, Task};
 use roundel_exchange::{Architecture, ExchangeError, Scatter};
 use roundel_ring::cost::Rates;
+use roundel_verbs::sim::Parameters;
 use roundel_verbs::{Context, Work, settle};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -95,13 +95,17 @@ impl SkewedJoin {
     /// # Errors
     /// What is wrong with it.
     pub fn check(&self) -> Result<()> {
+        self.hardware().map(|_| ())
+    }
+
+    /// What it runs on.
+    fn hardware(&self) -> Result<Parameters> {
         self.operators().check()?;
-        match self.fabric.is_simulated() && (1..=1 << 24).contains(&self.keys) {
-            true => Ok(()),
-            false => Err(Error::Setting(
-                "joins by skewed keys are simulated, with 1 to 16 million keys".into(),
-            )),
-        }
+        let hardware = self.fabric.hardware();
+        let sensible = hardware.filter(|_| (1..=1 << 24).contains(&self.keys));
+        sensible.ok_or_else(|| {
+            Error::Setting("joins by skewed keys are simulated, with 1 to 16 million keys".into())
+        })
     }
 
     /// Its exchanges.
@@ -123,11 +127,8 @@ impl SkewedJoin {
 /// # Errors
 /// When it makes no sense, or a node fails.
 pub fn run(join: &SkewedJoin) -> Result<SkewedMeasured> {
-    join.check()?;
+    let hardware = join.hardware()?;
     let hybrid = join.operators();
-    let Some(hardware) = join.fabric.hardware() else {
-        return Err(Error::Setting("joins by skewed keys are simulated".into()));
-    };
     // A row stands for as many as a byte of a message does.
     let times = hybrid.payload_times();
     let hosts = Simulated::new(&hybrid, hardware.clone().with_payload_times(times));
@@ -192,11 +193,9 @@ impl Run {
     ) -> Result<()> {
         let threads = self.join.threads;
         for (relation, operator) in node.operators.iter().enumerate() {
-            let mut groups: Vec<Group> = Vec::with_capacity(self.join.partitions());
-            for (_, destination) in &operator.destinations {
-                let group = operator.shuffle.group(std::slice::from_ref(destination))?;
-                groups.extend(std::iter::repeat_n(group, threads));
-            }
+            let to = operator.destinations.iter();
+            let to = to.map(|(_, to)| operator.shuffle.group(std::slice::from_ref(to)));
+            let groups = by_partition(&to.collect::<std::result::Result<Vec<_>, _>>()?, threads);
             let (feeding, fed) = mpsc::unbounded::<()>();
             for thread in 0..threads {
                 let task = (relation, (number * threads + thread) as u64);

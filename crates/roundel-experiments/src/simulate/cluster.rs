@@ -4,6 +4,7 @@ use super::join::{self, Joining};
 use super::nodes::{Node, Sides, name, open};
 use super::plan::{Pattern, Plan};
 use super::rows::{Account, batch, schema};
+use crate::keyed::by_partition;
 use arrow::array::RecordBatch;
 use futures::channel::mpsc;
 use futures::future::{BoxFuture, Shared, try_join_all};
@@ -239,7 +240,7 @@ fn start_source(
         let feed = async move {
             let sent = async {
                 if let Some(joining) = joining {
-                    let by_partition = join::by_partition(&groups, plan.threads);
+                    let by_partition = by_partition(&groups, plan.threads);
                     return joining
                         .scatter(&plan, task, shuffle, by_partition, &*context, &mut random)
                         .await;

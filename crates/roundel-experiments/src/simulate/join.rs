@@ -70,14 +70,6 @@ fn batch(keys: &[i64], first: i64) -> RecordBatch {
     RecordBatch::try_from_iter(columns).expect("both columns have a value for each row")
 }
 
-/// The group of each partition, of groups that have so many each.
-pub(super) fn by_partition(groups: &[Group], each: usize) -> Vec<Group> {
-    let repeated = groups
-        .iter()
-        .map(|group| std::iter::repeat_n(group.clone(), each));
-    repeated.flatten().collect()
-}
-
 /// What its tasks, and its readers, have in common.
 pub(super) struct Joining {
     join: Join,

@@ -13,10 +13,9 @@ mod by_hash;
 mod plan;
 mod tasks;
 
-use super::client::exchange_error;
+use super::failure::{exchange_error, failed, failed_with};
 use super::node::ExchangeNode;
 use super::protocol::Failed;
-use super::server::{failed, failed_with};
 use super::skew::{Sampling, role_of};
 use crate::channel::Channels;
 use datafusion::arrow::datatypes::SchemaRef;

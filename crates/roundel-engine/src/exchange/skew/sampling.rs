@@ -4,9 +4,9 @@
 use super::agreements::{decision_of, sample_of};
 use super::role::Role;
 use crate::channel::{Channels, status_error};
+use crate::exchange::failure::{failed, failed_with};
 use crate::exchange::protocol::{AGREE_PATH, Agree, Agreed, Failed, KeySample};
 use crate::exchange::scatter::KeyHashes;
-use crate::exchange::server::{failed, failed_with};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion_distributed::TaskKey;

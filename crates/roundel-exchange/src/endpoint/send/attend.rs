@@ -2,7 +2,8 @@
 //! things for long, or wait for a peer that is gone.
 
 use super::super::PROBE_INTERVAL;
-use super::state::{Carrier, State};
+use super::destination::Carrier;
+use super::state::State;
 use super::{Inner, SendEndpoint};
 use crate::design::Verb;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! End-of-stream: said once over Reliable Connection, repeated until it is acknowledged over
 //! datagrams.
 
-use super::state::{Carrier, End, State, Way};
+use super::destination::{Carrier, End, Way};
+use super::state::State;
 use super::{DestinationId, SendEndpoint};
 use crate::error::Result;
 use crate::wire::{Body, EndOfStream, FLAG_REPEATED};

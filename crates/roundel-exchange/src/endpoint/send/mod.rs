@@ -3,8 +3,10 @@
 
 mod attend;
 mod buffer;
+mod destination;
 mod finish;
 mod multicast;
+mod posting;
 mod progress;
 mod read;
 mod repair;
@@ -27,6 +29,7 @@ use crate::error::Result;
 use crate::options::ExchangeOptions;
 use crate::report::{DestinationReport, EndpointReport};
 use crate::wire::{Body, Data, HEADER_LENGTH, Header};
+use destination::{Carrier, Destination, Way};
 use read::Reading;
 use repair::REPAIR_BUFFERS;
 use retained::Retained;
@@ -34,7 +37,7 @@ use roundel_verbs::completion_queue::until_ready;
 use roundel_verbs::{
     Buffer, CompletionQueue, CompletionStatus, Guarded, QueuePairOptions, ReceiveRequest, Transport,
 };
-use state::{CONTROL_SENDS, Carrier, Destination, Group, State, Way};
+use state::{CONTROL_SENDS, Group, State};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::task::Poll;

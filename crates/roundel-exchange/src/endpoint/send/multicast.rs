@@ -3,7 +3,8 @@
 //! is sent again to it alone.
 
 use super::SendEndpoint;
-use super::state::{Carrier, State};
+use super::destination::Carrier;
+use super::state::State;
 use crate::wire::{Body, FLAG_REPEATED, Join};
 use roundel_verbs::{AddressHandle, MulticastGroup};
 

@@ -1,7 +1,9 @@
 //! What a SEND endpoint's completion queue brings: buffers back, credit, acknowledgements and
 //! questions.
 
-use super::state::{CONTROL, Carrier, REPAIR, SHARED, State};
+use super::destination::Carrier;
+use super::posting::{CONTROL, REPAIR, SHARED};
+use super::state::State;
 use super::{SendEndpoint, datagram};
 use crate::error::Result;
 use crate::wire::{Body, FLAG_REPEATED, Header, Sent};

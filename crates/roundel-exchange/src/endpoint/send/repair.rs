@@ -2,7 +2,8 @@
 //! until the receiver has acknowledged them.
 
 use super::SendEndpoint;
-use super::state::{CONTROL_SENDS, REPAIR, State};
+use super::posting::REPAIR;
+use super::state::{CONTROL_SENDS, State};
 use crate::wire::{Data, HEADER_LENGTH, Missing};
 use roundel_verbs::{Buffer, Payload};
 use std::ops::Range;

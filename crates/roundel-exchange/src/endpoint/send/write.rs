@@ -3,7 +3,7 @@
 
 use super::super::ring::{RemoteRing, Ring, RingAddress};
 use super::super::slot::Slot;
-use super::state::CONTROL;
+use super::posting::CONTROL;
 use crate::design::Notification;
 use crate::error::{ExchangeError, Result};
 use crate::options::ExchangeOptions;

@@ -1,0 +1,59 @@
+//! What a failure is called on its way: of the exchange in this process, told to a consumer, and heard of a producer.
+
+use super::node::ExchangeNode;
+use super::protocol::{Failed, FailureKind};
+use crate::EngineError;
+use datafusion::error::DataFusionError;
+use roundel_exchange::ExchangeError;
+
+/// What a producer failed of, as its consumer is told.
+pub(super) fn failed(error: DataFusionError) -> Failed {
+    let (message, kind) = match EngineError::from(error) {
+        EngineError::OutOfMemory(message) => (message, FailureKind::Memory),
+        EngineError::DatagramsLost(message) => (message, FailureKind::Datagrams),
+        EngineError::LinkBroken(message) => (message, FailureKind::Link),
+        other => (other.to_string(), FailureKind::Query),
+    };
+    Failed {
+        message,
+        kind: kind.into(),
+    }
+}
+
+/// A query cannot go on, for this reason.
+pub(super) fn failed_with(message: String) -> Failed {
+    Failed {
+        message,
+        kind: FailureKind::Query.into(),
+    }
+}
+
+/// What a consumer was told that its producer failed of.
+pub(super) fn task_error(told: &Failed) -> DataFusionError {
+    let message = told.message.clone();
+    match told.kind() {
+        FailureKind::Memory => DataFusionError::ResourcesExhausted(message),
+        FailureKind::Datagrams => EngineError::DatagramsLost(message).into(),
+        FailureKind::Link => EngineError::LinkBroken(message).into(),
+        FailureKind::Query => EngineError::Query(message).into(),
+    }
+}
+
+/// What an error of the exchange in this process means for the cluster.
+pub(super) fn exchange_error(own: &ExchangeNode, error: ExchangeError) -> DataFusionError {
+    match error {
+        // The peer may be dead: who watches over the query finds out.
+        ExchangeError::PeerLost { .. } => {
+            EngineError::LinkBroken(format!("{}: {error}", own.name())).into()
+        }
+        ExchangeError::PeerFailed { reason, .. } => EngineError::Query(reason).into(),
+        ExchangeError::Verbs(verbs)
+            if matches!(*verbs, roundel_verbs::VerbsError::PeerUnreachable { .. }) =>
+        {
+            EngineError::LinkBroken(format!("{}: {verbs}", own.name())).into()
+        }
+        error if error.is_transient() => EngineError::DatagramsLost(error.to_string()).into(),
+        ExchangeError::OutOfMemory(_) => DataFusionError::ResourcesExhausted(error.to_string()),
+        other => EngineError::Query(other.to_string()).into(),
+    }
+}
