@@ -219,10 +219,17 @@ impl Schedule {
             self.long = bytes >= messages * self.long_bytes;
         }
         if self.is_tried() {
-            let with = |messages| all().filter(move |one| one.messages + one.in_flight >= messages);
+            let with = |messages| {
+                let peers = self.peers.iter().copied();
+                peers.filter(move |peer| {
+                    let waits = backlog(*peer);
+                    waits.messages + waits.in_flight >= messages
+                })
+            };
             let busy = with(1).count();
             if busy > 1 && self.long {
-                self.trial.look(now, with(self.phase_messages).count());
+                let full = with(self.phase_messages).count();
+                self.trial.look(now, with(1), full);
             } else if busy == 0 || !self.long {
                 self.trial.idle();
             }

@@ -3,14 +3,18 @@
 //! nothing to decide.
 //!
 //! The first way is guessed, by what waits: flows to all peers at once, of which there are many, starve each other. After
-//! a while the other way is tried, and that one is kept by which rows leave better.
+//! a while the other way is tried, and that one is kept by which rows leave better. What was guessed may be wrong, so that
+//! the first trials come soon; each trial after that costs less than it can tell, and comes later.
 
 use std::collections::BTreeMap;
 
 /// Windows of a way before it counts what a node told of it, see [`Window`](super::window::Window).
 const TRIED: u32 = 4;
-/// Windows until the other way is tried, again.
-const KEPT: u32 = 256;
+/// Windows until the other way is tried for the first time, and at most between trials: four times as many after each.
+const KEPT_FIRST: u32 = 16;
+const KEPT_MAX: u32 = 256;
+/// Windows whose rates are averaged: one by itself says little of rows that go here and there.
+const AVERAGED: u64 = 16;
 /// How much better a schedule must be.
 const GAIN: f64 = 1.05;
 
@@ -18,7 +22,6 @@ const GAIN: f64 = 1.05;
 type Node = Option<usize>;
 
 /// Who told what.
-#[derive(Default)]
 pub(super) struct Tally {
     /// Of the way in use.
     now: BTreeMap<Node, Told>,
@@ -26,16 +29,38 @@ pub(super) struct Tally {
     before: Option<BTreeMap<Node, Told>>,
     /// A trial has been decided: there is nothing to be guessed.
     decided: bool,
+    /// Windows until the next trial.
+    kept: u32,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self {
+            now: BTreeMap::new(),
+            before: None,
+            decided: false,
+            kept: KEPT_FIRST,
+        }
+    }
 }
 
 /// What a node told of a way.
 #[derive(Clone, Copy, Default)]
 struct Told {
     windows: u32,
-    /// Bytes per second, in the last of them.
+    /// Bytes per second, in the last of them but the first, which ends what was begun another way.
     rate: u64,
     /// Rows wait for all peers, which are many.
     crowded: bool,
+}
+
+impl Told {
+    fn add(&mut self, rate: u64, crowded: bool) {
+        let averaged = u64::from(self.windows).clamp(1, AVERAGED);
+        self.rate = self.rate - self.rate / averaged + rate / averaged;
+        self.windows = self.windows.saturating_add(1);
+        self.crowded = crowded;
+    }
 }
 
 impl Tally {
@@ -48,20 +73,18 @@ impl Tally {
         scheduled: bool,
         nodes: usize,
     ) -> bool {
-        let told = self.now.entry(node).or_default();
-        *told = Told {
-            windows: told.windows.saturating_add(1),
-            rate,
-            crowded,
-        };
+        self.now.entry(node).or_default().add(rate, crowded);
         if self.before.is_none() && !self.decided && self.guesses_other(scheduled, nodes) {
             self.now.clear();
-            // Who leaves a schedule has seen what it is worth.
-            self.decided = scheduled;
+            if scheduled {
+                // That has been its trial.
+                self.decided = true;
+                self.kept = KEPT_MAX;
+            }
             return true;
         }
         let trying = self.before.is_some();
-        if !self.is_enough(if trying { TRIED } else { KEPT }, nodes) {
+        if !self.is_enough(if trying { TRIED } else { self.kept }, nodes) {
             return false;
         }
         let now = std::mem::take(&mut self.now);
@@ -70,6 +93,7 @@ impl Tally {
             return true;
         };
         self.decided = true;
+        self.kept = (4 * self.kept).min(KEPT_MAX);
         let (with, without) = match scheduled {
             true => (&now, &before),
             false => (&before, &now),
@@ -134,7 +158,7 @@ mod tests {
         let slower = scheduled([[1000, 800]; 3]);
         let faster = scheduled([[1000, 1600]; 3]);
         assert!((0.01..0.03).contains(&slower), "{slower}");
-        assert!((0.93..0.98).contains(&faster), "{faster}");
+        assert!((0.97..0.99).contains(&faster), "{faster}");
     }
 
     #[test]
@@ -165,11 +189,25 @@ mod tests {
     }
 
     #[test]
+    fn a_guess_that_was_wrong_does_not_last() {
+        let mut tally = Tally::default();
+        let (mut scheduled, mut with) = (false, 0);
+        for _ in 0..1000 {
+            with += u32::from(scheduled);
+            let rate = if scheduled { 900 } else { 1000 };
+            let tell = |node| tally.take(node, (rate, true), scheduled, 2);
+            scheduled ^= [OWN, Some(1)].map(tell).contains(&true);
+        }
+        // The guess, and a trial after the 64 windows and each of the 256 that follow.
+        assert!(!scheduled && with == KEPT_FIRST + 4 * TRIED, "{with}");
+    }
+
+    #[test]
     fn nobody_is_waited_for_for_ever() {
         // The others never tell anything.
         let mut tally = Tally::default();
         let mut moments = (0..).filter(|_| tally.take(Some(7), (1000, false), false, 16));
-        assert_eq!(moments.next(), Some(2 * KEPT - 1));
+        assert_eq!(moments.next(), Some(2 * KEPT_FIRST - 1));
         // Who told of one way only proves nothing.
         let back = (0..2 * TRIED).any(|_| tally.take(Some(2), (9000, false), true, 3));
         assert!(back);

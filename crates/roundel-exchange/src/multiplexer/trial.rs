@@ -92,9 +92,11 @@ impl Trial {
         self.window.idle();
     }
 
-    /// Rows wait for several peers, and enough for a phase for so many. Tells how well they leave when a window is full.
-    pub(super) fn look(&mut self, now: Duration, full: usize) {
-        let Some(measured) = self.window.look(now, (full, self.peers.len())) else {
+    /// There are rows for these peers, several, and enough for a phase for so many. Tells how well they leave when a window is
+    /// full.
+    pub(super) fn look(&mut self, now: Duration, busy: impl Iterator<Item = usize>, full: usize) {
+        let all = self.peers.len();
+        let Some(measured) = self.window.look(now, busy, (full, all)) else {
             return;
         };
         let told = (measured.rate, measured.crowded && self.many);
@@ -226,7 +228,7 @@ mod tests {
                 for sender in senders.iter().filter(|sender| self.there[**sender]) {
                     let node = &mut self.nodes[*sender];
                     node.count(1, bytes[usize::from(node.is_scheduled())]);
-                    node.look(self.now, 1);
+                    node.look(self.now, std::iter::once(1), 1);
                 }
                 self.say();
             }

@@ -201,6 +201,27 @@ fn scattered_rows_lose_little() {
 }
 
 #[test]
+fn few_nodes_find_out_which_way_is_better() {
+    // Many more than the first trial takes.
+    let few = Traffic {
+        nodes: 4,
+        messages: 1600,
+        ..FLOWS
+    };
+    for scattered in [false, true] {
+        let [off, on, auto] = Scheduling::ALL.map(|scheduling| {
+            let (took, _) = Traffic { scattered, ..few }.run(scheduling);
+            took
+        });
+        let loss = auto.as_secs_f64() / off.min(on).as_secs_f64();
+        assert!(
+            loss <= 1.08,
+            "scattered {scattered}: {off:?} {on:?} {auto:?}"
+        );
+    }
+}
+
+#[test]
 fn short_messages_are_not_held_up() {
     let traffic = Traffic {
         nodes: 16,
