@@ -4,7 +4,7 @@
 //!
 //! The first way is guessed, by what waits: flows to all peers at once, of which there are many, starve each other. After
 //! a while the other way is tried, and that one is kept by which rows leave better. What was guessed may be wrong, so that
-//! the first trials come soon; each trial after that costs less than it can tell, and comes later.
+//! the first trial comes soon. Each costs some windows, and tells less that is new than the one before: they get seldom.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ impl Default for Tally {
 #[derive(Clone, Copy, Default)]
 struct Told {
     windows: u32,
-    /// Bytes per second, in the last of them but the first, which ends what was begun another way.
+    /// Bytes per second, the mean of the last of them. The first one ends what was begun another way, and does not count.
     rate: u64,
     /// Rows wait for all peers, which are many.
     crowded: bool,
