@@ -1,0 +1,137 @@
+//! What Roundel does between DataFusion's plan of a query and the stages that run on workers.
+//!
+//! In the order in which it happens:
+//!
+//! | step | file | why |
+//! |---|---|---|
+//! | scalar subqueries are run, and their values put in their places | `scalar_subqueries` | a stage cannot ask another plan for a value |
+//! | rules of the physical optimizer: order is not lost in shuffles | `order` | a network shuffle does not merge, and forgets constants |
+//! | datafusion-distributed cuts the plan into stages; nodes that need it get one task | `invariant` | the answer must not depend on the number of tasks |
+//! | the stages are checked against the invariant | `check` | a wrong answer is worse than a slow one |
+//! | the stages are encoded and decoded once | `travel` | what a worker would refuse is known before it runs |
+//!
+//! A plan that fails one of the last two is planned again for one task, which runs in the coordinator and
+//! asks workers only for the shards of memory tables.
+//!
+//! It must not know what carries the rows.
+
+mod check;
+mod invariant;
+mod order;
+mod scalar_subqueries;
+mod travel;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::plan_datafusion_err;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::context::QueryPlanner;
+use datafusion::execution::{SessionState, SessionStateBuilder, TaskContext};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion_distributed::DistributedConfig;
+
+pub(crate) use invariant::desired_task_count;
+pub(crate) use order::OrderAcrossShuffles;
+pub(crate) use scalar_subqueries::{RunSubquery, with_values};
+
+/// Plans queries for the cluster, or for one task where that is the only right way.
+#[derive(Clone)]
+pub(crate) struct ClusterPlanner {
+    /// datafusion-distributed's, with the handlers and rules of the session.
+    stages: Arc<dyn QueryPlanner + Send + Sync>,
+    /// Has the functions that workers have.
+    worker: Arc<TaskContext>,
+}
+
+/// A plan for the cluster.
+pub(crate) struct Planned {
+    pub plan: Arc<dyn ExecutionPlan>,
+    /// Why it has one task, where stages of several would not do.
+    pub why_one_task: Option<DataFusionError>,
+}
+
+impl fmt::Debug for ClusterPlanner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClusterPlanner")
+    }
+}
+
+impl ClusterPlanner {
+    /// A planner around that of a session that is being built.
+    pub(crate) fn around(builder: &mut SessionStateBuilder) -> Self {
+        let stages = builder.query_planner().take();
+        let worker = SessionStateBuilder::new().with_default_features().build();
+        let planner = Self {
+            stages: stages.unwrap_or_else(|| Arc::clone(worker.query_planner())),
+            worker: worker.task_ctx(),
+        };
+        *builder.query_planner() = Some(Arc::new(planner.clone()));
+        planner
+    }
+
+    /// Plans a query for as many tasks as are right.
+    pub(crate) async fn plan(
+        &self,
+        logical: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Planned> {
+        let why = match self.in_stages(logical, session).await {
+            Ok(plan) => {
+                return Ok(Planned {
+                    plan,
+                    why_one_task: None,
+                });
+            }
+            Err(why) => why,
+        };
+        let alone = one_task(session)?;
+        let plan = self.stages.create_physical_plan(logical, &alone).await?;
+        check::check(&plan)?;
+        tracing::info!("this query runs in one task: {why}");
+        Ok(Planned {
+            plan,
+            why_one_task: Some(why),
+        })
+    }
+
+    /// A plan in stages that is right in any number of tasks, and that workers can read.
+    async fn in_stages(
+        &self,
+        logical: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = self.stages.create_physical_plan(logical, session).await?;
+        check::check(&plan)?;
+        travel::check(&plan, session.config(), &self.worker)?;
+        Ok(plan)
+    }
+}
+
+#[async_trait]
+impl QueryPlanner for ClusterPlanner {
+    async fn create_physical_plan(
+        &self,
+        logical: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self.plan(logical, session).await?.plan)
+    }
+}
+
+/// The session with at most one task for each stage.
+fn one_task(session: &dyn Session) -> Result<SessionState> {
+    let state = session.as_any().downcast_ref::<SessionState>();
+    let mut state = state
+        .ok_or_else(|| plan_datafusion_err!("only a SessionState can plan for a cluster"))?
+        .clone();
+    let options = state.config_mut().options_mut();
+    DistributedConfig::from_config_options_mut(options)?.max_tasks_per_stage = 1;
+    Ok(state)
+}
+
+#[cfg(test)]
+mod tests;
