@@ -21,7 +21,10 @@ pub(crate) fn runtime_env(
     let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![
         spill_dir.path().to_owned(),
     ]));
-    let mut builder = RuntimeEnvBuilder::new().with_disk_manager_builder(disk);
+    // Directories are listed anew for each query: files may have come, gone or changed.
+    let mut builder = RuntimeEnvBuilder::new()
+        .with_disk_manager_builder(disk)
+        .with_object_list_cache_limit(0);
     if let Some(limit) = memory_limit_bytes {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let pool = TrackConsumersPool::new(FairSpillPool::new(limit), NAMED_CONSUMERS);

@@ -12,6 +12,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 use datafusion_proto::bytes::physical_plan_to_bytes_with_extension_codec;
+use datafusion_proto::physical_plan::ComposedPhysicalExtensionCodec;
 use roundel_ring::RingOptions;
 use sha2::{Digest as _, Sha256};
 use url::Url;
@@ -20,6 +21,7 @@ use uuid::Uuid;
 use crate::Fabric;
 use crate::tables::codec::MemoryShardCodec;
 use crate::tables::memory_shard::MemoryShardExec;
+use crate::tables::scan::ScanCodec;
 
 /// The name of an input that can be pinned to a ring over a fabric, with such elements; none of one that cannot. Rows that
 /// depend on others of the query, or are other ones each time, cannot be.
@@ -47,7 +49,9 @@ pub(super) fn name(
         return Ok(None);
     }
     // Of files it has their sizes and when they were changed. What cannot be written has no name.
-    let plan = physical_plan_to_bytes_with_extension_codec(Arc::clone(input), &MemoryShardCodec);
+    let codec =
+        ComposedPhysicalExtensionCodec::new(vec![Arc::new(MemoryShardCodec), Arc::new(ScanCodec)]);
+    let plan = physical_plan_to_bytes_with_extension_codec(Arc::clone(input), &codec);
     let Ok(plan) = plan else {
         return Ok(None);
     };

@@ -8,3 +8,4 @@ pub(crate) mod load;
 pub(crate) mod local_joins;
 pub(crate) mod memory_shard;
 pub(crate) mod placement;
+pub(crate) mod scan;
