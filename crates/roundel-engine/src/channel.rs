@@ -1,7 +1,7 @@
 //! The seam between datafusion-distributed and what carries its control calls and rows.
 //!
 //! Both the coordinator and the workers resolve a worker's URL here. Every request carries the
-//! cluster's token, and every error of the transport names the worker that it came from.
+//! cluster's token, and every error names the worker that it came from.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::common::extensions_options;
-use datafusion::config::{ConfigExtension, ConfigOptions};
+use datafusion::config::ConfigOptions;
 use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
@@ -31,8 +30,9 @@ use tower::Layer as _;
 use tower::util::MapRequestLayer;
 use url::Url;
 
-use crate::exchange::{OwnWorker, RoundelChannels, Skew};
+use crate::exchange::{OwnWorker, RoundelChannels};
 use crate::fabric::Devices;
+use crate::settings::ExchangeConfig;
 use crate::{EngineError, Fabric, Result, Token};
 
 /// Longest wait for a connection to a worker to be made.
@@ -123,53 +123,6 @@ pub(crate) fn authorization(token: &Token) -> HeaderValue {
         .expect("hexadecimal digits are a header value");
     value.set_sensitive(true);
     value
-}
-
-extensions_options! {
-    /// How a query's rows are carried; set by the session, and sent to the workers with each task.
-    pub(crate) struct ExchangeConfig {
-        /// The fabric's name.
-        pub fabric: String, default = Fabric::Grpc.to_string()
-        /// How the rows of each stage are exchanged.
-        pub stages: String, default = String::new()
-        /// What is done about keys with far more rows than others: auto or off
-        pub skew: String, default = Skew::default().to_string()
-        /// What stages are for joins whose heavy keys are spread.
-        pub skewed_joins: String, default = String::new()
-        /// How joins of rows on several workers are done: auto, cyclo, repartition or broadcast
-        pub join: String, default = "auto".to_owned()
-        /// Which side of a join spins on a ring: the smaller or the larger one
-        pub spin: String, default = "smaller".to_owned()
-        /// Buffers of a worker that elements of a ring come into
-        pub ring_elements: usize, default = 8
-        /// Bytes of an element of a ring: at least those of the longest row that spins
-        pub ring_element_bytes: usize, default = 1 << 20
-        /// Seconds for which a relation that spins stays in the workers' memory after the last query that joined it; 0 for not at all
-        pub pin_seconds: u64, default = 0
-    }
-}
-
-impl ConfigExtension for ExchangeConfig {
-    const PREFIX: &'static str = "roundel";
-}
-
-impl ExchangeConfig {
-    pub(crate) fn new(fabric: Fabric, skew: Skew) -> Self {
-        Self {
-            fabric: fabric.to_string(),
-            skew: skew.to_string(),
-            ..Self::default()
-        }
-    }
-
-    /// What a session has set, for another fabric.
-    pub(crate) fn of(config: &ConfigOptions, fabric: Fabric) -> Self {
-        let set = config.extensions.get::<Self>();
-        Self {
-            fabric: fabric.to_string(),
-            ..set.cloned().unwrap_or_default()
-        }
-    }
 }
 
 impl Channels {
@@ -284,13 +237,13 @@ impl WorkerChannel for NamedChannel {
     }
 }
 
-/// Turns a failure of the transport to `url` into one that names it; an error that the worker
-/// itself reported stays what it is.
+/// Makes an error that came from `url` say so: a failure of the transport to it, or what the worker itself reported.
 fn name_worker(url: &Url, error: DataFusionError) -> DataFusionError {
     match find_status(&error) {
-        Some(status) => status_error(url, status).into(),
-        None => error,
+        Some(status) => status_error(url, status),
+        None => EngineError::of_worker(url, error),
     }
+    .into()
 }
 
 /// What a gRPC status from `url` means for the cluster.
@@ -303,12 +256,30 @@ pub(crate) fn status_error(url: &Url, status: &tonic::Status) -> EngineError {
             let mut reason = status.message().to_owned();
             let mut source = status.source();
             while let Some(inner) = source {
-                reason = inner.to_string();
+                reason = match inner.downcast_ref::<std::io::Error>() {
+                    Some(io) if has_gone(io) => GONE.to_owned(),
+                    _ => inner.to_string(),
+                };
                 source = inner.source();
+            }
+            // HTTP/2 has errors of its own for it.
+            if reason.contains("broken pipe") || reason.contains("connection reset") {
+                reason = GONE.to_owned();
             }
             EngineError::WorkerLost { url, reason }
         }
     }
+}
+
+/// What is said of a peer that closed its connection, however that was noticed.
+const GONE: &str = "it ended, or its connection broke";
+
+fn has_gone(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::*;
+    matches!(
+        error.kind(),
+        BrokenPipe | ConnectionReset | ConnectionAborted | NotConnected | UnexpectedEof
+    )
 }
 
 fn find_status<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a tonic::Status> {
@@ -327,4 +298,28 @@ fn find_status<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a tonic::Status
         };
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_has_gone_is_lost_however_that_was_noticed() {
+        let url = Url::parse("http://127.0.0.1:4040").expect("a URL");
+        for (kind, reason) in [
+            (std::io::ErrorKind::BrokenPipe, GONE),
+            (std::io::ErrorKind::ConnectionReset, GONE),
+            (std::io::ErrorKind::ConnectionRefused, "connection refused"),
+        ] {
+            let status = tonic::Status::from_error(Box::new(std::io::Error::from(kind)));
+            let error = status_error(&url, &status).to_string();
+            assert_eq!(
+                error,
+                format!("lost worker http://127.0.0.1:4040/: {reason}")
+            );
+        }
+        let status = tonic::Status::unknown("stream closed because of a broken pipe");
+        assert!(status_error(&url, &status).to_string().ends_with(GONE));
+    }
 }

@@ -5,9 +5,13 @@
 use std::path::PathBuf;
 
 use datafusion::error::DataFusionError;
+use url::Url;
 
 /// Result of the engine's calls.
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
+
+/// Most characters of a line that says what failed.
+pub const LINE_CHARS_MAX: usize = 400;
 
 /// What the message of [`EngineError::WorkerLost`] begins with.
 pub(crate) const LOST_WORKER: &str = "lost worker ";
@@ -99,8 +103,17 @@ pub enum EngineError {
     #[error("{0}")]
     NoFabric(String),
     /// A query needed more memory than a process may use, and could not spill it.
-    #[error("out of memory: {0}; raise --memory-limit, or use more workers")]
+    #[error(
+        "out of memory: {0}; raise --memory-limit, use more workers, or SET \
+         datafusion.optimizer.prefer_hash_join = false for joins that spill"
+    )]
     OutOfMemory(String),
+    /// The disk that a query spills to is full.
+    #[error(
+        "the disk is full: {0}; free some, set TMPDIR to another directory where the worker is \
+         started, or raise --memory-limit so that less is spilled"
+    )]
+    DiskFull(String),
     /// A query failed: bad SQL, an unknown table, a corrupt file.
     #[error("{0}")]
     Query(String),
@@ -128,20 +141,77 @@ impl EngineError {
 impl From<DataFusionError> for EngineError {
     /// Finds an error of the engine's own inside, else keeps the innermost message in one line.
     fn from(error: DataFusionError) -> Self {
-        if let Some(own) = find_own(&error) {
-            return own.clone();
-        }
-        if let DataFusionError::ResourcesExhausted(told) = error.find_root() {
-            // A list of the memory's largest users comes first, the refusal itself last.
-            let refusal = told.rsplit("Error: ").next().unwrap_or(told);
-            return Self::OutOfMemory(one_line(refusal));
-        }
-        Self::Query(one_line(&error.strip_backtrace()))
+        let spills_to = || format!("cannot spill to {}", std::env::temp_dir().display());
+        from_datafusion(&error, spills_to)
     }
 }
 
-fn one_line(text: &str) -> String {
-    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+impl EngineError {
+    /// What the worker at `url` reported, which says where that was.
+    pub(crate) fn of_worker(url: &Url, error: DataFusionError) -> Self {
+        // The directory that it spills to is its own.
+        match from_datafusion(&error, || "cannot spill to its TMPDIR".to_owned()) {
+            Self::Query(message) => Self::Query(on_worker(url, &message)),
+            Self::OutOfMemory(message) => Self::OutOfMemory(on_worker(url, &message)),
+            Self::DiskFull(message) => Self::DiskFull(on_worker(url, &message)),
+            other => other,
+        }
+    }
+}
+
+/// A message of a worker, which says where it is from: once, through however many workers it came.
+pub(crate) fn on_worker(url: &Url, message: &str) -> String {
+    match message.contains("worker http") {
+        true => message.to_owned(),
+        false => format!("worker {url}: {message}"),
+    }
+}
+
+fn from_datafusion(error: &DataFusionError, spills_to: impl Fn() -> String) -> EngineError {
+    if let Some(own) = find_own(error) {
+        return own.clone();
+    }
+    if is_disk_full(error) {
+        return EngineError::DiskFull(spills_to());
+    }
+    if let DataFusionError::ResourcesExhausted(told) = error.find_root() {
+        // A list of the memory's largest users comes first, the refusal itself last.
+        let refusal = told.rsplit("Error: ").next().unwrap_or(told);
+        return EngineError::OutOfMemory(one_line(refusal));
+    }
+    EngineError::Query(one_line(&error.strip_backtrace()))
+}
+
+/// Whether a query could not spill. Writing its result to a file fails otherwise, and says to which.
+fn is_disk_full(error: &DataFusionError) -> bool {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    let mut full = false;
+    while let Some(error) = next {
+        if error.is::<datafusion::object_store::Error>() {
+            return false;
+        }
+        let io = error.downcast_ref::<std::io::Error>();
+        full |= io.is_some_and(|io| io.kind() == std::io::ErrorKind::StorageFull);
+        next = error.source();
+    }
+    full
+}
+
+/// `text` in one line of at most [`LINE_CHARS_MAX`] characters, of which the middle is left out where there are more: what
+/// failed comes first, and why last.
+pub fn one_line(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let line = lines.collect::<Vec<_>>().join(" ");
+    let length = line.chars().count();
+    if length <= LINE_CHARS_MAX {
+        return line;
+    }
+    const LEFT_OUT: &str = " … ";
+    let first = LINE_CHARS_MAX * 2 / 3;
+    let last = LINE_CHARS_MAX - first - LEFT_OUT.chars().count();
+    let first: String = line.chars().take(first).collect();
+    let last: String = line.chars().skip(length - last).collect();
+    format!("{first}{LEFT_OUT}{last}")
 }
 
 impl From<EngineError> for DataFusionError {
@@ -164,4 +234,87 @@ fn find_own<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Engi
         next = error.source();
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url() -> Url {
+        Url::parse("http://127.0.0.1:4040").expect("a URL")
+    }
+
+    #[test]
+    fn an_error_is_one_line_that_keeps_its_ends() {
+        let long = format!(
+            "reading /data/t.json:\n{}\nunexpected end",
+            "x".repeat(780_000)
+        );
+        let line = EngineError::from(DataFusionError::Execution(long)).to_string();
+        assert_eq!(line.chars().count(), LINE_CHARS_MAX);
+        assert!(line.contains("reading /data/t.json: xxx"), "{line}");
+        assert!(line.ends_with("xxx unexpected end"), "{line}");
+        assert_eq!(one_line("a\n\n  b "), "a b");
+        let just = "é".repeat(LINE_CHARS_MAX);
+        assert_eq!(one_line(&just), just);
+    }
+
+    #[test]
+    fn an_error_of_a_worker_names_it_once() {
+        let failed = DataFusionError::Execution("division by zero".to_owned());
+        let error = EngineError::of_worker(&url(), failed);
+        let text = "worker http://127.0.0.1:4040/: Execution error: division by zero";
+        assert_eq!(error.to_string(), text);
+        // It came through another one.
+        let other = Url::parse("http://127.0.0.1:5050").expect("a URL");
+        assert_eq!(
+            EngineError::of_worker(&other, error.into()).to_string(),
+            text
+        );
+    }
+
+    #[test]
+    fn what_is_out_of_memory_says_what_to_do() {
+        let told = "Additional allocation failed with top memory consumers: x.\nError: Failed to allocate 1 B";
+        let failed = DataFusionError::ResourcesExhausted(told.to_owned());
+        let error = EngineError::of_worker(&url(), failed).to_string();
+        for part in [
+            "out of memory: worker http://127.0.0.1:4040/: Failed to allocate",
+            "--memory-limit",
+            "prefer_hash_join = false",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_full_disk_says_which() {
+        let full = || std::io::Error::from(std::io::ErrorKind::StorageFull);
+        let spilled = || {
+            DataFusionError::ArrowError(
+                Box::new(datafusion::arrow::error::ArrowError::IoError(
+                    "x".to_owned(),
+                    full(),
+                )),
+                None,
+            )
+        };
+        let error = EngineError::from(spilled()).to_string();
+        let directory = std::env::temp_dir().display().to_string();
+        assert!(
+            error.contains(&directory) && error.contains("TMPDIR"),
+            "{error}"
+        );
+        let error = EngineError::of_worker(&url(), spilled()).to_string();
+        assert!(
+            error.contains("worker http://127.0.0.1:4040/: cannot spill to its TMPDIR"),
+            "{error}"
+        );
+        let written = datafusion::object_store::Error::Generic {
+            store: "file",
+            source: Box::new(full()),
+        };
+        let error = EngineError::from(DataFusionError::ObjectStore(Box::new(written)));
+        assert!(matches!(error, EngineError::Query(_)), "{error}");
+    }
 }

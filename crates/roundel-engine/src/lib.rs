@@ -16,6 +16,8 @@
 //! | `exchange` | rows over Roundel's exchange |
 //! | `ring` | joins of any predicate, on a ring of workers |
 //! | `session`, `query` | SQL, and a running query |
+//! | `planner` | from DataFusion's plan of a query to stages whose answer does not depend on their tasks |
+//! | `settings` | what SET and SHOW know, and how it reaches the workers |
 //! | `tables` | memory tables in shards, files |
 //! | `tpch` | queries and tables of TPC-H |
 //!
@@ -31,10 +33,12 @@ mod exchange;
 mod fabric;
 mod host;
 mod options;
+mod planner;
 mod query;
 mod ring;
 mod runtime;
 mod session;
+mod settings;
 mod spill_dir;
 mod tables;
 mod token;
@@ -43,7 +47,7 @@ mod worker;
 mod yielding;
 
 pub use cluster::{Cluster, WorkerStatus};
-pub use error::{EngineError, Result};
+pub use error::{EngineError, LINE_CHARS_MAX, Result, one_line};
 pub use exchange::{FabricCounters, Skew};
 pub use fabric::{Fabric, FabricChoice, FabricReason};
 pub use options::{ClusterOptions, PARTITIONS_PER_TASK_MIN, WorkerOptions, partitions_per_task};

@@ -5,28 +5,34 @@ use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
+use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
-use datafusion_distributed::{DistributedExt as _, SessionStateBuilderExt as _};
-use futures::{FutureExt as _, StreamExt as _};
+use datafusion_distributed::{
+    DistributedExec, DistributedExt as _, SessionStateBuilderExt as _, display_plan_ascii,
+};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
 
-use crate::channel::ExchangeConfig;
 use crate::cluster::Core;
 use crate::cluster::membership::LiveWorkers;
-use crate::exchange::Designs;
+use crate::planner::{
+    self, ClusterPlanner, OrderAcrossShuffles, Planned, RunSubquery, with_values,
+};
 use crate::query::{Run, Watch, restarting, watched};
 use crate::ring::{CycloJoinCodec, CycloJoins, is_on_ring, measure_once};
+use crate::settings::{self, ExchangeConfig, StageConfig};
 use crate::tables::codec::MemoryShardCodec;
 use crate::tables::load::TableSet;
 use crate::tables::local_joins::rules_with_joins;
 use crate::tables::placement::needs_shards;
-use crate::tables::{files, placement};
+use crate::tables::scan::{CheckedScans, ScanCodec};
+use crate::tables::{files, placement, scan};
 use crate::tpch::TpchLayout;
 use crate::yielding::YieldingJoins;
 use crate::{EngineError, Fabric, FabricReason, Result, tpch};
@@ -50,6 +56,7 @@ impl LoadProgress for () {
 pub struct Session {
     core: Arc<Core>,
     context: SessionContext,
+    planner: ClusterPlanner,
     /// What carries its rows, when that is not the cluster's to choose.
     fixed: Option<Fabric>,
     /// What the context is set for.
@@ -62,15 +69,18 @@ impl Session {
         let config = SessionConfig::new()
             .with_target_partitions(core.options.partitions_per_task())
             .with_information_schema(true)
-            .with_extension(Arc::clone(&core.catalog));
-        let state = SessionStateBuilder::new()
+            .with_extension(Arc::clone(&core.catalog))
+            .with_extension(Arc::new(files::Notices::default()));
+        let mut state = SessionStateBuilder::new()
             .with_default_features()
             .with_config(config)
             .with_runtime_env(Arc::clone(&core.runtime))
             .with_physical_optimizer_rules(rules_with_joins(CycloJoins(Arc::clone(
                 &core.membership,
             ))))
+            .with_physical_optimizer_rule(Arc::new(OrderAcrossShuffles))
             .with_physical_optimizer_rule(Arc::new(YieldingJoins))
+            .with_physical_optimizer_rule(Arc::new(CheckedScans::new(Arc::clone(&core.runtime))))
             .with_distributed_worker_resolver(LiveWorkers(Arc::clone(&core.membership)))
             .with_distributed_channel_resolver(core.channels.resolver(
                 fabric,
@@ -80,19 +90,28 @@ impl Session {
             .with_distributed_planner()
             .with_distributed_user_codec(MemoryShardCodec)
             .with_distributed_user_codec(CycloJoinCodec)
+            .with_distributed_user_codec(ScanCodec)
+            // The first that answers decides: what the planner limits, no other may spread.
+            .with_distributed_desired_task_count_handler(planner::desired_task_count)
             .with_distributed_desired_task_count_handler(placement::desired_task_count)
+            .with_distributed_desired_task_count_handler(scan::desired_task_count)
             .with_distributed_scale_up_leaf_node_handler(placement::scale_up_leaf)
+            .with_distributed_scale_up_leaf_node_handler(scan::scale_up_leaf)
             .with_distributed_route_tasks_handler(placement::route_tasks)
-            // Travels with every query, so that the workers use the same fabric among themselves.
-            .with_distributed_option_extension(ExchangeConfig::new(fabric, core.options.skew))
             .with_distributed_compression(None)?
             // An isolated child of a union would get fewer tasks than its table has shards.
             .with_distributed_children_isolator_unions(false)?
-            .with_distributed_file_scan_config_bytes_per_partition(FILE_BYTES_PER_PARTITION)?
-            .build();
+            .with_distributed_file_scan_config_bytes_per_partition(FILE_BYTES_PER_PARTITION)?;
+        let planner = ClusterPlanner::around(&mut state);
+        let mut state = state.build();
+        let own = ExchangeConfig::new(fabric, core.options.skew);
+        settings::begin(state.config_mut(), own);
+        let context = SessionContext::from(state);
+        files::install(&context);
         Ok(Self {
             core,
-            context: SessionContext::from(state),
+            context,
+            planner,
             fixed,
             fabric: Mutex::new(fabric),
         })
@@ -116,12 +135,21 @@ impl Session {
             let state = self.context.state_ref();
             let mut state = state.write();
             state.set_distributed_channel_resolver(resolver);
-            let told = ExchangeConfig::of(state.config_options(), reason.fabric);
-            state.set_distributed_option_extension(told);
+            settings::set_fabric(state.config_mut(), reason.fabric);
             *set = reason.fabric;
         }
         tracing::debug!(fabric = %reason, "query");
         Ok(reason)
+    }
+
+    /// Workers of the cluster that do not answer at present, each with the reason: queries run without them.
+    pub fn missing_workers(&self) -> Vec<EngineError> {
+        self.core.membership.missing()
+    }
+
+    /// Workers of the cluster, whether they answer or not.
+    pub fn worker_count(&self) -> usize {
+        self.core.membership.urls().len()
     }
 
     /// DataFusion's session context, to plan with or to register more tables in.
@@ -129,10 +157,15 @@ impl Session {
         &self.context
     }
 
-    /// Registers a Parquet or CSV file, or a directory of them, as a table. The workers read it
-    /// by the same path.
+    /// Registers a file, a directory of files, or those that a pattern matches, as a table: Parquet, CSV,
+    /// TSV, JSON, Arrow IPC or Avro. The workers read it by the same path.
     pub fn register_file<'a>(&'a self, name: &'a str, path: &'a str) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move { files::register(&self.context, name, path).await })
+    }
+
+    /// What was guessed of tables of files since the last call, each a line for a person.
+    pub fn take_notices(&self) -> Vec<String> {
+        files::Notices::take(&self.context.copied_config())
     }
 
     /// Has every worker generate its shards of the TPC-H tables, in memory, and hold them while
@@ -169,41 +202,112 @@ impl Session {
     pub fn sql<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<SendableRecordBatchStream>> {
         Box::pin(async move {
             let fabric = self.next_fabric()?;
-            let frame = self.context.sql(sql).await?;
-            let plan = frame.logical_plan();
-            if has_joins(plan)? {
-                measure_once(fabric.fabric, &self.core.devices).await;
-            }
-            let explained = match plan {
-                LogicalPlan::Explain(explain) => Some(Arc::clone(&explain.plan)),
-                LogicalPlan::Analyze(analyze) => Some(Arc::clone(&analyze.input)),
-                _ => None,
+            settings::ship(&self.context)?;
+            let subqueries = Subqueries {
+                session: self,
+                fabric: fabric.fabric,
             };
-            let reads = reads_only(plan);
-            let runs = (Arc::clone(&self.core), fabric.fabric);
-            let run = start(frame.clone(), runs.clone()).await?;
-            let batches = match reads {
-                true => {
-                    let (core, used) = (Arc::clone(&self.core), fabric.fabric);
-                    let health = move |broken: Option<&EngineError>| match broken {
-                        Some(error) => core.fabrics.failed(used, error),
-                        None => core.fabrics.succeeded(used),
-                    };
-                    let again = move || start(frame.clone(), runs.clone()).boxed();
-                    restarting(run, health, again)
-                }
-                false => run.batches,
+            let state = self.context.state();
+            let plan = state.create_logical_plan(&files::with_format(sql)).await?;
+            let plan = settings::checked(plan, &state)?;
+            // A definition keeps its subqueries, which run when it is used.
+            let plan = match plan {
+                LogicalPlan::Statement(_) | LogicalPlan::Ddl(DdlStatement::CreateView(_)) => plan,
+                plan => with_values(plan, &subqueries).await?,
             };
+            let frame = self.context.execute_logical_plan(plan).await?;
+            // Those of a prepared statement.
+            let (state, plan) = frame.into_parts();
+            let plan = with_values(plan, &subqueries).await?;
+            let frame = DataFrame::new(state, plan);
+            // A plan with measures shows its stages by itself.
+            let (explained, stages) = match frame.logical_plan() {
+                LogicalPlan::Explain(explain) => (Some(Arc::clone(&explain.plan)), true),
+                LogicalPlan::Analyze(analyze) => (Some(Arc::clone(&analyze.input)), false),
+                _ => (None, false),
+            };
+            let batches = self.run(frame, fabric.fabric).await?;
             Ok(match explained {
                 Some(plan) => {
-                    let state = self.context.state();
-                    let plan = state.create_physical_plan(&plan).await?;
-                    let config = state.config_options();
-                    let designs = self.core.designs(&plan, fabric.fabric, config)?;
-                    explain(batches, &fabric, designs.as_ref())?
+                    let rows = self.explanation(&plan, &fabric, stages).await?;
+                    explain(batches, rows)?
                 }
                 None => batches,
             })
+        })
+    }
+
+    /// What EXPLAIN says besides DataFusion's plans: the stages, and what carries their rows, and why.
+    async fn explanation(
+        &self,
+        plan: &LogicalPlan,
+        fabric: &FabricReason,
+        stages: bool,
+    ) -> Result<Vec<(&'static str, String)>> {
+        let mut rows = Vec::new();
+        let state = self.context.state();
+        // What has no physical plan is told by DataFusion's rows.
+        let planned = match state.optimize(plan) {
+            Ok(optimized) if reads_only(plan) => self.planner.plan(&optimized, &state).await.ok(),
+            _ => None,
+        };
+        let Some(Planned { plan, why_one_task }) = planned else {
+            return Ok(rows);
+        };
+        if let Some(why) = why_one_task {
+            rows.push(("One task", why.strip_backtrace()));
+        }
+        if stages && plan.is::<DistributedExec>() {
+            rows.push(("Stages", display_plan_ascii(plan.as_ref(), false)));
+        }
+        rows.push(("Fabric", fabric.to_string()));
+        let designs = self
+            .core
+            .designs(&plan, fabric.fabric, state.config_options())?;
+        let designs = designs.map(|designs| ("Exchanges", designs.to_string()));
+        rows.extend(designs.filter(|(_, stages)| !stages.is_empty()));
+        Ok(rows)
+    }
+
+    /// Plans and starts a statement, and again, should it only read, when it is broken off before its first row.
+    async fn run(&self, frame: DataFrame, fabric: Fabric) -> Result<SendableRecordBatchStream> {
+        let plan = frame.logical_plan();
+        if has_joins(plan)? {
+            measure_once(fabric, &self.core.devices).await;
+        }
+        let reads = reads_only(plan);
+        let runs = (Arc::clone(&self.core), fabric);
+        let run = start(frame.clone(), runs.clone()).await?;
+        if !reads {
+            return Ok(run.batches);
+        }
+        let core = Arc::clone(&self.core);
+        let health = move |broken: Option<&EngineError>| match broken {
+            Some(error) => core.fabrics.failed(fabric, error),
+            None => core.fabrics.succeeded(fabric),
+        };
+        let again = move || start(frame.clone(), runs.clone()).boxed();
+        Ok(restarting(run, health, again))
+    }
+}
+
+/// Runs a statement's subqueries as queries of their own.
+struct Subqueries<'a> {
+    session: &'a Session,
+    fabric: Fabric,
+}
+
+impl RunSubquery for Subqueries<'_> {
+    fn run(&self, plan: LogicalPlan) -> BoxFuture<'_, DataFusionResult<Vec<ScalarValue>>> {
+        Box::pin(async move {
+            let two = DataFrame::new(self.session.context.state(), plan).limit(0, Some(2))?;
+            let run = self.session.run(two, self.fabric);
+            let batches: Vec<RecordBatch> = run.await?.try_collect().await?;
+            let columns = batches.iter().map(|batch| batch.column(0));
+            let values = columns.flat_map(|column| {
+                (0..column.len()).map(move |row| ScalarValue::try_from_array(column, row))
+            });
+            values.collect()
         })
     }
 }
@@ -221,15 +325,12 @@ fn has_joins(plan: &LogicalPlan) -> DataFusionResult<bool> {
     Ok(found)
 }
 
-/// The rows of EXPLAIN, and more that say what carries the query's rows, and why.
+/// The rows of EXPLAIN, and more.
 fn explain(
     batches: SendableRecordBatchStream,
-    fabric: &FabricReason,
-    designs: Option<&Designs>,
+    rows: Vec<(&'static str, String)>,
 ) -> DataFusionResult<SendableRecordBatchStream> {
     let schema = batches.schema();
-    let mut rows = vec![("Fabric", fabric.to_string())];
-    rows.extend(designs.map(|designs| ("Exchanges", designs.to_string())));
     let (names, texts): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
     let columns: Vec<ArrayRef> = vec![
         Arc::new(StringArray::from(names)),
@@ -251,12 +352,11 @@ async fn start(frame: DataFrame, (core, fabric): (Arc<Core>, Fabric)) -> DataFus
     let plan = frame.create_physical_plan().await?;
     if let Some(designs) = core.designs(&plan, fabric, tasks.session_config().options())? {
         let config = tasks.session_config().clone();
-        let told = ExchangeConfig {
+        let told = StageConfig {
             stages: designs.to_text(),
             skewed_joins: designs.skewed_joins(),
-            ..ExchangeConfig::of(config.options(), fabric)
         };
-        tasks = tasks.with_session_config(config.with_distributed_option_extension(told));
+        tasks = tasks.with_session_config(settings::with_stages(config, told)?);
     }
     let outlives_workers = is_on_ring(&plan)? && !needs_shards(&plan)?;
     let batches = execute_stream(plan, Arc::new(tasks))?;

@@ -100,6 +100,15 @@ impl Membership {
         self.members.iter().filter_map(live).collect()
     }
 
+    /// Why workers that do not live do not, one for each.
+    pub(crate) fn missing(&self) -> Vec<EngineError> {
+        let missing = |member: &Member| match &*member.state.read() {
+            State::Alive(_) => None,
+            State::Dead(error) => Some(error.clone()),
+        };
+        self.members.iter().filter_map(missing).collect()
+    }
+
     /// Whether the worker at `url` lives and was not restarted since it had `incarnation`.
     pub(crate) fn check(&self, url: &Url, incarnation: &str) -> Result<()> {
         let lost = |reason: &str| EngineError::WorkerLost {

@@ -4,7 +4,7 @@
 use super::node::ExchangeNode;
 use super::setting::{self, Setting};
 use super::skew::{self, SkewedJoins};
-use crate::channel::ExchangeConfig;
+use crate::settings::StageConfig;
 use crate::{EngineError, Result};
 use datafusion::common::stats::Precision;
 use datafusion::config::ConfigOptions;
@@ -190,7 +190,7 @@ impl fmt::Display for Designs {
 
 /// How the rows of a stage are exchanged, as the coordinator of a query has told.
 pub(super) fn setting_of(config: &ConfigOptions, stage: usize) -> Result<Setting, DataFusionError> {
-    let exchange = config.extensions.get::<ExchangeConfig>();
-    let stages = exchange.map_or("", |exchange| &exchange.stages);
+    let told = config.extensions.get::<StageConfig>();
+    let stages = told.map_or("", |told| &told.stages);
     Ok(setting::of_stage(stages, stage)?)
 }

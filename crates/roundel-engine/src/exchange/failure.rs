@@ -3,8 +3,10 @@
 use super::node::ExchangeNode;
 use super::protocol::{Failed, FailureKind};
 use crate::EngineError;
+use crate::error::on_worker;
 use datafusion::error::DataFusionError;
 use roundel_exchange::ExchangeError;
+use url::Url;
 
 /// What a producer failed of, as its consumer is told.
 pub(super) fn failed(error: DataFusionError) -> Failed {
@@ -28,11 +30,11 @@ pub(super) fn failed_with(message: String) -> Failed {
     }
 }
 
-/// What a consumer was told that its producer failed of.
-pub(super) fn task_error(told: &Failed) -> DataFusionError {
-    let message = told.message.clone();
+/// What a consumer was told that its producer, the worker at `url`, failed of.
+pub(super) fn task_error(url: &Url, told: &Failed) -> DataFusionError {
+    let message = on_worker(url, &told.message);
     match told.kind() {
-        FailureKind::Memory => DataFusionError::ResourcesExhausted(message),
+        FailureKind::Memory => EngineError::OutOfMemory(message).into(),
         FailureKind::Datagrams => EngineError::DatagramsLost(message).into(),
         FailureKind::Link => EngineError::LinkBroken(message).into(),
         FailureKind::Query => EngineError::Query(message).into(),

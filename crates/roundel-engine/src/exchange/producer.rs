@@ -55,6 +55,8 @@ pub(super) struct Input {
     begin: Shared<BoxFuture<'static, Result<(), Arc<DataFusionError>>>>,
     begun: AtomicBool,
     node: Arc<ExchangeNode>,
+    /// The worker that runs its task.
+    url: Url,
     /// What the exchange calls its partitions.
     names: Range<u32>,
 }
@@ -141,6 +143,7 @@ impl Input {
             begin: begin.boxed().shared(),
             begun: AtomicBool::new(scattered),
             node: worker.node.clone(),
+            url: worker.url.clone(),
             names,
         })
     }
@@ -161,10 +164,10 @@ impl Input {
                 .receive
                 .stream(&started.link, partition, &started.schema)
                 .map_err(|error| exchange_error(&node, error))?;
-            let failure = started.failure.clone();
+            let (failure, url) = (started.failure.clone(), self.url.clone());
             let rows = rows.map(move |batch| {
                 batch.map_err(|error| match (failure.get(), error) {
-                    (Some(told), ExchangeError::PeerFailed { .. }) => task_error(told),
+                    (Some(told), ExchangeError::PeerFailed { .. }) => task_error(&url, told),
                     (_, error) => exchange_error(&node, error),
                 })
             });
@@ -334,7 +337,7 @@ async fn start(
         }) => accepted,
         Some(Answer {
             kind: Some(AnswerKind::Failed(told)),
-        }) => return Err(task_error(&told)),
+        }) => return Err(task_error(&url, &told)),
         _ => return Err(protocol_error(&url, "no links in its first answer")),
     };
     let schema = decode_schema(&url, &accepted)?;

@@ -19,6 +19,7 @@ use datafusion::physical_plan::joins::{
 };
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
+use datafusion_distributed::DistributedConfig;
 use roundel_ring::cost::Way;
 use url::Url;
 use uuid::Uuid;
@@ -47,7 +48,10 @@ impl PhysicalOptimizerRule for CycloJoins {
         let settings = RingSettings::of(config)?;
         let live: Vec<Url> = self.0.live().into_iter().map(|(url, _)| url).collect();
         let fabric = fabric_of(config)?;
-        let rings = fabric != Fabric::Grpc && live.len() > 1;
+        // A ring has a task on each worker.
+        let tasks_max = DistributedConfig::from_config_options(config)?.max_tasks_per_stage;
+        let too_few = tasks_max > 0 && tasks_max < live.len();
+        let rings = fabric != Fabric::Grpc && live.len() > 1 && !too_few;
         let hosts = known(fabric).map(|rates| Hosts {
             count: live.len(),
             threads: threads(&live, config.execution.target_partitions),

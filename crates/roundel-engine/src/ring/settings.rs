@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use datafusion::common::plan_err;
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use roundel_ring::RingOptions;
 
-use crate::channel::ExchangeConfig;
+use crate::EngineError;
+use crate::settings::ExchangeConfig;
 
 /// Buffers of a ring, and bytes of each.
 const ELEMENTS: std::ops::RangeInclusive<usize> = 2..=1 << 10;
@@ -52,22 +52,33 @@ impl RingSettings {
     /// When something is set to what it cannot be.
     pub(super) fn of(config: &ConfigOptions) -> Result<Self> {
         let unset = ExchangeConfig::default();
-        let set = config.extensions.get::<ExchangeConfig>().unwrap_or(&unset);
+        Self::of_session(config.extensions.get::<ExchangeConfig>().unwrap_or(&unset))
+    }
+
+    /// Of what a session has set, or would.
+    ///
+    /// # Errors
+    /// When something is set to what it cannot be.
+    fn of_session(set: &ExchangeConfig) -> Result<Self> {
         let join = match set.join.as_str() {
             "auto" => JoinChoice::Auto,
             "cyclo" => JoinChoice::Cyclo,
             "repartition" => JoinChoice::Repartition,
             "broadcast" => JoinChoice::Broadcast,
             other => {
-                return plan_err!(
+                return refused(format!(
                     "unknown roundel.join {other:?}: use auto, cyclo, repartition or broadcast"
-                );
+                ));
             }
         };
         let spin = match set.spin.as_str() {
             "smaller" => Spin::Smaller,
             "larger" => Spin::Larger,
-            other => return plan_err!("unknown roundel.spin {other:?}: use smaller or larger"),
+            other => {
+                return refused(format!(
+                    "unknown roundel.spin {other:?}: use smaller or larger"
+                ));
+            }
         };
         for (name, value, range) in [
             ("ring_elements", set.ring_elements, ELEMENTS),
@@ -75,14 +86,14 @@ impl RingSettings {
         ] {
             if !range.contains(&value) {
                 let (least, most) = range.into_inner();
-                return plan_err!("roundel.{name} is {value}: use {least} to {most}");
+                return refused(format!("roundel.{name} is {value}: use {least} to {most}"));
             }
         }
         if set.pin_seconds > PIN_SECONDS_MAX {
-            return plan_err!(
+            return refused(format!(
                 "roundel.pin_seconds is {}: use 0 to {PIN_SECONDS_MAX}",
                 set.pin_seconds
-            );
+            ));
         }
         Ok(Self {
             join,
@@ -94,6 +105,18 @@ impl RingSettings {
             pin: (set.pin_seconds > 0).then(|| Duration::from_secs(set.pin_seconds)),
         })
     }
+}
+
+/// Whether a session may set this of rings.
+///
+/// # Errors
+/// When something is set to what it cannot be.
+pub(crate) fn check_settings(set: &ExchangeConfig) -> Result<()> {
+    RingSettings::of_session(set).map(drop)
+}
+
+fn refused<T>(why: String) -> Result<T> {
+    Err(EngineError::Query(why).into())
 }
 
 #[cfg(test)]

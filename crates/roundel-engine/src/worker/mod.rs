@@ -23,20 +23,25 @@ use url::Url;
 
 pub(crate) use loader::Loader;
 
-use crate::channel::{Channels, ExchangeConfig, authorization, fabric_of};
+use crate::channel::{Channels, authorization, fabric_of};
 use crate::control::VERSION;
 use crate::control::server::ControlServer;
 use crate::exchange::{ExchangeServer, OwnWorker, gather_in, scatter_in};
 use crate::fabric::{Devices, Sizes, reachable_at};
 use crate::ring::{CycloJoinCodec, Meetings, Pins, RingServer, RingWorker};
 use crate::runtime::runtime_env;
+use crate::settings::hear;
 use crate::spill_dir::SpillDir;
 use crate::tables::catalog::ShardCatalog;
 use crate::tables::codec::MemoryShardCodec;
+use crate::tables::scan::{ReadBy, ScanCodec};
 use crate::{EngineError, Fabric, Result, Token, WorkerOptions, partitions_per_task};
 
 /// What a worker's line on standard output begins with, before its `HOST:PORT`.
 pub(crate) const LISTENING: &str = "roundel worker listening on ";
+
+/// Most bytes of a request's headers: what a session set, and how each stage of its query is exchanged.
+const HEADER_BYTES_MAX: u32 = 1 << 20;
 
 /// Serves until it is stopped: by SIGINT or SIGTERM, or, with a lifeline, when standard input
 /// closes. Prints `roundel worker listening on HOST:PORT` on standard output once it serves.
@@ -75,6 +80,7 @@ pub fn run_worker(options: WorkerOptions) -> BoxFuture<'static, Result<()>> {
         // Without it every small message waits about 40 ms for the peer's delayed acknowledgement.
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         let server = tonic::transport::Server::builder()
+            .http2_max_header_list_size(HEADER_BYTES_MAX)
             .layer(InterceptorLayer::new(require_token(&options.token)))
             .add_service(worker.into_worker_server())
             .add_service(exchange)
@@ -139,16 +145,17 @@ fn worker(
             let mut builder = context
                 .builder
                 .with_distributed_user_codec(MemoryShardCodec)
-                .with_distributed_user_codec(CycloJoinCodec);
+                .with_distributed_user_codec(CycloJoinCodec)
+                .with_distributed_user_codec(ScanCodec);
             let config = builder.config().get_or_insert_default();
             config.options_mut().execution.target_partitions = partitions;
             config.set_extension(catalog);
+            config.set_extension(Arc::new(ReadBy(url.to_string())));
             config.set_extension(Arc::clone(&rings));
             scatter_in(config, &rings.channels);
             gather_in(config);
-            config.set_distributed_option_extension_from_headers::<ExchangeConfig>(
-                &context.headers,
-            )?;
+            // Before plans are decoded: functions and operators read it when they are made.
+            hear(config, &context.headers)?;
             let fabric = fabric_of(config.options())?;
             if let Some(worker) = &worker
                 && fabric != Fabric::Grpc

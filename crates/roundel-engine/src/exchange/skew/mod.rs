@@ -21,7 +21,7 @@ pub(super) use joins::{SkewedJoins, find};
 pub(super) use role::role_of;
 pub(super) use sampling::Sampling;
 
-use crate::channel::ExchangeConfig;
+use crate::settings::ExchangeConfig;
 use crate::{EngineError, Result};
 use datafusion::config::ConfigOptions;
 use std::fmt;

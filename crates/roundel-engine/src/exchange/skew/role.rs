@@ -1,6 +1,6 @@
 //! What the coordinator tells the tasks of a stage of the join that they feed.
 
-use crate::channel::ExchangeConfig;
+use crate::settings::StageConfig;
 use crate::{EngineError, Result};
 use datafusion::config::ConfigOptions;
 use roundel_exchange::skew::TASKS_MAX;
@@ -90,11 +90,8 @@ pub(super) fn to_text<'a>(roles: impl IntoIterator<Item = &'a (usize, Role)>) ->
 
 /// The role of a stage in a query, as its coordinator has told; none for most.
 pub(in crate::exchange) fn role_of(config: &ConfigOptions, stage: usize) -> Result<Option<Role>> {
-    let exchange = config.extensions.get::<ExchangeConfig>();
-    of_stage(
-        exchange.map_or("", |exchange| &exchange.skewed_joins),
-        stage,
-    )
+    let told = config.extensions.get::<StageConfig>();
+    of_stage(told.map_or("", |told| &told.skewed_joins), stage)
 }
 
 fn of_stage(text: &str, stage: usize) -> Result<Option<Role>> {

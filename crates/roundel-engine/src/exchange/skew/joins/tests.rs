@@ -142,7 +142,7 @@ fn a_shuffle_above_makes_rows_free() {
 fn what_workers_are_told_is_what_they_read() {
     let found = found(collected(join(JoinType::Left)));
     let mut config = datafusion::config::ConfigOptions::new();
-    config.extensions.insert(crate::channel::ExchangeConfig {
+    config.extensions.insert(crate::settings::StageConfig {
         skewed_joins: found.to_text(),
         ..Default::default()
     });

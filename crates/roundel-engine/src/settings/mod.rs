@@ -1,0 +1,165 @@
+//! What SET, RESET and SHOW do in a session over a cluster: what is accepted holds in the coordinator and on every worker,
+//! and what cannot hold is refused when it is said.
+//!
+//! | module | for |
+//! |---|---|
+//! | `options` | Roundel's own settings, and which values of theirs and of datafusion-distributed's are refused |
+//! | `shown` | settings that are shown by their full names, and checked when they are set |
+//! | `travel` | how they reach the workers |
+//!
+//! It knows nothing of plans other than SET and RESET.
+
+mod options;
+mod shown;
+mod travel;
+
+use std::sync::Arc;
+
+use datafusion::error::Result;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{LogicalPlan, ResetVariable, SetVariable, Statement};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion_distributed::{DistributedConfig, DistributedExt as _};
+use http::HeaderMap;
+
+pub(crate) use options::{ExchangeConfig, StageConfig};
+pub(crate) use travel::hear;
+
+use crate::{EngineError, Fabric};
+use shown::Shown;
+use travel::{Values, told, told_of_stages, untold, values};
+
+/// Settings of the coordinator's process that no other process needs to have.
+const OF_THE_COORDINATOR: [&str; 3] = [
+    "datafusion.runtime.list_files_cache_limit",
+    "datafusion.runtime.list_files_cache_ttl",
+    "datafusion.runtime.file_statistics_cache_limit",
+];
+
+/// Settings that distributed plans rely on being what a session begins with, and why.
+const OF_THE_PLANNER: [(&str, &str); 1] = [(
+    "datafusion.optimizer.enable_physical_uncorrelated_scalar_subquery",
+    "plans whose subqueries are so made cannot be sent to workers",
+)];
+
+/// What a session's settings are compared with.
+struct Began {
+    /// What it began with, which RESET goes back to.
+    with: Values,
+    /// What workers have that were told nothing.
+    untold: Values,
+}
+
+/// Gives a session its settings: the last step of making it.
+pub(crate) fn begin(config: &mut SessionConfig, own: ExchangeConfig) {
+    let options = config.options_mut();
+    let theirs = options.extensions.get::<DistributedConfig>();
+    let theirs = theirs.cloned().unwrap_or_default();
+    options.extensions.insert(Shown(theirs));
+    options.extensions.insert(Shown(own));
+    let with = values(options);
+    let untold = untold(&with);
+    config.set_extension(Arc::new(Began { with, untold }));
+}
+
+/// Makes `fabric` what carries a session's rows.
+pub(crate) fn set_fabric(config: &mut SessionConfig, fabric: Fabric) {
+    let options = config.options_mut();
+    if let Some(own) = options.extensions.get_mut::<ExchangeConfig>() {
+        own.fabric = fabric.to_string();
+    }
+}
+
+/// Has the session's settings, as they are now, travel with every plan that it sends.
+///
+/// # Errors
+/// When they are too many.
+pub(crate) fn ship(context: &SessionContext) -> Result<()> {
+    let state = context.state_ref();
+    let mut state = state.write();
+    let Some(began) = state.config().get_extension::<Began>() else {
+        return Ok(());
+    };
+    let headers = told(state.config_options(), &began.untold)?;
+    let config = state.config_mut();
+    config.set_distributed_passthrough_headers(headers)
+}
+
+/// The settings of a query's tasks, whose stages are exchanged as `of` says.
+///
+/// # Errors
+/// When they cannot travel.
+pub(crate) fn with_stages(mut config: SessionConfig, of: StageConfig) -> Result<SessionConfig> {
+    let mut headers = match config.get_extension::<Began>() {
+        Some(began) => told(config.options(), &began.untold)?,
+        None => HeaderMap::new(),
+    };
+    told_of_stages(&of, &mut headers)?;
+    config.set_distributed_passthrough_headers(headers)?;
+    config.options_mut().extensions.insert(of);
+    Ok(config)
+}
+
+/// What a statement is run as: RESET goes back to what the session began with, which is not what DataFusion begins with.
+///
+/// # Errors
+/// When it is a SET that could not hold.
+pub(crate) fn checked(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
+    let Some(began) = state.config().get_extension::<Began>() else {
+        return Ok(plan);
+    };
+    let plan = match plan {
+        LogicalPlan::Statement(Statement::ResetVariable(reset)) => reset_to(reset, &began.with),
+        other => other,
+    };
+    if let LogicalPlan::Statement(Statement::SetVariable(set)) = &plan {
+        check(set, state, &began)?;
+    } else if let LogicalPlan::Statement(Statement::ResetVariable(reset)) = &plan {
+        check_runtime(&reset.variable)?;
+    }
+    Ok(plan)
+}
+
+/// RESET as the SET that it is, if the setting had a value to begin with.
+fn reset_to(reset: ResetVariable, began: &Values) -> LogicalPlan {
+    LogicalPlan::Statement(match began.get(&reset.variable) {
+        Some(Some(value)) => Statement::SetVariable(SetVariable {
+            value: value.clone(),
+            variable: reset.variable,
+        }),
+        _ => Statement::ResetVariable(reset),
+    })
+}
+
+fn check(set: &SetVariable, state: &SessionState, began: &Began) -> Result<()> {
+    let SetVariable { variable, value } = set;
+    if variable.starts_with("datafusion.runtime.") {
+        return check_runtime(variable);
+    }
+    let mut options = state.config_options().as_ref().clone();
+    options.set(variable, value)?;
+    let planned = OF_THE_PLANNER.iter().find(|(name, _)| name == variable);
+    if let Some((name, why)) = planned
+        && let Some(Some(began)) = began.with.get(*name)
+        && values(&options).get(*name) != Some(&Some(began.clone()))
+    {
+        return Err(EngineError::Query(format!("{name} stays {began}: {why}")).into());
+    }
+    told(&options, &began.untold).map(drop)
+}
+
+/// Whether a setting of a process may be set by a session of it.
+fn check_runtime(variable: &str) -> Result<()> {
+    if !variable.starts_with("datafusion.runtime.") || OF_THE_COORDINATOR.contains(&variable) {
+        return Ok(());
+    }
+    let instead = match variable {
+        "datafusion.runtime.memory_limit" => ": start the cluster with --memory-limit",
+        "datafusion.runtime.temp_directory" => ": set TMPDIR where it is started",
+        _ => "",
+    };
+    Err(EngineError::Query(format!(
+        "{variable} is of a process, and would hold in the coordinator only{instead}"
+    ))
+    .into())
+}
