@@ -319,9 +319,9 @@ pub struct SqlArgs {
 pub enum Format {
     /// Aligned columns for people.
     Table,
-    /// Comma-separated values with a header.
+    /// Comma-separated values with a header; an empty line between two results.
     Csv,
-    /// One JSON array of objects per result.
+    /// One JSON array of objects for each result, in a line of its own.
     Json,
 }
 

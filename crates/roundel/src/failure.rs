@@ -5,6 +5,7 @@ use std::io;
 use std::process::ExitCode;
 
 use roundel_engine::EngineError;
+pub use roundel_engine::one_line;
 use roundel_experiments::simulate::Broken;
 use roundel_protocols::ProtocolError;
 use roundel_protocols::perf::PerfError;
@@ -44,10 +45,10 @@ impl Failure {
             Self::OutputClosed => return ExitCode::SUCCESS,
         };
         if let Self::Usage(message) | Self::Run(message) = self {
-            eprintln!("error: {message}");
+            say(message);
         }
         if let Self::Broken(broken) = self {
-            eprintln!("error: {}", one_line(&broken.to_string()));
+            say(&broken.to_string());
         }
         ExitCode::from(code)
     }
@@ -67,6 +68,11 @@ impl Failure {
         }
         Self::Run(format!("cannot write to standard output: {error}"))
     }
+}
+
+/// Says on standard error what failed, in one line.
+pub fn say(message: &str) {
+    eprintln!("{}", one_line(&format!("error: {message}")));
 }
 
 impl From<EngineError> for Failure {
@@ -111,12 +117,6 @@ impl From<datafusion::error::DataFusionError> for Failure {
     fn from(error: datafusion::error::DataFusionError) -> Self {
         EngineError::from(error).into()
     }
-}
-
-/// Joins the lines of a library's message.
-pub fn one_line(text: &str) -> String {
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.collect::<Vec<_>>().join(" ")
 }
 
 /// Turns what clap says about wrong usage into one line; help and version print as they are.

@@ -12,9 +12,10 @@ use rustyline::history::FileHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Config, Editor, Helper};
 
+use super::output::Results;
 use super::{run_one, statements};
 use crate::cli::SqlArgs;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::signals::Signals;
 
 const GREETING: &str = "Statements end with ';'. \\? for help, \\q to leave.";
@@ -57,6 +58,7 @@ type LineEditor = Editor<StatementHelper, FileHistory>;
 
 /// Serves the terminal until the user leaves.
 pub async fn run(session: &Session, args: &SqlArgs, signals: &mut Signals) -> Result<(), Failure> {
+    let mut results = Results::new(args.format, args.max_rows);
     let history = history_file();
     let mut editor = editor(history.as_ref())?;
     eprintln!("{GREETING}");
@@ -84,16 +86,16 @@ pub async fn run(session: &Session, args: &SqlArgs, signals: &mut Signals) -> Re
         }
         remember(&mut editor, history.as_ref(), line);
         match line.strip_prefix('\\').map(str::trim) {
-            None => run_text(session, args, signals, line).await?,
+            None => run_text(session, &mut results, signals, line).await?,
             Some("q") => return Ok(()),
-            Some("d") => run_text(session, args, signals, TABLES).await?,
+            Some("d") => run_text(session, &mut results, signals, TABLES).await?,
             Some("?") => eprintln!("{HELP}"),
             Some(command) => match command.strip_prefix("d ") {
                 Some(table) => {
                     let describe = format!("DESCRIBE {}", table.trim().trim_end_matches(';'));
-                    run_text(session, args, signals, &describe).await?;
+                    run_text(session, &mut results, signals, &describe).await?;
                 }
-                None => eprintln!("error: unknown command \\{command}; \\? lists them"),
+                None => failure::say(&format!("unknown command \\{command}; \\? lists them")),
             },
         }
     }
@@ -102,21 +104,24 @@ pub async fn run(session: &Session, args: &SqlArgs, signals: &mut Signals) -> Re
 /// Runs the statements of one input. Only what ends the whole shell is an error.
 async fn run_text(
     session: &Session,
-    args: &SqlArgs,
+    results: &mut Results,
     signals: &mut Signals,
     text: &str,
 ) -> Result<(), Failure> {
     let statements = match statements::split(text) {
         Ok(statements) => statements,
         Err(error) => {
-            eprintln!("error: bad SQL: {error}");
+            failure::say(&format!("bad SQL: {error}"));
             return Ok(());
         }
     };
     signals.forget_interrupts();
     for statement in statements {
         // Dropping the query cancels it on every worker.
-        match signals.or_signal(run_one(session, args, &statement)).await {
+        match signals
+            .or_signal(run_one(session, results, &statement))
+            .await
+        {
             Ok(done) => {
                 let plural = if done.rows == 1 { "" } else { "s" };
                 eprintln!("{} row{plural} in {:.3} s\n", done.rows, done.seconds);
@@ -127,7 +132,8 @@ async fn run_text(
             }
             Err(ended @ (Failure::Signal(_) | Failure::OutputClosed)) => return Err(ended),
             Err(error) => {
-                eprintln!("error: {error}\n");
+                failure::say(&error.to_string());
+                eprintln!();
                 return Ok(());
             }
         }

@@ -56,6 +56,18 @@ fn wrong_usage_is_told_in_one_line() {
         (vec!["tpch", "--memory-limit", "some"], "64MiB"),
         (vec!["sql", "--table", "t", "-c", "SELECT 1"], "NAME=PATH"),
         (
+            vec![
+                "sql", "--table", "t=a.csv", "--table", "T=b.csv", "-c", "SELECT 1",
+            ],
+            "table T is given twice: as a.csv and as b.csv",
+        ),
+        (
+            vec![
+                "sql", "--format", "csv", "--format", "json", "-c", "SELECT 1",
+            ],
+            "multiple times",
+        ),
+        (
             vec!["sql", "--cluster", "h:1", "-c", "SELECT 1"],
             "--token-file",
         ),

@@ -11,6 +11,7 @@ mod perf;
 mod pinned;
 mod protocols;
 mod ring;
+mod settings;
 mod simulate;
 mod sql;
 mod tpch;

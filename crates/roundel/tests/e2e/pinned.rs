@@ -96,7 +96,9 @@ fn clients_share_what_is_pinned() {
                 let order = (0..QUERIES.len()).map(|at| (at * 3 + first) % QUERIES.len());
                 let order: Vec<usize> = order.collect();
                 let queries: Vec<&str> = order.iter().map(|at| QUERIES[*at]).collect();
-                let expected: String = order.iter().map(|at| expected[*at].as_str()).collect();
+                let expected: Vec<&str> = order.iter().map(|at| expected[*at].as_str()).collect();
+                // An empty line lies between two results.
+                let expected = expected.join("\n");
                 let client = cluster.sql(&roundel, &tables, &set(&settings, &queries));
                 (client, expected)
             })

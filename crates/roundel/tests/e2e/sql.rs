@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::common::{HandCluster, Roundel, finish, signal, stderr, stdout, wait};
+use crate::common::{
+    HandCluster, HandWorker, Roundel, finish, signal, stderr, stdout, until_busy, wait,
+};
 
 fn sql(roundel: &Roundel, arguments: &[&str]) -> String {
     let output = roundel.run(&[&["sql", "--fabric", "shm"], arguments].concat());
@@ -37,25 +39,23 @@ fn statements_come_from_the_command_line_a_file_or_standard_input() {
     let csv = ["--table", &table, "--format", "csv"];
     let want = "v,n\n0,100\n1,100\n";
     assert_eq!(sql(&roundel, &[&csv[..], &["-c", query]].concat()), want);
+    let both = [want, want].join("\n");
     assert_eq!(
         sql(&roundel, &[&csv[..], &["-c", query, "-c", query]].concat()),
-        want.repeat(2)
+        both
     );
 
     let file = roundel.temp().join("q.sql");
     fs::write(&file, format!("-- both; of them\n{query};\n{query};")).unwrap();
     let file = file.to_str().unwrap();
-    assert_eq!(
-        sql(&roundel, &[&csv[..], &["-f", file]].concat()),
-        want.repeat(2)
-    );
+    assert_eq!(sql(&roundel, &[&csv[..], &["-f", file]].concat()), both);
 
     let mut command = roundel.command([&["sql", "--fabric", "shm"], &csv[..]].concat());
     let output = command
         .stdin(fs::File::open(file).unwrap())
         .output()
         .unwrap();
-    assert_eq!(stdout(&output), want.repeat(2), "{}", stderr(&output));
+    assert_eq!(stdout(&output), both, "{}", stderr(&output));
     roundel.assert_nothing_left();
 }
 
@@ -106,6 +106,55 @@ fn a_reader_that_leaves_early_is_no_error() {
     assert_eq!(header, "k,l,m\n");
     assert_eq!(wait(&mut child).code(), Some(0));
     roundel.assert_nothing_left();
+}
+
+/// A join of any predicate runs again without a worker that is lost.
+#[test]
+fn a_query_that_ran_on_fewer_workers_says_so() {
+    let roundel = Roundel::new();
+    let table = table(&roundel, 150);
+    let mut cluster = HandCluster::start(&roundel, 2, "shm");
+    let statements = [
+        "SET distributed.file_scan_config_bytes_per_partition = 1",
+        "SELECT sum(a.k + b.k + c.k + d.k) AS n
+            FROM t a CROSS JOIN t b CROSS JOIN t c CROSS JOIN t d",
+    ];
+    let child = cluster.sql(&roundel, &[table], &statements.map(str::to_owned));
+    let stopped = &mut cluster.workers[0];
+    until_busy(stopped.child.id());
+    signal(stopped.child.id(), Signal::TERM);
+    wait(&mut stopped.child);
+    let output = finish(child);
+    let (out, said) = (stdout(&output), stderr(&output));
+    assert_eq!(out, "n\n150862500000\n", "{said}");
+    let notes: Vec<&str> = said.lines().filter(|l| l.starts_with("note: ")).collect();
+    assert_eq!(notes.len(), 1, "{said}");
+    let told = "note: the query ran on 1 of 2 workers: ";
+    assert!(
+        notes[0].starts_with(told) && notes[0].contains(&stopped.address),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_error_of_a_worker_names_it() {
+    let roundel = Roundel::new();
+    let table = table(&roundel, 20_000);
+    for fabric in ["shm", "grpc"] {
+        let cluster = HandCluster::start(&roundel, 2, fabric);
+        let failing = "SELECT v, sum(1 / (k - 19000)) FROM t GROUP BY v".to_owned();
+        let output = finish(cluster.sql(&roundel, std::slice::from_ref(&table), &[failing]));
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{fabric}: {said}");
+        assert_eq!(
+            said.matches("worker http://").count(),
+            1,
+            "{fabric}: {said}"
+        );
+        let named = |w: &HandWorker| said.contains(&format!("worker http://{}/: ", w.address));
+        assert!(cluster.workers.iter().any(named), "{fabric}: {said}");
+        assert!(said.contains("Divide by zero"), "{fabric}: {said}");
+    }
 }
 
 #[test]
