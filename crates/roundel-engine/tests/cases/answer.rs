@@ -1,0 +1,167 @@
+//! What a statement answered, and whether that is right.
+
+use arrow::array::RecordBatch;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+
+use crate::case::Expected;
+
+/// Longest error.
+const ERROR_CHARACTERS_MAX: usize = 400;
+
+/// The rows of a statement, as text, in its order.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub types: Vec<String>,
+    pub rows: Vec<String>,
+}
+
+impl Answer {
+    pub fn of(types: Vec<String>, batches: &[RecordBatch]) -> Self {
+        let options = FormatOptions::default().with_null("NULL");
+        let mut rows = Vec::new();
+        for batch in batches {
+            let columns: Vec<_> = batch
+                .columns()
+                .iter()
+                .map(|column| ArrayFormatter::try_new(column, &options).expect("a printable type"))
+                .collect();
+            for row in 0..batch.num_rows() {
+                let values: Vec<_> = columns.iter().map(|c| c.value(row).to_string()).collect();
+                rows.push(values.join("|"));
+            }
+        }
+        Self { types, rows }
+    }
+
+    fn sorted(&self) -> Vec<String> {
+        let mut rows = self.rows.clone();
+        rows.sort_unstable();
+        rows
+    }
+}
+
+/// What a statement came to: its answer, or its error.
+pub type Outcome = Result<Answer, String>;
+
+/// What is wrong: what was seen, and what was expected.
+pub struct Wrong {
+    pub seen: String,
+    pub expected: String,
+}
+
+/// Compares what a statement came to with what it should. `fill` puts in what stands for names and numbers.
+pub fn check(
+    seen: &Outcome,
+    expected: &Expected,
+    reference: &Outcome,
+    fill: &dyn Fn(&str) -> String,
+) -> Result<(), Wrong> {
+    let rows = |rows: &[&str]| Answer {
+        types: Vec::new(),
+        rows: rows.iter().map(|row| fill(row)).collect(),
+    };
+    match expected {
+        Expected::Rows(right) => same(seen, &rows(right), reference, false),
+        Expected::Ordered(right) => same(seen, &rows(right), reference, true),
+        Expected::Reference => as_reference(seen, reference, false),
+        Expected::ReferenceOrdered => as_reference(seen, reference, true),
+        Expected::Refused(errors) => refused(seen, errors, fill),
+        Expected::Either(right, errors) => match seen {
+            Ok(_) => same(seen, &rows(right), reference, false),
+            Err(_) => refused(seen, errors, fill),
+        },
+        Expected::Documented(issue, right) => {
+            let wrong_as_documented = as_reference(seen, reference, false);
+            same(seen, &rows(right), reference, false)
+                .or(wrong_as_documented)
+                .map_err(|wrong| Wrong {
+                    expected: format!("{}, or as {issue} has it", wrong.expected),
+                    ..wrong
+                })
+        }
+        Expected::ReferenceOr(errors) => match seen {
+            Ok(_) => as_reference(seen, reference, false),
+            Err(_) => refused(seen, errors, fill),
+        },
+        Expected::Count(right) => match seen {
+            Ok(answer) if answer.rows.len() == *right => Ok(()),
+            seen => wrong(seen, format!("{right} rows")),
+        },
+        Expected::Check(check) => match seen {
+            Ok(answer) => check(&answer.rows).or_else(|why| wrong(seen, why)),
+            Err(_) => wrong(seen, "rows".to_owned()),
+        },
+    }
+}
+
+fn as_reference(seen: &Outcome, reference: &Outcome, in_order: bool) -> Result<(), Wrong> {
+    match reference {
+        Ok(right) => same(seen, right, reference, in_order),
+        Err(error) => wrong(seen, format!("no reference: {error}")),
+    }
+}
+
+/// `right` has no types where it was written by hand: those of the reference are right then, if its rows are.
+fn same(seen: &Outcome, right: &Answer, reference: &Outcome, in_order: bool) -> Result<(), Wrong> {
+    let Ok(answer) = seen else {
+        return wrong(seen, print(right));
+    };
+    let equal = match in_order {
+        true => answer.rows == right.rows,
+        false => answer.sorted() == right.sorted(),
+    };
+    if !equal {
+        return wrong(seen, print(right));
+    }
+    match reference {
+        Ok(typed) if typed.sorted() == right.sorted() && typed.types != answer.types => {
+            Err(Wrong {
+                seen: format!("types {:?}", answer.types),
+                expected: format!("{:?}", typed.types),
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn refused(seen: &Outcome, errors: &[&str], fill: &dyn Fn(&str) -> String) -> Result<(), Wrong> {
+    let expected = || format!("an error with one of {errors:?}");
+    let Err(error) = seen else {
+        return wrong(seen, expected());
+    };
+    let lower = error.to_lowercase();
+    if !errors
+        .iter()
+        .any(|part| lower.contains(&fill(part).to_lowercase()))
+    {
+        return wrong(seen, expected());
+    }
+    if lower.contains("panic") || lower.contains("internal error") {
+        return wrong(seen, "no fault of the program".to_owned());
+    }
+    if error.lines().count() > 1 || error.chars().count() > ERROR_CHARACTERS_MAX {
+        return wrong(
+            seen,
+            format!("one line of {ERROR_CHARACTERS_MAX} characters"),
+        );
+    }
+    Ok(())
+}
+
+fn wrong(seen: &Outcome, expected: String) -> Result<(), Wrong> {
+    let seen = match seen {
+        Ok(answer) => print(answer),
+        Err(error) => format!("error ({} characters): {error}", error.chars().count()),
+    };
+    Err(Wrong { seen, expected })
+}
+
+fn print(answer: &Answer) -> String {
+    const SHOWN: usize = 6;
+    let rows = answer.sorted();
+    let shown: Vec<_> = rows.iter().take(SHOWN).map(String::as_str).collect();
+    match rows.len() {
+        0..=SHOWN => format!("[{}]", shown.join(", ")),
+        more => format!("{more} rows [{}, …]", shown.join(", ")),
+    }
+}
