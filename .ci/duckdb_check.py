@@ -9,13 +9,14 @@ of decimals different types. Flags are handed on to `roundel sql`.
 
 import datetime
 import decimal
-import json
 import math
 import pathlib
 import subprocess
 import sys
 
 import duckdb
+
+import answers
 
 QUERIES = pathlib.Path(__file__).parent.parent / "crates/roundel-engine/src/tpch/queries"
 # DataFusion gives the average of a decimal(15, 2) six digits after the point.
@@ -32,14 +33,7 @@ def roundel_answers(program, tables, texts, flags):
     for text in texts:
         command += ["-c", text]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    decoder = json.JSONDecoder(parse_float=decimal.Decimal)
-    answers, at = [], 0
-    while at < len(out):
-        rows, at = decoder.raw_decode(out, at)
-        answers.append([list(row.values()) for row in rows])
-        while at < len(out) and out[at].isspace():
-            at += 1
-    return answers
+    return [answer.rows for answer in answers.answers(out)]
 
 
 def plain(value):
@@ -106,10 +100,10 @@ def main():
         if table.is_dir():
             files = f"{table}/*.parquet"
             connection.execute(f"CREATE VIEW {table.name} AS FROM read_parquet('{files}')")
-    answers = roundel_answers(program, tables, texts, flags)
-    assert len(answers) == len(texts), "an answer is missing"
+    given = roundel_answers(program, tables, texts, flags)
+    assert len(given) == len(texts), "an answer is missing"
     wrong, rows = 0, 0
-    for number, (text, ours) in enumerate(zip(texts, answers), start=1):
+    for number, (text, ours) in enumerate(zip(texts, given), start=1):
         theirs = connection.execute(text).fetchall()
         told = difference(ours, theirs)
         rows += len(theirs)

@@ -10,9 +10,6 @@ Every other session pins what spins.
 
 import argparse
 import collections
-import datetime
-import decimal
-import json
 import pathlib
 import random
 import re
@@ -21,6 +18,8 @@ import sys
 import tempfile
 
 import duckdb
+
+import answers
 
 # Queries of one session: to start workers takes longer than a query.
 BATCH = 50
@@ -170,47 +169,6 @@ def query(dice, tables):
     return sql, f"{join}: {kind}"
 
 
-def plain(value):
-    """One form for what the two engines call the same."""
-    if isinstance(value, (datetime.date, datetime.datetime)):
-        return value.isoformat()
-    return value
-
-
-def like(value, model):
-    """A value from JSON, as DuckDB has it."""
-    if value is None or model is None:
-        return value
-    if isinstance(model, (float, decimal.Decimal)):
-        return type(model)(str(value))
-    return value
-
-
-def difference(ours, theirs):
-    """How two multisets of rows differ, or None."""
-    theirs = [[plain(value) for value in row] for row in theirs]
-    models = [next((value for value in column if value is not None), None) for column in zip(*theirs)]
-    if theirs:
-        ours = [[like(value, model) for value, model in zip(row, models, strict=True)] for row in ours]
-    ours, theirs = (collections.Counter(map(tuple, rows)) for rows in (ours, theirs))
-    for whose, rows in (("too many", ours - theirs), ("missing", theirs - ours)):
-        for row, times in rows.items():
-            return f"{rows.total()} rows {whose}, such as {times} of {row}"
-    return None
-
-
-def self_check():
-    """A comparison that cannot fail would prove nothing."""
-    day = datetime.date(2020, 1, 2)
-    rows = [(1, 1.5, "a", day), (2, None, "b", None)]
-    same = [[2, None, "b", None], [1, decimal.Decimal("1.50"), "a", "2020-01-02"]]
-    assert difference(same, rows) is None
-    for wrong in (same[:1], same + same[:1], [same[0], same[0]], [same[0], [1, 1.25, "a", "2020-01-02"]],
-                  [same[0], [1, 1.5, "a", None]], []):
-        assert difference(wrong, rows) is not None, wrong
-    assert difference(same, []) is not None
-
-
 class Session:
     """Runs queries with so many workers; each result is one JSON array."""
 
@@ -227,18 +185,11 @@ class Session:
         done = subprocess.run(self.command + asked, capture_output=True, text=True, timeout=300)
         if done.returncode != 0:
             return None, done.stderr.strip()
-        decoder = json.JSONDecoder(parse_float=decimal.Decimal)
-        answers, at = [], 0
-        while at < len(done.stdout):
-            rows, at = decoder.raw_decode(done.stdout, at)
-            answers.append([list(row.values()) for row in rows])
-            while at < len(done.stdout) and done.stdout[at].isspace():
-                at += 1
-        return answers[-len(texts):], None
+        return answers.answers(done.stdout)[-len(texts):], None
 
 
 def main():
-    self_check()
+    answers.self_check()
     arguments = argparse.ArgumentParser()
     arguments.add_argument("program")
     arguments.add_argument("--cases", type=int, default=2000)
@@ -256,29 +207,29 @@ def main():
             session = Session(asked.program, tables, hosts, fabric, pins=number % 4 > 1)
             cases = [query(dice, tables) for _ in range(min(BATCH, asked.cases - done))]
             texts = [sql for sql, _ in cases]
-            expected = [connection.execute(sql).fetchall() for sql in texts]
+            expected = [answers.answer_of(connection, sql) for sql in texts]
             # The plan of the first ones as well.
             plans = [f"EXPLAIN {sql}" for sql in texts[:PLANS]]
-            answers, why = session.run(texts + plans)
-            if answers is None:
+            given, why = session.run(texts + plans)
+            if given is None:
                 # One of them fails: which?
                 alone = [session.run([sql]) for sql in texts]
-                answers = [rows and rows[0] if error is None else error for rows, error in alone]
+                given = [rows and rows[0] if error is None else error for rows, error in alone]
                 print(f"a session of {hosts} workers over {fabric} failed: {why}", file=sys.stderr)
                 wrong += 1
-            for (sql, kind), ours, theirs in zip(cases, answers, expected):
-                told = ours if isinstance(ours, str) else difference(ours, theirs)
+            for (sql, kind), ours, theirs in zip(cases, given, expected):
+                told = ours if isinstance(ours, str) else answers.difference(ours, theirs)
                 kinds[kind] += 1
-                rows += len(theirs)
+                rows += len(theirs.rows)
                 if told is not None:
                     wrong += 1
                     print(f"seed {seed}, {hosts} workers over {fabric}, {tables.types}\n  {sql}\n  {told}",
                           file=sys.stderr)
             if hosts > 1 and why is None:
-                for plan in answers[len(texts):]:
-                    found = re.search(r"CycloJoinExec: .*?, (hash|sort-merge|nested loops)", str(plan))
+                for plan in given[len(texts):]:
+                    found = re.search(r"CycloJoinExec: .*?, (hash|sort-merge|nested loops)", str(plan.rows))
                     # Without a stage of its own it is on one worker.
-                    on_ring = found and "stage 1: " in str(plan)
+                    on_ring = found and "stage 1: " in str(plan.rows)
                     algorithms[found[1] if on_ring else "none"] += 1
             done += len(texts)
     told = ", ".join(f"{count} {name}" for name, count in algorithms.most_common())

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+# A copy of the sources and its build, beside cargo's own directory, and kept as that is.
+WORK = Path(f"{Path(os.environ.get('CARGO_TARGET_DIR') or ROOT / 'target').resolve()}-mutants")
 SEEDS = "0..1000"
 EXCHANGE = "crates/roundel-exchange/src/endpoint"
 
@@ -158,7 +160,7 @@ def broken_seeds(copy: Path) -> list[str]:
     """The seeds that the simulation of a copy finds broken."""
     # One of its own: cargo takes crates at the same place of another workspace for the same, mutant or not.
     environment = os.environ | {
-        "CARGO_TARGET_DIR": str(ROOT / "target/mutants/target"),
+        "CARGO_TARGET_DIR": str(WORK),
         "SEEDS": SEEDS,
         "RUST_BACKTRACE": "0",
     }
@@ -181,7 +183,7 @@ def main() -> None:
     chosen = [mutant for mutant in MUTANTS if not wanted or mutant.name in wanted]
     if not chosen:
         sys.exit("error: no such mutant; there are: " + "; ".join(mutant.name for mutant in MUTANTS))
-    copy = ROOT / "target/mutants/sources"
+    copy = WORK / "sources"
     copy_sources(copy)
     survived = []
     if broken := broken_seeds(copy):
