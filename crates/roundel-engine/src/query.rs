@@ -11,10 +11,13 @@ use futures::{FutureExt as _, StreamExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use url::Url;
+use uuid::Uuid;
 
 use crate::EngineError;
+use crate::channel::Channels;
 use crate::cluster::membership::Membership;
 use crate::error::LOST_WORKER;
+use crate::exchange::cause;
 
 /// A query that fails may do so because a worker died, a moment before the coordinator knows. A host takes a
 /// connection in less, however busy its worker is.
@@ -31,6 +34,9 @@ const LOSS_NOTICED_MAX: Duration = Duration::from_secs(5);
 pub(crate) struct Watch {
     pub(crate) membership: Arc<Membership>,
     pub(crate) workers: Vec<(Url, String)>,
+    pub(crate) channels: Channels,
+    /// What the workers call it; none of a query that has no stages.
+    pub(crate) query: Option<Uuid>,
 }
 
 impl Watch {
@@ -39,7 +45,7 @@ impl Watch {
         self.membership.lost(&self.workers).await
     }
 
-    /// Finds the lost worker behind an error, if there is one.
+    /// Finds the lost worker, or the failed task, behind an error, if there is one.
     async fn diagnose(&self, error: EngineError) -> EngineError {
         // An error that passed through another worker is text by now.
         let suspicious =
@@ -49,12 +55,26 @@ impl Watch {
         }
         // The kernel can need twice as long to give up an idle connection to a host that has vanished as one
         // on which rows travel.
-        let asked = async { tokio::join!(self.unreachable(), sleep(DIAGNOSIS_WAIT)).0 };
+        let cause = async {
+            sleep(DIAGNOSIS_WAIT).await;
+            self.cause().await
+        };
         let found = tokio::select! {
             lost = self.lost() => Some(lost),
-            unreachable = asked => unreachable,
+            (unreachable, cause) = async { tokio::join!(self.unreachable(), cause) } => unreachable.or(cause),
         };
         found.unwrap_or(error)
+    }
+
+    /// What a task of the query failed of, if a worker knows of one.
+    async fn cause(&self) -> Option<EngineError> {
+        let query = self.query?;
+        let asked = self.workers.iter().map(|(url, _)| async move {
+            let cause = cause(&self.channels, url, query);
+            timeout(DIAGNOSIS_WAIT, cause).await.ok().flatten()
+        });
+        let causes = futures::future::join_all(asked).await;
+        causes.into_iter().flatten().next()
     }
 
     /// A worker that cannot be connected to, if there is one.

@@ -344,10 +344,7 @@ fn explain(
 
 /// Plans a statement for the workers that live, says how the rows of each of its stages are exchanged, and starts it.
 async fn start(frame: DataFrame, (core, fabric): (Arc<Core>, Fabric)) -> DataFusionResult<Run> {
-    let watch = Watch {
-        membership: Arc::clone(&core.membership),
-        workers: core.membership.live(),
-    };
+    let workers = core.membership.live();
     let mut tasks = frame.task_ctx();
     let plan = frame.create_physical_plan().await?;
     if let Some(designs) = core.designs(&plan, fabric, tasks.session_config().options())? {
@@ -359,6 +356,12 @@ async fn start(frame: DataFrame, (core, fabric): (Arc<Core>, Fabric)) -> DataFus
         tasks = tasks.with_session_config(settings::with_stages(config, told)?);
     }
     let outlives_workers = is_on_ring(&plan)? && !needs_shards(&plan)?;
+    let watch = Watch {
+        membership: Arc::clone(&core.membership),
+        workers,
+        channels: core.channels.clone(),
+        query: planner::query_id(&plan)?,
+    };
     let batches = execute_stream(plan, Arc::new(tasks))?;
     let noticed = watch.clone();
     Ok(Run {

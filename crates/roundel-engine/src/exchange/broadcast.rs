@@ -7,7 +7,7 @@
 //! All who are sent to at once wait for the slowest. One that stops reading takes what comes to where its memory is
 //! accounted for (`ExchangeOptions::coupled`), and one that is gone is left out.
 
-use super::failure::{exchange_error, failed, failed_with};
+use super::failure::{exchange_error, failed, or_panicked, orphaned};
 use super::node::ExchangeNode;
 use super::protocol::Failed;
 use datafusion::execution::config::SessionConfig;
@@ -166,7 +166,7 @@ impl Broadcasting {
         let tasks = rows.into_iter().enumerate().map(|(partition, rows)| {
             let (node, broadcast, tell) = (node.clone(), broadcast.clone(), tell.clone());
             AbortOnDropHandle::new(tokio::spawn(async move {
-                let sent = send(&node, &broadcast, partition, rows).await;
+                let sent = or_panicked(send(&node, &broadcast, partition, rows)).await;
                 tell.send_modify(|left| match (&mut *left, sent) {
                     (Ok(counts), Ok(())) => counts[lane_of(partition)] -= 1,
                     (Ok(_), Err(why)) => *left = Err(why),
@@ -190,7 +190,7 @@ impl Broadcasting {
         let ended = left.wait_for(ended).await.map(|left| left.clone());
         match ended {
             Ok(left) => left.map(drop),
-            Err(_) => Err(failed_with("a task that broadcast ended early".to_owned())),
+            Err(_) => Err(orphaned("a task that broadcast ended early")),
         }
     }
 }
@@ -225,7 +225,7 @@ impl Joined {
     pub(super) async fn ended(self, lane: usize) -> Result<(), Failed> {
         match self.0.await {
             Ok(broadcasting) => broadcasting.ended(lane).await,
-            Err(_) => Err(failed_with("the query has ended".to_owned())),
+            Err(_) => Err(orphaned("the query has ended")),
         }
     }
 }

@@ -5,7 +5,9 @@ use super::protocol::{Failed, FailureKind};
 use crate::EngineError;
 use crate::error::on_worker;
 use datafusion::error::DataFusionError;
+use futures::FutureExt as _;
 use roundel_exchange::ExchangeError;
+use std::panic::AssertUnwindSafe;
 use url::Url;
 
 /// What a producer failed of, as its consumer is told.
@@ -30,6 +32,28 @@ pub(super) fn failed_with(message: String) -> Failed {
     }
 }
 
+/// Those who a task's rows were for have left.
+pub(super) fn orphaned(message: &str) -> Failed {
+    Failed {
+        message: message.to_owned(),
+        kind: FailureKind::Orphaned.into(),
+    }
+}
+
+/// What a task of this process comes to. One that panicked failed, and says of what.
+pub(super) async fn or_panicked<T>(
+    task: impl Future<Output = Result<T, Failed>>,
+) -> Result<T, Failed> {
+    // Nobody looks at what it left behind.
+    let ended = AssertUnwindSafe(task).catch_unwind().await;
+    ended.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        let text = text.unwrap_or("no message");
+        Err(failed_with(format!("a task panicked: {text}")))
+    })
+}
+
 /// What a consumer was told that its producer, the worker at `url`, failed of.
 pub(super) fn task_error(url: &Url, told: &Failed) -> DataFusionError {
     let message = on_worker(url, &told.message);
@@ -37,7 +61,7 @@ pub(super) fn task_error(url: &Url, told: &Failed) -> DataFusionError {
         FailureKind::Memory => EngineError::OutOfMemory(message).into(),
         FailureKind::Datagrams => EngineError::DatagramsLost(message).into(),
         FailureKind::Link => EngineError::LinkBroken(message).into(),
-        FailureKind::Query => EngineError::Query(message).into(),
+        FailureKind::Query | FailureKind::Orphaned => EngineError::Query(message).into(),
     }
 }
 

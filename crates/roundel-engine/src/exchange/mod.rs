@@ -14,6 +14,7 @@
 
 mod broadcast;
 mod budget;
+mod causes;
 mod client;
 pub(crate) mod counters;
 mod designs;
@@ -30,6 +31,7 @@ mod setting;
 mod skew;
 
 pub(crate) use broadcast::gather_in;
+pub(crate) use causes::cause;
 pub(crate) use client::{OwnWorker, RoundelChannels};
 pub use counters::FabricCounters;
 pub(crate) use designs::{Asked, Designs};

@@ -14,6 +14,7 @@ pub(super) const EXECUTE_PATH: &str = "/roundel.Exchange/Execute";
 pub(super) const BEGIN_PATH: &str = "/roundel.Exchange/Begin";
 pub(super) const MEET_PATH: &str = "/roundel.Exchange/Meet";
 pub(super) const AGREE_PATH: &str = "/roundel.Exchange/Agree";
+pub(super) const CAUSE_PATH: &str = "/roundel.Exchange/Cause";
 pub(super) const COUNTERS_PATH: &str = "/roundel.Exchange/Counters";
 
 /// Asks a worker to run partitions of a task and to send their rows to the offered endpoints.
@@ -134,8 +135,10 @@ pub(super) enum FailureKind {
     Memory = 1,
     /// Datagrams were lost: running the query again may help.
     Datagrams = 2,
-    /// A connection broke: the same.
+    /// A connection broke: the same. Another task's failure may be behind it.
     Link = 3,
+    /// Those who it was for have left: another task's failure, or the query's end, is behind it.
+    Orphaned = 4,
 }
 
 /// Says that rows which a task scatters are wanted now: it begins when all of its consumers have come
@@ -258,6 +261,22 @@ pub(super) struct Agreed {
     pub right: Vec<u64>,
 }
 
+/// Asks what a query failed of on a worker.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Cause {
+    /// The query, 16 bytes.
+    #[prost(bytes = "vec", tag = "1")]
+    pub query: Vec<u8>,
+}
+
+/// The answer to [`Cause`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Caused {
+    /// Nothing if none of its tasks failed there.
+    #[prost(message, optional, tag = "1")]
+    pub failed: Option<Failed>,
+}
+
 /// Asks for the counters of a worker's device.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct CountersRequest {
@@ -332,11 +351,15 @@ impl Begin {
     }
 }
 
+/// The id of a query.
+pub(super) fn query_id(query: &[u8]) -> Result<Uuid> {
+    Uuid::from_slice(query)
+        .map_err(|error| DataFusionError::Execution(format!("a query's id: {error}")))
+}
+
 fn task_key(query: &[u8], stage: u64, task: u64) -> Result<TaskKey> {
-    let query_id = Uuid::from_slice(query)
-        .map_err(|error| DataFusionError::Execution(format!("a query's id: {error}")))?;
     Ok(TaskKey {
-        query_id,
+        query_id: query_id(query)?,
         stage_id: stage as usize,
         task_number: task as usize,
     })

@@ -1,9 +1,10 @@
 //! The producer's side: runs partitions of a task and sends their rows.
 
 use super::broadcast::{self, BroadcastState};
+use super::causes::Causes;
 use super::failure::{exchange_error, failed, failed_with};
 use super::node::ExchangeNode;
-use super::protocol::{Accepted, Answer, AnswerKind, Begin, Execute, Failed, Sent};
+use super::protocol::{Accepted, Answer, AnswerKind, Begin, Execute, Failed, Sent, query_id};
 use super::scatter::{self, ScatterState, Way};
 use super::setting::Setting;
 use super::skew::Agreements;
@@ -30,6 +31,7 @@ pub(crate) struct ExchangeServer {
     worker: Worker,
     /// Of joins whose tasks agree here on heavy keys.
     pub(super) agreements: Agreements,
+    pub(super) causes: Causes,
 }
 
 impl ExchangeServer {
@@ -38,6 +40,7 @@ impl ExchangeServer {
             devices,
             worker,
             agreements: Agreements::default(),
+            causes: Causes::default(),
         }
     }
 
@@ -57,9 +60,16 @@ impl ExchangeServer {
         request: Execute,
     ) -> Result<BoxStream<'static, Answer>, Status> {
         let started = self.start(&request).await;
+        let (query, causes) = (query_id(&request.query).ok(), self.causes);
+        let note = move |failed: &Failed| {
+            if let Some(query) = query {
+                causes.note(query, failed);
+            }
+        };
         let producer = match started {
             Ok(producer) => producer,
             Err(failed) => {
+                note(&failed);
                 let failed = Answer {
                     kind: Some(AnswerKind::Failed(failed)),
                 };
@@ -69,12 +79,16 @@ impl ExchangeServer {
         let accepted = Answer {
             kind: Some(AnswerKind::Accepted(producer.accepted.clone())),
         };
-        let run = futures::stream::unfold(Some(producer), async |producer| {
+        let run = futures::stream::unfold((Some(producer), note), async |(producer, note)| {
             let mut producer = producer?;
             match producer.step().await {
-                Ok(Some(sent)) => Some((AnswerKind::Sent(sent), Some(producer))),
+                Ok(Some(sent)) => Some((AnswerKind::Sent(sent), (Some(producer), note))),
                 Ok(None) => None,
-                Err(failed) => Some((AnswerKind::Failed(failed), None)),
+                Err(failed) => {
+                    // Before its links close.
+                    note(&failed);
+                    Some((AnswerKind::Failed(failed), (None, note)))
+                }
             }
         });
         let answers = run.map(|kind| Answer { kind: Some(kind) });

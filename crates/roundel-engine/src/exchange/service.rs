@@ -1,8 +1,9 @@
 //! The exchange's calls, as gRPC has them.
 
 use super::protocol::{
-    AGREE_PATH, Agree, Agreed, Answer, BEGIN_PATH, Begin, Begun, COUNTERS_PATH, CountersAnswer,
-    CountersRequest, EXECUTE_PATH, Execute, MEET_PATH, Meet, Met, SERVICE_NAME,
+    AGREE_PATH, Agree, Agreed, Answer, BEGIN_PATH, Begin, Begun, CAUSE_PATH, COUNTERS_PATH, Cause,
+    Caused, CountersAnswer, CountersRequest, EXECUTE_PATH, Execute, MEET_PATH, Meet, Met,
+    SERVICE_NAME, query_id,
 };
 use super::server::ExchangeServer;
 use crate::answering::{answer, answer_on};
@@ -38,6 +39,7 @@ impl tower::Service<http::Request<Body>> for ExchangeServer {
                 BEGIN_PATH => answer(request, |begin| this.clone().asked_to_begin(begin)).await,
                 MEET_PATH => answer(request, |meet| this.clone().asked_to_meet(meet)).await,
                 AGREE_PATH => answer(request, |agree| this.clone().asked_to_agree(agree)).await,
+                CAUSE_PATH => answer(request, |cause| this.clone().asked_of_cause(cause)).await,
                 COUNTERS_PATH => answer(request, |which| this.clone().asked_to_count(which)).await,
                 _ => Status::unimplemented("no such call").into_http(),
             })
@@ -68,6 +70,14 @@ impl ExchangeServer {
     async fn asked_to_agree(self, agree: Agree) -> Result<Agreed, Status> {
         let agreed = self.agreements.agree(agree).await;
         agreed.map_err(Status::aborted)
+    }
+
+    async fn asked_of_cause(self, cause: Cause) -> Result<Caused, Status> {
+        let query = query_id(&cause.query);
+        let query = query.map_err(|error| Status::invalid_argument(error.to_string()))?;
+        Ok(Caused {
+            failed: self.causes.of(query),
+        })
     }
 
     async fn asked_to_count(self, which: CountersRequest) -> Result<CountersAnswer, Status> {

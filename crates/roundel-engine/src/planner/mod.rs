@@ -27,12 +27,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::plan_datafusion_err;
+use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::{SessionState, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion_distributed::DistributedConfig;
+use datafusion_distributed::{DistributedConfig, NetworkBoundaryExt as _};
+use uuid::Uuid;
 
 pub(crate) use invariant::desired_task_count;
 pub(crate) use order::OrderAcrossShuffles;
@@ -120,6 +122,20 @@ impl QueryPlanner for ClusterPlanner {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(self.plan(logical, session).await?.plan)
     }
+}
+
+/// What workers call a query that has this plan; nothing if it has no stages.
+pub(crate) fn query_id(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Uuid>> {
+    let mut found = None;
+    plan.apply(|node| {
+        let boundary = node.as_network_boundary();
+        found = boundary.map(|boundary| boundary.input_stage().query_id());
+        Ok(match found {
+            Some(_) => TreeNodeRecursion::Stop,
+            None => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(found)
 }
 
 /// The session with at most one task for each stage.

@@ -13,7 +13,7 @@ mod by_hash;
 mod plan;
 mod tasks;
 
-use super::failure::{exchange_error, failed, failed_with};
+use super::failure::{exchange_error, failed, failed_with, or_panicked, orphaned};
 use super::node::ExchangeNode;
 use super::protocol::Failed;
 use super::skew::{Sampling, role_of};
@@ -89,7 +89,7 @@ impl ScatterState {
 
     fn plan(&self) -> Result<Arc<ShuffleExec>, Failed> {
         let plan = self.plan.get().and_then(Weak::upgrade);
-        plan.ok_or_else(|| failed_with("the query has ended".to_owned()))
+        plan.ok_or_else(|| orphaned("the query has ended"))
     }
 
     /// The schema of the rows.
@@ -168,9 +168,9 @@ impl ScatterState {
         let groups = std::mem::take(&mut consumers.groups);
         let groups: Arc<[Group]> = groups.into_iter().flatten().collect();
         let scattering = match consumers.early.take() {
-            Some(early) => early.upgrade().ok_or_else(|| {
-                failed_with("all who were to get a task's rows have left".to_owned())
-            })?,
+            Some(early) => early
+                .upgrade()
+                .ok_or_else(|| orphaned("all who were to get a task's rows have left"))?,
             None => {
                 let sampling = self.sampling(task, groups.len(), context)?;
                 Scattering::start(&self.plan()?, node, sampling, context)?

@@ -2,7 +2,7 @@
 
 use super::by_hash::{ByHash, HeavyCounts, KeyHashes};
 use super::plan::ShuffleExec;
-use super::{ExchangeNode, Failed, exchange_error, failed, failed_with};
+use super::{ExchangeNode, Failed, exchange_error, failed, or_panicked, orphaned};
 use crate::exchange::skew::Sampling;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -61,7 +61,7 @@ impl Scattering {
             };
             let (sampling, go, tell) = (sampling.clone(), go.subscribe(), tell.clone());
             tasks.push(AbortOnDropHandle::new(tokio::spawn(async move {
-                let ended = task.scatter(sampling.as_deref(), go).await;
+                let ended = or_panicked(task.scatter(sampling.as_deref(), go)).await;
                 tell.send_modify(|left| match (&mut *left, ended) {
                     (Ok(count), Ok(())) => *count -= 1,
                     (Ok(_), Err(why)) => *left = Err(why),
@@ -87,7 +87,7 @@ impl Scattering {
         let ended = left.wait_for(|left| !matches!(left, Ok(1..))).await;
         match ended {
             Ok(left) => left.clone().map(|_| ()),
-            Err(_) => Err(failed_with("a task that scattered ended early".to_owned())),
+            Err(_) => Err(orphaned("a task that scattered ended early")),
         }
     }
 }
@@ -119,7 +119,7 @@ impl Joined {
                 self.early.0 = None;
                 scattering.ended().await
             }
-            Err(_) => Err(failed_with("the query has ended".to_owned())),
+            Err(_) => Err(orphaned("the query has ended")),
         }
     }
 }
@@ -165,7 +165,7 @@ impl Input {
             Err(_) => None,
         };
         let Some(Destinations { shuffle, groups }) = destinations else {
-            return Err(failed_with("the query has ended".to_owned()));
+            return Err(orphaned("the query has ended"));
         };
         let (number, inputs) = self.number;
         let turn = number * groups.len() / inputs;
