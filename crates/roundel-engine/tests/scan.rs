@@ -424,10 +424,18 @@ async fn parquet_is_cut_at_row_groups_and_its_footers_are_read_once() {
         .await;
     write_parquet(&trial.dir.path().join("one.parquet"), 0..50_000, 5000);
     trial.table("", "PARQUET", "one.parquet", "").await;
-    assert_eq!(trial.run(TOTAL).await, ["50000|50000|1249975000"]);
     let sql = "SELECT count(*), count(DISTINCT s) FROM t WHERE id % 2 = 0";
-    let text = measures::text_of(&trial.session, &format!("EXPLAIN ANALYZE {sql}")).await;
-    assert!(measures::sum_of(&text, "footers_read") <= 3, "{text}");
+    let mut read = 0;
+    for _ in 0..4 {
+        let text = measures::text_of(&trial.session, &format!("EXPLAIN ANALYZE {sql}")).await;
+        read += measures::sum_of(&text, "footers_read");
+        // Cut, but not into more parts than there are row groups.
+        let parts = text.matches("one.parquet:").count();
+        assert!((2..=10).contains(&parts), "{parts}: {text}");
+    }
+    // Each worker reads it once, for all queries.
+    assert!((1..=3).contains(&read), "{read} footers");
+    assert_eq!(trial.run(TOTAL).await, ["50000|50000|1249975000"]);
 
     fs::create_dir(trial.dir.path().join("many")).expect("makes");
     for file in 0..1000 {

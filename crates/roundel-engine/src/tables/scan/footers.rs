@@ -9,9 +9,9 @@ use std::sync::{Arc, LazyLock, Weak};
 use bytes::Bytes;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::ParquetFileReaderFactory;
-use datafusion::datasource::physical_plan::parquet::{
-    CachedParquetFileReaderFactory, CachedParquetMetaData,
-};
+use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
+// There is another of this name in `parquet` itself, which no cache has.
+use datafusion::datasource::physical_plan::parquet::metadata::CachedParquetMetaData;
 use datafusion::error::Result;
 use datafusion::execution::cache::cache_manager::FileMetadataCache;
 use datafusion::object_store::path::Path;
