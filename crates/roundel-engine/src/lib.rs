@@ -29,6 +29,7 @@ mod channel;
 mod cluster;
 mod control;
 mod error;
+mod exact_sum;
 mod exchange;
 mod fabric;
 mod host;

@@ -35,7 +35,7 @@ use crate::tables::scan::{CheckedScans, ScanCodec};
 use crate::tables::{files, placement, scan};
 use crate::tpch::TpchLayout;
 use crate::yielding::YieldingJoins;
-use crate::{EngineError, Fabric, FabricReason, Result, tpch};
+use crate::{EngineError, Fabric, FabricReason, Result, exact_sum, tpch};
 
 /// Bytes of a file that are worth a partition of a task. Small, so that all but tiny tables are
 /// read by all workers, as memory tables are.
@@ -102,10 +102,11 @@ impl Session {
             // An isolated child of a union would get fewer tasks than its table has shards.
             .with_distributed_children_isolator_unions(false)?
             .with_distributed_file_scan_config_bytes_per_partition(FILE_BYTES_PER_PARTITION)?;
-        let planner = ClusterPlanner::around(&mut state);
+        let planner = ClusterPlanner::around(&mut state)?;
         let mut state = state.build();
         let own = ExchangeConfig::new(fabric, core.options.skew);
         settings::begin(state.config_mut(), own);
+        exact_sum::install(&mut state)?;
         let context = SessionContext::from(state);
         files::install(&context);
         Ok(Self {
@@ -260,7 +261,8 @@ impl Session {
         if stages && plan.is::<DistributedExec>() {
             rows.push(("Stages", display_plan_ascii(plan.as_ref(), false)));
         }
-        rows.push(("Fabric", fabric.to_string()));
+        // A reason a line: all of them in one would make every row as wide.
+        rows.push(("Fabric", fabric.to_string().replace("; ", ";\n")));
         let designs = self
             .core
             .designs(&plan, fabric.fabric, state.config_options())?;

@@ -36,6 +36,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion_distributed::{DistributedConfig, NetworkBoundaryExt as _};
 use uuid::Uuid;
 
+use crate::exact_sum;
+
 pub(crate) use invariant::desired_task_count;
 pub(crate) use order::OrderAcrossShuffles;
 pub(crate) use scalar_subqueries::{RunSubquery, with_values};
@@ -64,15 +66,19 @@ impl fmt::Debug for ClusterPlanner {
 
 impl ClusterPlanner {
     /// A planner around that of a session that is being built.
-    pub(crate) fn around(builder: &mut SessionStateBuilder) -> Self {
+    ///
+    /// # Errors
+    /// When the functions that workers have cannot be made.
+    pub(crate) fn around(builder: &mut SessionStateBuilder) -> Result<Self> {
         let stages = builder.query_planner().take();
-        let worker = SessionStateBuilder::new().with_default_features().build();
+        let mut worker = SessionStateBuilder::new().with_default_features().build();
+        exact_sum::install(&mut worker)?;
         let planner = Self {
             stages: stages.unwrap_or_else(|| Arc::clone(worker.query_planner())),
             worker: worker.task_ctx(),
         };
         *builder.query_planner() = Some(Arc::new(planner.clone()));
-        planner
+        Ok(planner)
     }
 
     /// Plans a query for as many tasks as are right.

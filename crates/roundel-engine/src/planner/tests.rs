@@ -41,7 +41,7 @@ async fn session(limits: bool) -> (SessionContext, ClusterPlanner, NamedTempFile
     if limits {
         builder = builder.with_distributed_desired_task_count_handler(desired_task_count);
     }
-    let planner = ClusterPlanner::around(&mut builder);
+    let planner = ClusterPlanner::around(&mut builder).expect("a planner");
     let context = SessionContext::from(builder.build());
     let mut file = tempfile::Builder::new()
         .suffix(".csv")

@@ -26,6 +26,7 @@ pub(crate) use loader::Loader;
 use crate::channel::{Channels, authorization, fabric_of};
 use crate::control::VERSION;
 use crate::control::server::ControlServer;
+use crate::exact_sum;
 use crate::exchange::{ExchangeServer, OwnWorker, gather_in, scatter_in};
 use crate::fabric::{Devices, Sizes, reachable_at};
 use crate::ring::{CycloJoinCodec, Meetings, Pins, RingServer, RingWorker};
@@ -167,7 +168,9 @@ fn worker(
             }
             let own = worker.map(|worker| OwnWorker { url, worker });
             let resolver = rings.channels.resolver(fabric, &rings.devices, own)?;
-            Ok::<_, DataFusionError>(builder.with_distributed_channel_resolver(resolver).build())
+            let mut state = builder.with_distributed_channel_resolver(resolver).build();
+            exact_sum::install(&mut state)?;
+            Ok::<_, DataFusionError>(state)
         }
     };
     let worker = Worker::from_session_builder(build_session)

@@ -1,0 +1,592 @@
+//! `sum` that fails where DataFusion's wraps around (apache/datafusion#3520, #16406).
+//!
+//! Integers, durations and small decimals are summed in a wider type, in which no table's sum is too large; the result
+//! must be in the range of its own type. Large decimals have no wider type that is as fast: each addition is checked.
+//! Which rows a task has thus decides neither the sum nor, but for the largest decimals, whether there is one.
+//!
+//! It takes the place of DataFusion's in every plan, and travels by the name. It knows nothing of plans or stages.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use datafusion::arrow::array::types::{
+    ArrowPrimitiveType, Decimal128Type, Decimal256Type, DecimalType, Int64Type,
+};
+use datafusion::arrow::array::{
+    Array, ArrayRef, ArrowNativeTypeOp, ArrowNumericType, AsArray as _, BooleanArray,
+    PrimitiveArray,
+};
+use datafusion::arrow::compute::{CastOptions, cast, cast_with_options, sum_checked};
+use datafusion::arrow::datatypes::{
+    DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, FieldRef,
+};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, ScalarValue, exec_datafusion_err};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{FunctionRegistry, SessionState};
+use datafusion::functions_aggregate::sum::Sum;
+use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, Expr, GroupsAccumulator,
+    ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs, WindowFunctionDefinition,
+};
+use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
+
+/// Has the plans of a session, and those that it decodes, sum exactly.
+///
+/// # Errors
+/// When the session takes no functions.
+pub(crate) fn install(state: &mut SessionState) -> Result<()> {
+    let exact = Arc::new(AggregateUDF::from(ExactSum::default()));
+    state.register_udaf(Arc::clone(&exact))?;
+    // Also in plans that were built with DataFusion's own.
+    state.register_function_rewrite(Arc::new(SumsAreExact(exact)))
+}
+
+#[derive(Debug)]
+struct SumsAreExact(Arc<AggregateUDF>);
+
+impl SumsAreExact {
+    fn is_replaced(function: &AggregateUDF) -> bool {
+        (function.inner().as_ref() as &dyn Any).is::<Sum>()
+    }
+}
+
+impl FunctionRewrite for SumsAreExact {
+    fn name(&self) -> &str {
+        "SumsAreExact"
+    }
+
+    fn rewrite(&self, expr: Expr, _: &DFSchema, _: &ConfigOptions) -> Result<Transformed<Expr>> {
+        Ok(match expr {
+            Expr::AggregateFunction(mut of) if Self::is_replaced(&of.func) => {
+                of.func = Arc::clone(&self.0);
+                Transformed::yes(Expr::AggregateFunction(of))
+            }
+            Expr::WindowFunction(mut of) => match &of.fun {
+                WindowFunctionDefinition::AggregateUDF(function) if Self::is_replaced(function) => {
+                    of.fun = WindowFunctionDefinition::AggregateUDF(Arc::clone(&self.0));
+                    Transformed::yes(Expr::WindowFunction(of))
+                }
+                _ => Transformed::no(Expr::WindowFunction(of)),
+            },
+            other => Transformed::no(other),
+        })
+    }
+}
+
+/// DataFusion's `sum`, but for its accumulators.
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
+struct ExactSum(Sum);
+
+/// How sums of a type are kept exact.
+enum Way {
+    /// In a wider type.
+    Wide(DataType),
+    /// Each addition is checked.
+    Checked,
+    /// Floating point numbers have infinity, and nobody sums intervals that long.
+    Plain,
+}
+
+impl Way {
+    /// Of sums with this type.
+    fn of(result: &DataType, is_distinct: bool) -> Self {
+        match result {
+            DataType::Int64 | DataType::UInt64 | DataType::Duration(_) => {
+                Self::Wide(DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0))
+            }
+            DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) => {
+                Self::Wide(DataType::Decimal128(DECIMAL128_MAX_PRECISION, *scale))
+            }
+            DataType::Decimal128(_, scale) if is_distinct => {
+                Self::Wide(DataType::Decimal256(DECIMAL256_MAX_PRECISION, *scale))
+            }
+            DataType::Decimal128(..) => Self::Checked,
+            DataType::Decimal256(..) if !is_distinct => Self::Checked,
+            _ => Self::Plain,
+        }
+    }
+}
+
+fn with_type(field: &FieldRef, data_type: &DataType) -> FieldRef {
+    Arc::new(field.as_ref().clone().with_data_type(data_type.clone()))
+}
+
+impl AggregateUDFImpl for ExactSum {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.0.signature()
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        self.0.return_type(arguments)
+    }
+
+    fn state_fields(&self, mut args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        if let Way::Wide(wide) = Way::of(args.return_type(), args.is_distinct) {
+            args.return_field = with_type(&args.return_field, &wide);
+        }
+        self.0.state_fields(args)
+    }
+
+    fn accumulator(&self, mut args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        let result = args.return_type().clone();
+        match Way::of(&result, args.is_distinct) {
+            Way::Wide(wide) => {
+                args.return_field = with_type(&args.return_field, &wide);
+                let inner = self.0.accumulator(args)?;
+                Ok(Box::new(Widened::new(inner, wide, result)))
+            }
+            Way::Checked => checked(&result),
+            Way::Plain => self.0.accumulator(args),
+        }
+    }
+
+    fn create_sliding_accumulator(
+        &self,
+        mut args: AccumulatorArgs<'_>,
+    ) -> Result<Box<dyn Accumulator>> {
+        let result = args.return_type().clone();
+        match Way::of(&result, args.is_distinct) {
+            // Of distinct values there is one for BIGINT only, which is as exact as their type.
+            Way::Wide(wide) if !args.is_distinct => {
+                args.return_field = with_type(&args.return_field, &wide);
+                let inner = self.0.create_sliding_accumulator(args)?;
+                Ok(Box::new(Widened::new(inner, wide, result)))
+            }
+            Way::Checked => checked(&result),
+            _ => self.0.create_sliding_accumulator(args),
+        }
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
+        self.0.groups_accumulator_supported(args)
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        mut args: AccumulatorArgs<'_>,
+    ) -> Result<Box<dyn GroupsAccumulator>> {
+        let result = args.return_type().clone();
+        match Way::of(&result, args.is_distinct) {
+            Way::Wide(wide) => {
+                args.return_field = with_type(&args.return_field, &wide);
+                let inner = self.0.create_groups_accumulator(args)?;
+                Ok(Box::new(Widened::new(inner, wide, result)))
+            }
+            Way::Checked => match result {
+                DataType::Decimal128(..) => Ok(checked_groups::<Decimal128Type>(result)),
+                _ => Ok(checked_groups::<Decimal256Type>(result)),
+            },
+            Way::Plain => self.0.create_groups_accumulator(args),
+        }
+    }
+
+    // `sum(x + 1)` stays what it is: `count(x) * 1` may be out of range where it is not.
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        self.0.reverse_expr()
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        self.0.order_sensitivity()
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.0.documentation()
+    }
+
+    fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
+        self.0.set_monotonicity(data_type)
+    }
+
+    fn value_from_stats(&self, args: &StatisticsArgs<'_>) -> Option<ScalarValue> {
+        self.0.value_from_stats(args)
+    }
+}
+
+/// An accumulator whose input and state have a wider type than its result.
+#[derive(Debug)]
+struct Widened<A> {
+    inner: A,
+    wide: DataType,
+    result: DataType,
+}
+
+impl<A> Widened<A> {
+    fn new(inner: A, wide: DataType, result: DataType) -> Self {
+        Self {
+            inner,
+            wide,
+            result,
+        }
+    }
+
+    fn widen(&self, values: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
+        let widen = |values: &ArrayRef| match values.data_type() {
+            DataType::Int64 => {
+                let values = values.as_primitive::<Int64Type>();
+                let wide: PrimitiveArray<Decimal128Type> = values.unary(i128::from);
+                Ok(Arc::new(wide.with_data_type(self.wide.clone())) as ArrayRef)
+            }
+            DataType::Duration(_) => cast(&cast(values, &DataType::Int64)?, &self.wide),
+            _ => cast(values, &self.wide),
+        };
+        values.iter().map(|values| Ok(widen(values)?)).collect()
+    }
+
+    /// The sums in their own type.
+    fn narrow(&self, sums: &ArrayRef) -> Result<ArrayRef> {
+        let strict = CastOptions {
+            safe: false,
+            ..Default::default()
+        };
+        let narrow = |sums: &ArrayRef, to: &DataType| {
+            cast_with_options(sums, to, &strict).map_err(|_| out_of_range(&self.result))
+        };
+        match &self.result {
+            DataType::Duration(_) => Ok(cast(&narrow(sums, &DataType::Int64)?, &self.result)?),
+            other => narrow(sums, other),
+        }
+    }
+}
+
+fn out_of_range(result: &DataType) -> DataFusionError {
+    let roomy = match result {
+        DataType::Int64 | DataType::UInt64 => "DECIMAL(38, 0)",
+        _ => "DOUBLE",
+    };
+    exec_datafusion_err!("a sum is out of the range of {result}; sum(CAST(… AS {roomy})) has more")
+}
+
+impl Accumulator for Widened<Box<dyn Accumulator>> {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let values = self.widen(values)?;
+        self.inner.update_batch(&values)
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let sum = self.inner.evaluate()?.to_array()?;
+        ScalarValue::try_from_array(&self.narrow(&sum)?, 0)
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.inner.size()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        self.inner.state()
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.inner.merge_batch(states)
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let values = self.widen(values)?;
+        self.inner.retract_batch(&values)
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        self.inner.supports_retract_batch()
+    }
+}
+
+impl GroupsAccumulator for Widened<Box<dyn GroupsAccumulator>> {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        groups: &[usize],
+        filter: Option<&BooleanArray>,
+        total: usize,
+    ) -> Result<()> {
+        let values = self.widen(values)?;
+        self.inner.update_batch(&values, groups, filter, total)
+    }
+
+    fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
+        let sums = self.inner.evaluate(emit_to)?;
+        self.narrow(&sums)
+    }
+
+    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
+        self.inner.state(emit_to)
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
+        self.inner.merge_batch(states, groups, total)
+    }
+
+    fn convert_to_state(
+        &self,
+        values: &[ArrayRef],
+        filter: Option<&BooleanArray>,
+    ) -> Result<Vec<ArrayRef>> {
+        self.inner.convert_to_state(&self.widen(values)?, filter)
+    }
+
+    fn size(&self) -> usize {
+        self.inner.size()
+    }
+}
+
+/// The sum of decimals, of which each addition is checked.
+#[derive(Debug)]
+struct Checked<T: ArrowPrimitiveType> {
+    sum: T::Native,
+    /// How many values it is of; that of none is NULL.
+    count: u64,
+    result: DataType,
+}
+
+fn checked(result: &DataType) -> Result<Box<dyn Accumulator>> {
+    let result = result.clone();
+    Ok(match result {
+        DataType::Decimal128(..) => Box::new(Checked::<Decimal128Type>::new(result)),
+        _ => Box::new(Checked::<Decimal256Type>::new(result)),
+    })
+}
+
+impl<T: DecimalType + ArrowNumericType> Checked<T> {
+    fn new(result: DataType) -> Self {
+        Self {
+            sum: T::Native::ZERO,
+            count: 0,
+            result,
+        }
+    }
+}
+
+impl<T: DecimalType + ArrowNumericType + Debug> Accumulator for Checked<T> {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let values = values[0].as_primitive::<T>();
+        let failed = |_| out_of_range(&self.result);
+        if let Some(sum) = sum_checked(values).map_err(failed)? {
+            self.sum = self.sum.add_checked(sum).map_err(failed)?;
+            self.count += (values.len() - values.null_count()) as u64;
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let sum = (self.count > 0).then_some(self.sum);
+        let value = ScalarValue::new_primitive::<T>(sum, &self.result)?;
+        let array = value.to_array()?;
+        in_range(array.as_primitive::<T>(), &self.result)?;
+        Ok(value)
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self)
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        let sum = (self.count > 0).then_some(self.sum);
+        Ok(vec![ScalarValue::new_primitive::<T>(sum, &self.result)?])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.update_batch(states)
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let values = values[0].as_primitive::<T>();
+        let failed = |_| out_of_range(&self.result);
+        if let Some(sum) = sum_checked(values).map_err(failed)? {
+            self.sum = self.sum.sub_checked(sum).map_err(failed)?;
+            self.count -= (values.len() - values.null_count()) as u64;
+        }
+        Ok(())
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+}
+
+fn in_range<T: DecimalType>(sums: &PrimitiveArray<T>, result: &DataType) -> Result<()> {
+    let valid = sums.validate_decimal_precision(sums.precision());
+    valid.map_err(|_| out_of_range(result))
+}
+
+/// Sums of decimals by group. One that went out of range keeps the largest value of its type, which is none of a decimal.
+struct CheckedGroups<A> {
+    inner: A,
+    result: DataType,
+    in_range: fn(&ArrayRef, &DataType) -> Result<()>,
+}
+
+fn checked_groups<T: DecimalType + ArrowNumericType>(
+    result: DataType,
+) -> Box<dyn GroupsAccumulator> {
+    let lost = T::Native::MAX_TOTAL_ORDER;
+    let add = move |sum: &mut T::Native, value: T::Native| {
+        *sum = match *sum == lost || value == lost {
+            true => lost,
+            false => sum.add_checked(value).unwrap_or(lost),
+        }
+    };
+    Box::new(CheckedGroups {
+        inner: PrimitiveGroupsAccumulator::<T, _>::new(&result, add),
+        in_range: |sums, result| in_range(sums.as_primitive::<T>(), result),
+        result,
+    })
+}
+
+impl<A: GroupsAccumulator> GroupsAccumulator for CheckedGroups<A> {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        groups: &[usize],
+        filter: Option<&BooleanArray>,
+        total: usize,
+    ) -> Result<()> {
+        self.inner.update_batch(values, groups, filter, total)
+    }
+
+    fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
+        let sums = self.inner.evaluate(emit_to)?;
+        (self.in_range)(&sums, &self.result)?;
+        Ok(sums)
+    }
+
+    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
+        self.inner.state(emit_to)
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
+        self.inner.merge_batch(states, groups, total)
+    }
+
+    fn convert_to_state(
+        &self,
+        values: &[ArrayRef],
+        filter: Option<&BooleanArray>,
+    ) -> Result<Vec<ArrayRef>> {
+        self.inner.convert_to_state(values, filter)
+    }
+
+    fn size(&self) -> usize {
+        self.inner.size()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::util::display::array_value_to_string;
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    async fn one(sql: &str) -> Result<String, String> {
+        let context = SessionContext::new();
+        install(&mut context.state_ref().write()).expect("installs");
+        let frame = context.sql(sql).await.map_err(|e| e.to_string())?;
+        let batches = frame.collect().await.map_err(|e| e.to_string())?;
+        let rows = batches.iter().flat_map(|batch| {
+            (0..batch.num_rows()).map(|row| {
+                let value =
+                    |column: &ArrayRef| array_value_to_string(column, row).expect("a value");
+                batch
+                    .columns()
+                    .iter()
+                    .map(value)
+                    .collect::<Vec<_>>()
+                    .join("|")
+            })
+        });
+        Ok(rows.collect::<Vec<_>>().join(" "))
+    }
+
+    const MAX: &str = "9223372036854775807";
+
+    #[tokio::test]
+    async fn sums_out_of_range_are_errors() {
+        let big = "9".repeat(38);
+        for from in [
+            format!("sum(x) FROM (VALUES ({MAX}), (1)) AS t(x)"),
+            format!("sum(x) FROM (VALUES (-{MAX}), (-2)) AS t(x)"),
+            format!("g, sum(x) FROM (VALUES (1, {MAX}), (2, 7), (1, 1)) AS t(g, x) GROUP BY g"),
+            format!("sum(DISTINCT x) FROM (VALUES ({MAX}), (1)) AS t(x)"),
+            format!("sum(x) OVER (ORDER BY x) FROM (VALUES ({MAX}), (1)) AS t(x)"),
+            format!("sum(x + {MAX}), sum(x) FROM (VALUES (1), (2)) AS t(x)"),
+            "sum(x) FROM (VALUES (18446744073709551615), (18446744073709551615)) AS t(x)".into(),
+            format!("sum(CAST('{big}' AS DECIMAL(38, 0))) FROM (VALUES (1), (2)) AS t(x)"),
+            format!("x % 2, sum(CAST('{big}' AS DECIMAL(38, 0))) FROM (VALUES (1), (3)) AS t(x) GROUP BY 1"),
+            format!("sum(DISTINCT d - x) FROM (SELECT x, CAST('{big}' AS DECIMAL(38, 0)) AS d FROM (VALUES (1), (2)) AS t(x))"),
+            "sum(arrow_cast(x, 'Duration(Second)')) FROM (VALUES (9223372036854775807), (1)) AS t(x)".into(),
+        ] {
+            let got = one(&format!("SELECT {from}")).await;
+            let error = got.expect_err(&from);
+            assert!(error.contains("out of the range"), "{from}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_in_range_is_right_whatever_comes_on_the_way() {
+        let big = "9".repeat(38);
+        for (from, right) in [
+            (
+                format!("sum(x) FROM (VALUES ({MAX}), (1), (-1)) AS t(x)"),
+                MAX,
+            ),
+            (
+                format!(
+                    "g, sum(x) FROM (VALUES (1, {MAX}), (1, 1), (1, -5)) AS t(g, x) GROUP BY g"
+                ),
+                "1|9223372036854775803",
+            ),
+            (
+                format!("sum(DISTINCT x) FROM (VALUES ({MAX}), (1), (-1), (-1)) AS t(x)"),
+                MAX,
+            ),
+            (
+                format!(
+                    "sum(x) OVER (ORDER BY i ROWS 1 PRECEDING) FROM (VALUES (1, {MAX}), (2, -1), (3, 2)) AS t(i, x) ORDER BY i"
+                ),
+                "9223372036854775807 9223372036854775806 1",
+            ),
+            (
+                "sum(x) FROM (VALUES (1), (2)) AS t(x) WHERE x > 5".into(),
+                "",
+            ),
+            (
+                "sum(x), sum(x) FILTER (WHERE x > 1) FROM (VALUES (1), (2), (NULL)) AS t(x)".into(),
+                "3|2",
+            ),
+            ("sum(x) FROM (VALUES (1.5), (2.25)) AS t(x)".into(), "3.75"),
+            (
+                "sum(CAST(x AS DECIMAL(10, 2))) FROM (VALUES (1.5), (2.25)) AS t(x)".into(),
+                "3.75",
+            ),
+            (
+                format!(
+                    "sum(DISTINCT d * x) FROM (SELECT x, CAST('{big}' AS DECIMAL(38, 0)) AS d FROM (VALUES (1), (-1)) AS t(x))"
+                ),
+                "0",
+            ),
+            (
+                "sum(CAST(x AS BIGINT UNSIGNED)) FROM (VALUES (18446744073709551614), (1)) AS t(x)"
+                    .into(),
+                "18446744073709551615",
+            ),
+            (
+                "sum(arrow_cast(x, 'Duration(Second)')) FROM (VALUES (3), (4)) AS t(x)".into(),
+                "PT7S",
+            ),
+        ] {
+            let got = one(&format!("SELECT {from}"))
+                .await
+                .map_err(|e| format!("{from}: {e}"));
+            assert_eq!(got.as_deref(), Ok(right), "{from}");
+        }
+    }
+}
