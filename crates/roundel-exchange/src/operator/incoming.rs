@@ -55,11 +55,15 @@ impl Readers {
         }
     }
 
-    /// Takes in all that the multiplexer has brought, for readers who do not.
-    pub(super) fn take_in_all(&self) {
+    /// Takes in all that the multiplexer has brought, for readers who do not; returns whether there was anything.
+    pub(super) fn take_in_all(&self) -> bool {
+        let mut any = false;
         if let Self::Arrivals(_, arrivals) = self {
-            while arrivals.take_in(None) {}
+            while arrivals.take_in(None) {
+                any = true;
+            }
         }
+        any
     }
 }
 

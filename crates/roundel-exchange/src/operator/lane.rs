@@ -106,11 +106,16 @@ impl Sink for Lane {
     }
 }
 
+/// How often what comes for partitions that nobody reads is taken in while there is some: each time, all buffers of its
+/// links.
+const UNREAD_INTERVAL: Duration = Duration::from_millis(1);
+
 /// Does what no reader does: answers senders that have not heard that all has arrived, and takes
 /// what comes for partitions that are not read.
 async fn attend(lane: Weak<Lane>, fabric: Fabric, interval: Duration, coupled: bool) {
+    let mut wait = interval;
     loop {
-        fabric.context.sleep(interval).await;
+        fabric.context.sleep(wait).await;
         let Some(lane) = lane.upgrade() else {
             return;
         };
@@ -120,16 +125,26 @@ async fn attend(lane: Weak<Lane>, fabric: Fabric, interval: Duration, coupled: b
         state.relieve(coupled && !pumped);
         let unread = state.has_unread_link() || coupled && !pumped;
         if unread || state.endpoint.owes_acknowledgement(LINGER) {
-            while state.pump_once(None) {}
-            if unread {
+            let mut any = false;
+            while state.pump_once(None) {
+                any = true;
+            }
+            if unread && wait == interval {
                 state.endpoint.on_silence();
             }
             drop(state);
             if unread {
-                lane.readers.take_in_all();
+                any |= lane.readers.take_in_all();
             }
             // What was taken for others is theirs to find.
             lane.readers.wake();
+            // More is on its way, and others wait for it to be gone.
+            wait = match unread && any {
+                true => interval.min(UNREAD_INTERVAL),
+                false => interval,
+            };
+        } else {
+            wait = interval;
         }
     }
 }
@@ -156,6 +171,7 @@ impl LaneState {
         match self.endpoint.ended(key.0) {
             None => {
                 // What other partitions of its link have not read is no reason to let it wait.
+                self.waiting.allow_more(key.0);
                 self.grant_held_back(key.0);
                 Poll::Pending
             }

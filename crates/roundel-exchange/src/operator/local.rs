@@ -73,6 +73,14 @@ impl Waiting {
         }
     }
 
+    /// A reader of a link found nothing: its source may send as much again, whatever waits for other readers.
+    pub(super) fn allow_more(&mut self, link: LinkId) {
+        if self.is_full(link) {
+            self.bytes.insert(link, 0);
+            self.wake();
+        }
+    }
+
     /// So many bytes wait for a reader of a link.
     pub(super) fn add(&mut self, link: LinkId, bytes: usize) {
         *self.bytes.entry(link).or_default() += bytes;

@@ -11,7 +11,9 @@ use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::ParquetFileReaderFactory;
 use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
 // There is another of this name in `parquet` itself, which no cache has.
-use datafusion::datasource::physical_plan::parquet::metadata::CachedParquetMetaData;
+use datafusion::datasource::physical_plan::parquet::metadata::{
+    CachedParquetMetaData, DFParquetMetadata,
+};
 use datafusion::error::Result;
 use datafusion::execution::cache::cache_manager::FileMetadataCache;
 use datafusion::object_store::path::Path;
@@ -24,6 +26,7 @@ use parquet::arrow::arrow_reader::ArrowReaderOptions;
 use parquet::arrow::async_reader::AsyncFileReader;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
+use tokio_util::task::AbortOnDropHandle;
 
 /// Who reads a footer right now; others wait for it.
 static READING: LazyLock<Mutex<HashMap<Path, Weak<tokio::sync::Mutex<()>>>>> =
@@ -132,16 +135,37 @@ impl AsyncFileReader for Reader {
         options: Option<&'a ArrowReaderOptions>,
     ) -> BoxFuture<'a, Result<Arc<ParquetMetaData>, ParquetError>> {
         async move {
-            let lock = lock_of(&self.meta.location);
-            let _others_wait = lock.lock().await;
             if self.footers.get(&self.meta).is_none() {
-                check(self.store.as_ref(), &self.meta).await?;
-                self.read.add(1);
+                let reading = read(self.footers.clone(), self.store.clone(), self.meta.clone());
+                // Others wait for it, and must not have to wait for whoever reads these rows: that may be for them to end.
+                let reading = AbortOnDropHandle::new(tokio::spawn(reading));
+                let read = reading.await;
+                let read = read.map_err(|ended| ParquetError::General(ended.to_string()))??;
+                self.read.add(usize::from(read));
             }
             self.inner.get_metadata(options).await
         }
         .boxed()
     }
+}
+
+/// Has a footer among those kept; returns whether it was this that read it.
+async fn read(
+    footers: Footers,
+    store: Arc<dyn ObjectStore>,
+    meta: ObjectMeta,
+) -> Result<bool, ParquetError> {
+    let lock = lock_of(&meta.location);
+    let _others_wait = lock.lock().await;
+    if footers.get(&meta).is_some() {
+        return Ok(false);
+    }
+    check(store.as_ref(), &meta).await?;
+    let footer = DFParquetMetadata::new(store.as_ref(), &meta)
+        .with_file_metadata_cache(Some(Arc::clone(&footers.0)));
+    let read = footer.fetch_metadata().await;
+    read.map_err(|error| ParquetError::External(Box::new(error)))?;
+    Ok(true)
 }
 
 /// Refuses a file whose footer cannot be: the `parquet` crate panics on a length that is larger than the file.
@@ -166,5 +190,57 @@ async fn check(store: &dyn ObjectStore, meta: &ObjectMeta) -> Result<(), Parquet
             "is a corrupt Parquet file: its footer is longer than itself",
         )),
         false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::time::Duration;
+
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use datafusion::execution::runtime_env::RuntimeEnv;
+    use datafusion::object_store::local::LocalFileSystem;
+    use parquet::arrow::ArrowWriter;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_reader_that_is_not_polled_holds_up_no_other() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("t.parquet");
+        let column: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10));
+        let batch = RecordBatch::try_from_iter([("n", column)]).expect("one column");
+        let file = File::create(&path).expect("creates");
+        let mut writer = ArrowWriter::try_new(file, batch.schema(), None).expect("a writer");
+        writer.write(&batch).expect("writes");
+        writer.close().expect("closes");
+
+        let store: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new());
+        let location = Path::from_filesystem_path(&path).expect("a path");
+        let meta = store.head(&location).await.expect("is there");
+        let cache = RuntimeEnv::default()
+            .cache_manager
+            .get_file_metadata_cache();
+        let readers = Footers::new(cache).readers(store);
+        let measures = ExecutionPlanMetricsSet::new();
+        let reader = |partition| {
+            let file = PartitionedFile::from(meta.clone());
+            readers
+                .create_reader(partition, file, None, &measures)
+                .expect("a reader")
+        };
+        let (mut first, mut second) = (reader(0), reader(1));
+        let mut left = first.get_metadata(None);
+        assert!(futures::poll!(&mut left).is_pending());
+        let read = tokio::time::timeout(Duration::from_secs(20), second.get_metadata(None)).await;
+        let footer = read.expect("does not wait for the first").expect("reads");
+        assert_eq!(footer.file_metadata().num_rows(), 10);
+        left.await.expect("reads");
+        let measured = measures.clone_inner();
+        let read = measured
+            .sum_by_name("footers_read")
+            .map(|sum| sum.as_usize());
+        assert_eq!(read, Some(1));
     }
 }
