@@ -38,6 +38,8 @@ TABLES = 4
 # An answer of more rows is drawn again, and one that takes DuckDB longer, in seconds.
 ROWS_MAX = 4000
 DUCKDB_SECONDS = 1.0
+# What single-process DataFusion may take to answer.
+SINGLE_SECONDS = 60
 TRIES = 20
 # One statement of Roundel's, and a session; a statement that takes longer hangs.
 SESSION_SECONDS = 120
@@ -98,7 +100,15 @@ class Batch:
             alarm.cancel()
 
     def datafusion(self, sql):
-        """What single-process DataFusion answers, or why it refuses."""
+        """What single-process DataFusion answers, or why it refuses. It cannot be interrupted, and may be left behind."""
+        answer = []
+        worker = threading.Thread(target=lambda: answer.append(self.datafusion_alone(sql)), daemon=True)
+        worker.start()
+        worker.join(SINGLE_SECONDS)
+        return answer[0] if answer else (None, f"no end after {SINGLE_SECONDS} s")
+
+    def datafusion_alone(self, sql):
+        """The same, however long it takes."""
         try:
             if self.single is None:
                 config = datafusion.SessionConfig().with_target_partitions(2)

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use crate::cluster::Core;
 use crate::cluster::membership::LiveWorkers;
 use crate::planner::{
-    self, ClusterPlanner, OrderAcrossShuffles, Planned, RunSubquery, with_values,
+    self, ClusterPlanner, LimitOverWindow, OrderAcrossShuffles, Planned, RunSubquery, with_values,
 };
 use crate::query::{Run, Watch, restarting, watched};
 use crate::ring::{CycloJoinCodec, CycloJoins, is_on_ring, measure_once};
@@ -75,6 +75,7 @@ impl Session {
             .with_default_features()
             .with_config(config)
             .with_runtime_env(Arc::clone(&core.runtime))
+            .with_optimizer_rule(Arc::new(LimitOverWindow))
             .with_physical_optimizer_rules(rules_with_joins(CycloJoins(Arc::clone(
                 &core.membership,
             ))))

@@ -5,6 +5,7 @@
 //! | step | file | why |
 //! |---|---|---|
 //! | scalar subqueries are run, and their values put in their places | `scalar_subqueries` | a stage cannot ask another plan for a value |
+//! | the last rule of the logical optimizer: limits stay above windows | `limit_over_window` | a window must see all rows |
 //! | rules of the physical optimizer: order is not lost in shuffles | `order` | a network shuffle does not merge, and forgets constants |
 //! | datafusion-distributed cuts the plan into stages; nodes that need it get one task | `invariant` | the answer must not depend on the number of tasks |
 //! | the stages are checked against the invariant | `check` | a wrong answer is worse than a slow one |
@@ -17,6 +18,7 @@
 
 mod check;
 mod invariant;
+mod limit_over_window;
 mod order;
 mod scalar_subqueries;
 mod travel;
@@ -39,6 +41,7 @@ use uuid::Uuid;
 use crate::exact_sum;
 
 pub(crate) use invariant::desired_task_count;
+pub(crate) use limit_over_window::LimitOverWindow;
 pub(crate) use order::OrderAcrossShuffles;
 pub(crate) use scalar_subqueries::{RunSubquery, with_values};
 

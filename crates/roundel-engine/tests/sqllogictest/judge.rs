@@ -157,9 +157,9 @@ fn expected_error(record: &Record<DFColumnType>) -> Option<&ExpectedError> {
     }
 }
 
-/// Roundel's errors are one line each.
+/// Roundel's errors are one line each, and name the worker that they are of.
 fn same_message(expected: &ExpectedError, got: &str) -> bool {
-    let got = one_line(got);
+    let got = without_worker(&one_line(got));
     match expected {
         ExpectedError::Multiline(text) => one_line(text) == got,
         ExpectedError::Inline(pattern) => {
@@ -178,6 +178,16 @@ fn parsed_as<P: FromStr>(_of: &P, text: &str) -> Option<P> {
 
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn without_worker(error: &str) -> String {
+    let Some((before, of_worker)) = error.split_once("worker http://") else {
+        return error.to_owned();
+    };
+    match of_worker.split_once("/: ") {
+        Some((_, said)) => format!("{before}{said}"),
+        None => error.to_owned(),
+    }
 }
 
 fn sorted(rows: &str) -> Vec<&str> {
