@@ -1,9 +1,9 @@
 //! What a statement answered, and whether that is right.
 
 use arrow::array::RecordBatch;
-use arrow::util::display::{ArrayFormatter, FormatOptions};
 
 use crate::case::Expected;
+use crate::common::rows_in_order;
 
 /// Longest error.
 const ERROR_CHARACTERS_MAX: usize = 400;
@@ -17,19 +17,7 @@ pub struct Answer {
 
 impl Answer {
     pub fn of(types: Vec<String>, batches: &[RecordBatch]) -> Self {
-        let options = FormatOptions::default().with_null("NULL");
-        let mut rows = Vec::new();
-        for batch in batches {
-            let columns: Vec<_> = batch
-                .columns()
-                .iter()
-                .map(|column| ArrayFormatter::try_new(column, &options).expect("a printable type"))
-                .collect();
-            for row in 0..batch.num_rows() {
-                let values: Vec<_> = columns.iter().map(|c| c.value(row).to_string()).collect();
-                rows.push(values.join("|"));
-            }
-        }
+        let rows = rows_in_order(batches);
         Self { types, rows }
     }
 

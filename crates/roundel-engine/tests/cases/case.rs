@@ -139,6 +139,19 @@ pub const fn nested(name: &'static str, columns: &'static str, rows: &'static st
     }
 }
 
+/// The input `t` alone.
+pub const T: &[Input] = &[Input::T];
+
+/// Statements over `t`.
+pub const fn over_t(name: &'static str, steps: &'static [Step]) -> Case {
+    Case {
+        name,
+        inputs: T,
+        steps,
+        ..WHOLE
+    }
+}
+
 /// A statement that has these rows.
 pub const fn rows(sql: &'static str, rows: &'static [&'static str]) -> Step {
     Step::Ask(sql, Expected::Rows(rows))
@@ -157,6 +170,11 @@ pub const fn ordered(sql: &'static str, rows: &'static [&'static str]) -> Step {
 /// A statement whose rows are those of single-process DataFusion.
 pub const fn same(sql: &'static str) -> Step {
     Step::Ask(sql, Expected::Reference)
+}
+
+/// A statement whose rows come in the order of single-process DataFusion.
+pub const fn in_order(sql: &'static str) -> Step {
+    Step::Ask(sql, Expected::ReferenceOrdered)
 }
 
 /// A statement that has so many rows.

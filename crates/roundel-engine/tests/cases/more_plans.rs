@@ -2,21 +2,6 @@
 
 use super::case::*;
 
-const T: &[Input] = &[Input::T];
-
-const fn over_t(name: &'static str, steps: &'static [Step]) -> Case {
-    Case {
-        name,
-        inputs: T,
-        steps,
-        ..WHOLE
-    }
-}
-
-const fn in_order(sql: &'static str) -> Step {
-    Step::Ask(sql, Expected::ReferenceOrdered)
-}
-
 pub const CASES: &[Case] = &[
     over_t(
         "limits below",

@@ -6,23 +6,6 @@ use super::case::*;
 use super::data::{t_batch, write};
 use super::selection::Format;
 
-const T: &[Input] = &[Input::T];
-
-/// Statements over `t`.
-const fn over_t(name: &'static str, steps: &'static [Step]) -> Case {
-    Case {
-        name,
-        inputs: T,
-        steps,
-        ..WHOLE
-    }
-}
-
-/// A statement whose rows come in the order of single-process DataFusion.
-const fn in_order(sql: &'static str) -> Step {
-    Step::Ask(sql, Expected::ReferenceOrdered)
-}
-
 pub const CASES: &[Case] = &[
     over_t(
         "P1",

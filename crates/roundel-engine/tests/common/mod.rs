@@ -42,6 +42,13 @@ pub async fn run(session: &Session, sql: &str) -> Result<Vec<RecordBatch>> {
 
 /// All rows as text, sorted: equal exactly for equal multisets of rows.
 pub fn rows(batches: &[RecordBatch]) -> Vec<String> {
+    let mut rows = rows_in_order(batches);
+    rows.sort_unstable();
+    rows
+}
+
+/// All rows as text, in their order.
+pub fn rows_in_order(batches: &[RecordBatch]) -> Vec<String> {
     let options = FormatOptions::default().with_null("NULL");
     let mut rows = Vec::new();
     for batch in batches {
@@ -55,6 +62,5 @@ pub fn rows(batches: &[RecordBatch]) -> Vec<String> {
             rows.push(values.join("|"));
         }
     }
-    rows.sort_unstable();
     rows
 }
