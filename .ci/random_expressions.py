@@ -211,6 +211,8 @@ class Expressions:
         def over(function, order, kind):
             return f"{function} OVER ({partition}{order})", kind
 
+        ignored = self.dice.choice(["", "", "", " IGNORE NULLS"])
+        filtered = f" FILTER (WHERE {self.predicate(columns, 0)})" if self.dice.random() < 0.15 else ""
         aggregate, made = self.dice.choice([
             ("count(*)", "int"), (f"count({name})", "int"),
             *([(f"sum({name})", kind)] if kind in NUMBERS else []),
@@ -221,13 +223,15 @@ class Expressions:
             (2, lambda: (f"CAST({ranked} OVER ({partition}{some}) AS BIGINT)", "int")),
             (1, lambda: (f"CAST(ntile({self.dice.choice([2, 5])}) OVER ({partition}{total}) AS BIGINT)", "int")),
             (1, lambda: over(self.dice.choice(["percent_rank()", "cume_dist()"]), some, "float")),
-            (2, lambda: over(f"{self.dice.choice(['lag', 'lead'])}({name}, {self.dice.choice([1, 2])})", total, kind)),
-            (1, lambda: over(f"{self.dice.choice(['first_value', 'last_value'])}({name})", total + frame, kind)),
-            (1, lambda: over(f"nth_value({name}, 2)", total + frame, kind)),
-            (4, lambda: over(aggregate, total + frame, made)),
-            (2, lambda: over(aggregate, some + frame.replace("ROWS", "GROUPS"), made)),
-            (1, lambda: over(aggregate, some + near, made)),
-            (2, lambda: over(aggregate, "", made)),
+            (2, lambda: over(f"{self.dice.choice(['lag', 'lead'])}({name}, {self.dice.choice([1, 2])}{ignored})",
+                             total, kind)),
+            (1, lambda: over(f"{self.dice.choice(['first_value', 'last_value'])}({name}{ignored})",
+                             total + frame, kind)),
+            (1, lambda: over(f"nth_value({name}, 2{ignored})", total + frame, kind)),
+            (4, lambda: over(aggregate + filtered, total + frame, made)),
+            (2, lambda: over(aggregate + filtered, some + frame.replace("ROWS", "GROUPS"), made)),
+            (1, lambda: over(aggregate + filtered, some + near, made)),
+            (2, lambda: over(aggregate + filtered, "", made)),
         ])()
         before, *after = text.split("\0")
         return [before, *(part for rest in after for part in (subquery, rest))], kind

@@ -2,11 +2,14 @@
 //!
 //! Integers, durations and small decimals are summed in a wider type, in which no table's sum is too large; the result
 //! must be in the range of its own type. Large decimals have no wider type that is as fast: each addition is checked.
-//! Which rows a task has thus decides neither the sum nor, but for the largest decimals, whether there is one.
+//! So the sum does not depend on which rows a task has. Whether there is a sum does not depend on that either, except
+//! for the largest decimals.
 //!
-//! It takes the place of DataFusion's in every plan, and travels by the name. It knows nothing of plans or stages.
+//! This `sum` takes the place of DataFusion's in every plan, and travels to workers by its name. It knows nothing of
+//! plans or stages.
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -23,7 +26,7 @@ use datafusion::arrow::datatypes::{
 };
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, ScalarValue, exec_datafusion_err};
+use datafusion::common::{DFSchema, ScalarValue, exec_datafusion_err, exec_err, not_impl_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::functions_aggregate::sum::Sum;
@@ -156,7 +159,10 @@ impl AggregateUDFImpl for ExactSum {
     ) -> Result<Box<dyn Accumulator>> {
         let result = args.return_type().clone();
         match Way::of(&result, args.is_distinct) {
-            // Of distinct values there is one for BIGINT only, which is as exact as their type.
+            // DataFusion has no other type of distinct values in a frame.
+            Way::Wide(_) if args.is_distinct && result == DataType::Int64 => {
+                Ok(Box::<DistinctInFrame>::default())
+            }
             Way::Wide(wide) if !args.is_distinct => {
                 args.return_field = with_type(&args.return_field, &wide);
                 let inner = self.0.create_sliding_accumulator(args)?;
@@ -338,11 +344,70 @@ impl GroupsAccumulator for Widened<Box<dyn GroupsAccumulator>> {
     }
 }
 
+/// The sum of the distinct integers in the frame of a window, which moves.
+#[derive(Debug, Default)]
+struct DistinctInFrame {
+    /// How many rows of the frame have each value.
+    rows: HashMap<i64, u64>,
+    sum: i128,
+}
+
+impl Accumulator for DistinctInFrame {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        for value in values[0].as_primitive::<Int64Type>().iter().flatten() {
+            let rows = self.rows.entry(value).or_default();
+            if *rows == 0 {
+                self.sum += i128::from(value);
+            }
+            *rows += 1;
+        }
+        Ok(())
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        for value in values[0].as_primitive::<Int64Type>().iter().flatten() {
+            match self.rows.get_mut(&value) {
+                Some(rows) if *rows > 1 => *rows -= 1,
+                Some(_) => {
+                    self.rows.remove(&value);
+                    self.sum -= i128::from(value);
+                }
+                None => return exec_err!("a window takes out {value}, which is not in its frame"),
+            }
+        }
+        Ok(())
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        if self.rows.is_empty() {
+            return Ok(ScalarValue::Int64(None));
+        }
+        let sum = i64::try_from(self.sum).map_err(|_| out_of_range(&DataType::Int64))?;
+        Ok(ScalarValue::Int64(Some(sum)))
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.rows.capacity() * size_of::<(i64, u64)>()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        not_impl_err!("the sum in a window's frame has no state that could be merged")
+    }
+
+    fn merge_batch(&mut self, _: &[ArrayRef]) -> Result<()> {
+        not_impl_err!("the sum in a window's frame has no state that could be merged")
+    }
+}
+
 /// The sum of decimals, of which each addition is checked.
 #[derive(Debug)]
 struct Checked<T: ArrowPrimitiveType> {
     sum: T::Native,
-    /// How many values it is of; that of none is NULL.
+    /// How many values were added. The sum of no values is NULL.
     count: u64,
     result: DataType,
 }
@@ -417,7 +482,8 @@ fn in_range<T: DecimalType>(sums: &PrimitiveArray<T>, result: &DataType) -> Resu
     valid.map_err(|_| out_of_range(result))
 }
 
-/// Sums of decimals by group. One that went out of range keeps the largest value of its type, which is none of a decimal.
+/// Sums of decimals by group. A sum that went out of range stays at the largest value of its native type, which is not
+/// the value of any decimal.
 struct CheckedGroups<A> {
     inner: A,
     result: DataType,
@@ -517,6 +583,9 @@ mod tests {
             format!("g, sum(x) FROM (VALUES (1, {MAX}), (2, 7), (1, 1)) AS t(g, x) GROUP BY g"),
             format!("sum(DISTINCT x) FROM (VALUES ({MAX}), (1)) AS t(x)"),
             format!("sum(x) OVER (ORDER BY x) FROM (VALUES ({MAX}), (1)) AS t(x)"),
+            format!(
+                "sum(DISTINCT x) OVER (ORDER BY i ROWS 1 PRECEDING) FROM (VALUES (1, {MAX}), (2, 1)) AS t(i, x)"
+            ),
             format!("sum(x + {MAX}), sum(x) FROM (VALUES (1), (2)) AS t(x)"),
             "sum(x) FROM (VALUES (18446744073709551615), (18446744073709551615)) AS t(x)".into(),
             format!("sum(CAST('{big}' AS DECIMAL(38, 0))) FROM (VALUES (1), (2)) AS t(x)"),
@@ -553,6 +622,13 @@ mod tests {
                     "sum(x) OVER (ORDER BY i ROWS 1 PRECEDING) FROM (VALUES (1, {MAX}), (2, -1), (3, 2)) AS t(i, x) ORDER BY i"
                 ),
                 "9223372036854775807 9223372036854775806 1",
+            ),
+            (
+                format!(
+                    "sum(DISTINCT x) OVER (ORDER BY i ROWS 2 PRECEDING) FROM (VALUES (1, {MAX}), (2, -1), (3, -1), \
+                     (4, 2), (5, NULL), (6, NULL), (7, NULL)) AS t(i, x) ORDER BY i"
+                ),
+                "9223372036854775807 9223372036854775806 9223372036854775806 1 1 2 ",
             ),
             (
                 "sum(x) FROM (VALUES (1), (2)) AS t(x) WHERE x > 5".into(),

@@ -58,4 +58,4 @@ pub use roundel_exchange::{Architecture, BuffersChoice, DesignChoice};
 pub use roundel_exchange::{OnLoss, Scheduling};
 pub use session::{LoadProgress, Session};
 pub use token::Token;
-pub use worker::{run_worker, runtime};
+pub use worker::{STACK_BYTES, run_worker, runtime};

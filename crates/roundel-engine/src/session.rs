@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use crate::cluster::Core;
 use crate::cluster::membership::LiveWorkers;
 use crate::planner::{
-    self, ClusterPlanner, LimitOverWindow, OrderAcrossShuffles, Planned, RunSubquery, with_values,
+    self, ClusterPlanner, OrderAcrossShuffles, Planned, RunSubquery, with_values,
 };
 use crate::query::{Run, Watch, restarting, watched};
 use crate::ring::{CycloJoinCodec, CycloJoins, is_on_ring, measure_once};
@@ -31,7 +31,7 @@ use crate::tables::codec::MemoryShardCodec;
 use crate::tables::load::TableSet;
 use crate::tables::local_joins::rules_with_joins;
 use crate::tables::placement::needs_shards;
-use crate::tables::scan::{CheckedScans, ScanCodec};
+use crate::tables::scan::{CheckedScans, FloatBounds, ScanCodec};
 use crate::tables::{files, placement, scan};
 use crate::tpch::TpchLayout;
 use crate::yielding::YieldingJoins;
@@ -66,19 +66,24 @@ pub struct Session {
 impl Session {
     pub(crate) fn new(core: Arc<Core>, fixed: Option<Fabric>) -> Result<Self> {
         let fabric = fixed.unwrap_or_else(|| core.fabrics.current().fabric);
-        let config = SessionConfig::new()
+        let mut config = SessionConfig::new()
             .with_target_partitions(core.options.partitions_per_task())
             .with_information_schema(true)
             .with_extension(Arc::clone(&core.catalog))
             .with_extension(Arc::new(files::Notices::default()));
+        // It leaves out rows that another `min` or `max` of the same query needs.
+        config
+            .options_mut()
+            .optimizer
+            .enable_aggregate_dynamic_filter_pushdown = false;
+        let mut rules = rules_with_joins(CycloJoins(Arc::clone(&core.membership)));
+        rules.insert(0, Arc::new(FloatBounds));
         let mut state = SessionStateBuilder::new()
             .with_default_features()
             .with_config(config)
             .with_runtime_env(Arc::clone(&core.runtime))
-            .with_optimizer_rule(Arc::new(LimitOverWindow))
-            .with_physical_optimizer_rules(rules_with_joins(CycloJoins(Arc::clone(
-                &core.membership,
-            ))))
+            .with_optimizer_rules(planner::logical_rules())
+            .with_physical_optimizer_rules(rules)
             .with_physical_optimizer_rule(Arc::new(OrderAcrossShuffles))
             .with_physical_optimizer_rule(Arc::new(YieldingJoins))
             .with_physical_optimizer_rule(Arc::new(CheckedScans::new(Arc::clone(&core.runtime))))
@@ -211,6 +216,7 @@ impl Session {
             };
             let state = self.context.state();
             let plan = state.create_logical_plan(&files::with_format(sql)).await?;
+            planner::check_depth(&plan)?;
             let plan = settings::checked(plan, &state)?;
             // A definition keeps its subqueries, which run when it is used.
             let plan = match plan {

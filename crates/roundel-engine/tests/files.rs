@@ -102,6 +102,9 @@ async fn formats() {
     }
     let array = f.write("array.json", format!("[{}]", lines.join(",\n")));
     f.everywhere(&array, SUM, &expected).await;
+    let pretty = lines.join(",\n").replace(',', ",\n  ");
+    let pretty = f.write("pretty.json", format!("[\n{pretty}\n]\n"));
+    f.everywhere(&pretty, SUM, &expected).await;
     for (extension, compression) in [
         ("gz", "gzip"),
         ("zst", "zstd"),
@@ -470,5 +473,59 @@ async fn tables_that_statements_declare() {
     gz.write_all(b"a\n1\n").expect("writes");
     let path = shown(&f.at("no.csv.gz"));
     assert_eq!(f.rows(&format!("SELECT a FROM '{path}'")).await, ["1"]);
+    f.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bounds_of_parquet_say_nothing_of_nan() {
+    let f = Fixture::new(3).await;
+    let path = shown(&f.at("nan.parquet"));
+    let write = format!(
+        "COPY (SELECT v, CASE WHEN v % 1000 = 7 THEN 'NaN'::double ELSE 1.5 END AS x, \
+         CASE WHEN v = 7 THEN 'NaN'::float ELSE 1.5::float END AS f FROM generate_series(1, 5000) t(v)) \
+         TO '{path}' OPTIONS ('format.max_row_group_size' 1000)"
+    );
+    f.rows(&write).await;
+    for pushdown in [false, true] {
+        f.rows(&format!(
+            "SET datafusion.execution.parquet.pushdown_filters = {pushdown}"
+        ))
+        .await;
+        for (select, expected) in [
+            ("count(*) FROM T WHERE x > 5", "5"),
+            ("count(*) FROM T WHERE x <> 1.5", "5"),
+            ("count(*) FROM T WHERE NOT x <= 2", "5"),
+            (
+                "count(*) FROM T WHERE x IN ('NaN'::double, 1, 2, 3, 4)",
+                "5",
+            ),
+            ("count(*) FROM T WHERE x NOT IN (1.5, 1, 2, 3, 4)", "5"),
+            ("sum(v) FROM T WHERE f > 9", "7"),
+            ("count(*) FROM T WHERE x = 1.5", "4995"),
+            ("count(*) FROM T WHERE x > 1 AND v <= 7", "7"),
+            ("max(x) FROM T", "NaN"),
+            ("min(x) FROM T", "1.5"),
+            ("greatest(x, 9) FROM T WHERE v = 7", "NaN"),
+            ("f FROM T ORDER BY f DESC LIMIT 1", "NaN"),
+        ] {
+            let sql = format!("SELECT {}", select.replace(" T", &format!(" '{path}'")));
+            assert_eq!(f.rows(&sql).await, [expected], "{pushdown} {sql}");
+        }
+    }
+    f.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn schemas_come_and_go() {
+    let f = Fixture::new(1).await;
+    f.rows("CREATE SCHEMA s").await;
+    f.rows("CREATE TABLE s.t AS VALUES (1)").await;
+    assert_eq!(f.rows("SELECT * FROM s.t").await, ["1"]);
+    let error = f.error("DROP SCHEMA s").await;
+    assert!(error.contains("other tables depend on it: t"), "{error}");
+    f.rows("DROP SCHEMA s CASCADE").await;
+    f.error("SELECT * FROM s.t").await;
+    f.rows("CREATE SCHEMA s").await;
+    f.rows("DROP SCHEMA s").await;
     f.stop().await;
 }

@@ -21,8 +21,10 @@ use std::backtrace::Backtrace;
 use std::io::IsTerminal;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
+use std::thread;
 
 use clap::Parser;
+use roundel_engine::STACK_BYTES;
 use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 
@@ -55,7 +57,18 @@ fn main() -> ExitCode {
     }
 }
 
+/// Runs a command in a thread with a stack as large as that of the runtime's threads: queries are planned in it.
 fn run(command: &Command) -> Result<(), Failure> {
+    thread::scope(|scope| {
+        let builder = thread::Builder::new().stack_size(STACK_BYTES);
+        let running = builder.spawn_scoped(scope, || run_here(command));
+        let running = running.map_err(|e| Failure::Run(format!("cannot start a thread: {e}")))?;
+        let done = running.join();
+        done.unwrap_or_else(|payload| Err(Failure::panicked(payload.as_ref())))
+    })
+}
+
+fn run_here(command: &Command) -> Result<(), Failure> {
     let threads = match command {
         Command::Worker(args) => Some(usize::from(args.node.threads)),
         // What is measured has a thread of its own.

@@ -4,8 +4,11 @@
 //!
 //! | step | file | why |
 //! |---|---|---|
+//! | expressions that are nested too deep are refused | `depth` | they would end a process |
 //! | scalar subqueries are run, and their values put in their places | `scalar_subqueries` | a stage cannot ask another plan for a value |
-//! | the last rule of the logical optimizer: limits stay above windows | `limit_over_window` | a window must see all rows |
+//! | rules of the logical optimizer: filters stay above aggregates that have a row of no rows | `filter_above_aggregate` | the row would stay |
+//! | aggregate functions are ordered by each key once | `aggregate_order` | some fail else |
+//! | limits stay above windows | `limit_over_window` | a window must see all rows |
 //! | rules of the physical optimizer: order is not lost in shuffles | `order` | a network shuffle does not merge, and forgets constants |
 //! | datafusion-distributed cuts the plan into stages; nodes that need it get one task | `invariant` | the answer must not depend on the number of tasks |
 //! | the stages are checked against the invariant | `check` | a wrong answer is worse than a slow one |
@@ -16,7 +19,10 @@
 //!
 //! It must not know what carries the rows.
 
+mod aggregate_order;
 mod check;
+mod depth;
+mod filter_above_aggregate;
 mod invariant;
 mod limit_over_window;
 mod order;
@@ -34,16 +40,38 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::{SessionState, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::push_down_filter::PushDownFilter;
+use datafusion::optimizer::{Optimizer, OptimizerRule};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner as _};
 use datafusion_distributed::{DistributedConfig, NetworkBoundaryExt as _};
 use uuid::Uuid;
 
 use crate::exact_sum;
+use crate::tables::placement::needs_shards;
+use aggregate_order::AggregateOrder;
+use filter_above_aggregate::FilterAboveAggregate;
+use limit_over_window::LimitOverWindow;
 
+pub(crate) use depth::check_depth;
 pub(crate) use invariant::desired_task_count;
-pub(crate) use limit_over_window::LimitOverWindow;
 pub(crate) use order::OrderAcrossShuffles;
 pub(crate) use scalar_subqueries::{RunSubquery, with_values};
+
+/// The rules of the logical optimizer: DataFusion's, and those that keep its answers right.
+pub(crate) fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let filters: Arc<dyn OptimizerRule + Send + Sync> = Arc::new(FilterAboveAggregate::default());
+    let mut rules = Optimizer::new().rules;
+    for rule in &mut rules {
+        if rule.name() == PushDownFilter::default().name() {
+            *rule = Arc::clone(&filters);
+        }
+    }
+    rules.push(Arc::new(AggregateOrder));
+    // Others put limits into sorts.
+    rules.push(Arc::new(LimitOverWindow));
+    rules
+}
 
 /// Plans queries for the cluster, or for one task where that is the only right way.
 #[derive(Clone)]
@@ -99,9 +127,14 @@ impl ClusterPlanner {
             }
             Err(why) => why,
         };
-        let alone = one_task(session)?;
-        let plan = self.stages.create_physical_plan(logical, &alone).await?;
-        check::check(&plan)?;
+        let mut plan = DefaultPhysicalPlanner::default()
+            .create_physical_plan(logical, session)
+            .await?;
+        if needs_shards(&plan)? {
+            let alone = one_task(session)?;
+            plan = self.stages.create_physical_plan(logical, &alone).await?;
+            check::check(&plan)?;
+        }
         tracing::info!("this query runs in one task: {why}");
         Ok(Planned {
             plan,

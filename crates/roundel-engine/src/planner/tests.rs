@@ -159,3 +159,26 @@ async fn windows_do_not_travel_backwards() {
     assert!(shown.contains("is_reversed: false"), "{shown}");
     assert!(!shown.contains("is_reversed: true"), "{shown}");
 }
+
+#[tokio::test]
+async fn what_a_window_would_lose_keeps_it_in_one_task() {
+    let (context, planner, _file) = session(true).await;
+    for sql in [
+        "SELECT count(*) FILTER (WHERE id > 5) OVER (PARTITION BY g) FROM t",
+        "SELECT sum(id) FILTER (WHERE id > 5) OVER (PARTITION BY g ORDER BY id ROWS 3 PRECEDING) FROM t",
+        "SELECT first_value(id) IGNORE NULLS OVER (PARTITION BY g ORDER BY id) FROM t",
+        "SELECT lag(id) IGNORE NULLS OVER (PARTITION BY g ORDER BY id) FROM t",
+    ] {
+        let (plan, state) = logical(&context, sql).await;
+        let planned = planner.plan(&plan, &state).await.expect("a plan");
+        assert!(planned.why_one_task.is_some(), "{sql}");
+    }
+    for sql in [
+        "SELECT count(id) OVER (PARTITION BY g) FROM t",
+        "SELECT sum(id) OVER (PARTITION BY g ORDER BY id ROWS 3 PRECEDING) FROM t",
+        "SELECT first_value(id) OVER (PARTITION BY g ORDER BY id) FROM t",
+    ] {
+        let plan = in_stages((&context, &planner), sql).await.expect(sql);
+        assert!(plan.is::<DistributedExec>(), "{sql}");
+    }
+}

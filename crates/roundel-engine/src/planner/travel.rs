@@ -18,6 +18,7 @@ use datafusion::physical_expr::ScalarFunctionExpr;
 use datafusion::physical_expr::expressions::{CastExpr, Literal, TryCastExpr};
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::memory::LazyMemoryExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
 use datafusion::prelude::SessionConfig;
 use datafusion_distributed::{DistributedCodec, DistributedLeafExec, NetworkBoundaryExt as _};
@@ -114,13 +115,23 @@ fn is_ordered(node: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     Ok(true)
 }
 
-/// What an expression may lose on its way: a function travels as its name, a constant without some types.
+/// What an expression may lose on its way: a function travels as its name, a constant without some types, and a window
+/// without FILTER and IGNORE NULLS.
 #[derive(PartialEq)]
 enum Part {
     Type(DataType),
     Scalar(ScalarUDF),
     Aggregate(AggregateUDF),
+    Window(&'static str),
 }
+
+/// What no method of a window's function tells, as it is in its debug text.
+const MARKS_OF_WINDOWS: [&str; 4] = [
+    "filter: Some(",
+    "ignore_nulls: true",
+    "is_distinct: true",
+    "is_reversed: true",
+];
 
 /// Whether the expressions of two nodes have the same functions, constants and casts.
 fn same_expressions(
@@ -149,6 +160,23 @@ fn parts(node: &Arc<dyn ExecutionPlan>) -> Result<Vec<Part>> {
     if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
         let functions = aggregate.aggr_expr().iter();
         parts.extend(functions.map(|function| Part::Aggregate(function.fun().clone())));
+    }
+    let windows = if let Some(window) = node.downcast_ref::<BoundedWindowAggExec>() {
+        window.window_expr()
+    } else if let Some(window) = node.downcast_ref::<WindowAggExec>() {
+        window.window_expr()
+    } else {
+        &[]
+    };
+    for function in windows {
+        let text = format!("{function:?}");
+        let marks = MARKS_OF_WINDOWS.into_iter();
+        parts.extend(marks.flat_map(|mark| {
+            text.matches(mark)
+                .map(move |_| mark)
+                .map(Part::Window)
+                .collect::<Vec<_>>()
+        }));
     }
     Ok(parts)
 }

@@ -101,6 +101,10 @@ pub fn run_worker(options: WorkerOptions) -> BoxFuture<'static, Result<()>> {
     })
 }
 
+/// The stack of each thread that plans queries or runs their tasks, in bytes. An expression of thousands of operators is walked by
+/// functions that call themselves. Only what is used of it takes memory.
+pub const STACK_BYTES: usize = 64 << 20;
+
 /// The runtime that a worker's threads and a coordinator run on. Where the process may use several NUMA regions, each
 /// thread stays in one of them, in turn, on any of its processors; unless there are fewer threads than regions, some of
 /// which would have none.
@@ -109,6 +113,7 @@ pub fn run_worker(options: WorkerOptions) -> BoxFuture<'static, Result<()>> {
 /// When its threads cannot be started.
 pub fn runtime(threads: Option<usize>) -> std::io::Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.thread_stack_size(STACK_BYTES);
     if let Some(threads) = threads {
         builder.worker_threads(threads);
     }

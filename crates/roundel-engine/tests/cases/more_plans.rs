@@ -4,6 +4,24 @@ use super::case::*;
 
 pub const CASES: &[Case] = &[
     over_t(
+        "parts of windows that lack an encoding",
+        &[
+            same("SELECT id, count(*) FILTER (WHERE v > 500) OVER (PARTITION BY g) FROM t"),
+            same(
+                "SELECT id, sum(v) FILTER (WHERE v < 500) OVER (PARTITION BY g ORDER BY id) FROM t",
+            ),
+            same(
+                "SELECT id, last_value(nullif(v % 3, 0)) IGNORE NULLS OVER (PARTITION BY g ORDER BY id) FROM t",
+            ),
+            same(
+                "SELECT id, lag(nullif(v % 3, 0)) IGNORE NULLS OVER (PARTITION BY g ORDER BY id) FROM t",
+            ),
+            same(
+                "SELECT g, count(*) FILTER (WHERE v > 500), sum(DISTINCT v % 7) FROM t GROUP BY g",
+            ),
+        ],
+    ),
+    over_t(
         "limits below",
         &[
             rows(

@@ -60,6 +60,33 @@ fn statements_come_from_the_command_line_a_file_or_standard_input() {
 }
 
 #[test]
+fn long_expressions_are_right_or_refused_and_end_no_process() {
+    let roundel = Roundel::new();
+    let table = table(&roundel, 20_000);
+    let sum = |terms: usize| format!("SELECT sum({}) AS s FROM t", vec!["v"; terms].join("+"));
+    let write = |name: &str, query: String| {
+        let path = roundel.temp().join(name);
+        fs::write(&path, query).unwrap();
+        path.display().to_string()
+    };
+    // More than a stack of the usual size takes.
+    let long = write("long.sql", sum(2600));
+    let csv = ["--table", &table, "--format", "csv"];
+    let got = sql(&roundel, &[&csv[..], &["-f", &long]].concat());
+    assert_eq!(got, format!("s\n{}\n", 2600 * 90_000));
+    let conditions: Vec<String> = (0..8000)
+        .map(|k| format!("(k = {k} AND v <> {k})"))
+        .collect();
+    let query = format!("SELECT count(*) FROM t WHERE {}", conditions.join(" OR "));
+    let too_long = write("too_long.sql", query);
+    let refused = roundel.run(&[&["sql"], &csv[..], &["-f", &too_long]].concat());
+    let said = stderr(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("more than 5000 operators"), "{said}");
+    roundel.assert_nothing_left();
+}
+
+#[test]
 fn results_have_three_forms() {
     let roundel = Roundel::new();
     let table = table(&roundel, 100);

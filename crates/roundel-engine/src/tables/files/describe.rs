@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::Session;
 use datafusion::common::{Constraints, plan_datafusion_err};
+use datafusion::datasource::file_format::json::JsonFormat;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, SortExpr};
@@ -16,9 +17,10 @@ use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::csv::{self, Form, Sample, Seen};
 use super::format::{Format, Named, Shape};
+use super::json::array_schema;
 use super::location::{FoundFile, Location};
 use super::notices::Notices;
-use super::options::{Csv, Options};
+use super::options::{Csv, JSON_SAMPLE, Options};
 use super::schema::Union;
 use super::survey::{Choice, list, same_shape};
 use super::table::{FileTable, Known, Reader};
@@ -270,6 +272,16 @@ pub(super) async fn schemas(
     reader: &Reader,
     files: &[FoundFile],
 ) -> Result<Vec<SchemaRef>> {
+    if reader.shape.format == Format::JsonArray {
+        let sample = reader.format.downcast_ref::<JsonFormat>();
+        let sample = sample.and_then(|format| format.options().schema_infer_max_rec);
+        let sample = sample.unwrap_or(JSON_SAMPLE);
+        let each = files.iter().map(|file| {
+            let schema = array_schema(&file.path, reader.shape.compression, sample);
+            schema.map(Arc::new)
+        });
+        return each.collect();
+    }
     let store = state
         .runtime_env()
         .object_store(ObjectStoreUrl::local_filesystem())

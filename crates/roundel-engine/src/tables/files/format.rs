@@ -6,6 +6,7 @@ use std::path::Path;
 
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 
+use super::json::json_format;
 use super::location::reason;
 use super::wrong;
 use crate::Result;
@@ -231,28 +232,6 @@ fn arrow_format(path: &Path) -> Result<Format> {
     })
 }
 
-fn json_format(path: &Path, compression: FileCompressionType) -> Result<Format> {
-    let shown = path.display().to_string();
-    for byte in std::io::BufReader::new(open(path, compression)?).bytes() {
-        match byte.map_err(|e| wrong(&shown, e))? {
-            b' ' | b'\t' | b'\n' | b'\r' | 0xef | 0xbb | 0xbf => {}
-            b'[' => return Ok(Format::JsonArray),
-            b'{' => return Ok(Format::Ndjson),
-            other => {
-                return Err(wrong(
-                    &shown,
-                    format!(
-                        "begins with '{}', not with a JSON object or an array of them",
-                        other.escape_ascii()
-                    ),
-                ));
-            }
-        }
-    }
-    // White space only: no rows.
-    Ok(Format::Ndjson)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -285,9 +264,6 @@ mod tests {
         let array = write("b.json", b"\n[ {\"a\":1}]");
         let shape = Shape::of(&array, Named::Json, None).expect("JSON");
         assert_eq!(shape.format, Format::JsonArray);
-        let text = write("c.json", b"hello");
-        let refused = Shape::of(&text, Named::Json, None).expect_err("no JSON");
-        assert!(refused.to_string().contains("begins with 'h'"), "{refused}");
         let gzip = write("d.csv", &[0x1f, 0x8b, 8, 0]);
         let shape = Shape::of(&gzip, Named::Csv, None).expect("CSV");
         assert_eq!(shape.compression, FileCompressionType::GZIP);

@@ -6,6 +6,7 @@
 //! | `format` | what a file holds, by its name and first bytes |
 //! | `survey` | which files are the table's: those of one format |
 //! | `csv` | dialect, header and types of CSV, guessed |
+//! | `json` | whether JSON is lines or an array, and the columns of an array |
 //! | `parquet` | footers that would make a reader panic |
 //! | `hive` | columns in the names of directories |
 //! | `schema` | one schema for all files of a table |
@@ -23,6 +24,7 @@ mod describe;
 mod factory;
 mod format;
 mod hive;
+mod json;
 mod location;
 mod notices;
 mod options;
@@ -35,10 +37,9 @@ mod table;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use datafusion::catalog::DynamicFileCatalog;
 use datafusion::prelude::SessionContext;
 
-use self::by_path::TablesByPath;
+use self::by_path::CatalogsWithPaths;
 use self::describe::{Request, describe};
 use self::factory::FileTables;
 pub(crate) use self::notices::Notices;
@@ -57,9 +58,7 @@ pub(crate) fn install(context: &SessionContext) {
         .write()
         .table_factories_mut()
         .extend(FileTables::by_format());
-    let inner = Arc::clone(state.read().catalog_list());
-    let by_path = Arc::new(TablesByPath::new(context));
-    context.register_catalog_list(Arc::new(DynamicFileCatalog::new(inner, by_path)));
+    context.register_catalog_list(Arc::new(CatalogsWithPaths::new(context)));
 }
 
 /// Registers a file, a directory of files of one format, or the files that a pattern matches, as a table.

@@ -20,7 +20,7 @@ use super::format::{Format, Shape};
 use crate::{EngineError, Result};
 
 /// Records of JSON from which types are inferred, unless a user says otherwise. As many as DuckDB takes.
-const JSON_SAMPLE: usize = 20_480;
+pub(super) const JSON_SAMPLE: usize = 20_480;
 
 /// What a statement says of the files, by DataFusion's names.
 #[derive(Debug, Clone, Default)]

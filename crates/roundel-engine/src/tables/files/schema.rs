@@ -1,5 +1,6 @@
 //! One schema for files of several: columns by name, types widened where that loses nothing.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,7 +36,15 @@ impl Union {
 
     pub(super) fn add(&mut self, table: &str, path: &Path, schema: &Schema) -> Result<()> {
         self.files += 1;
+        let mut names = HashSet::new();
         for field in schema.fields() {
+            if !names.insert(field.name()) {
+                return Err(EngineError::Query(format!(
+                    "{}: has two columns named {}; write it anew with other names",
+                    path.display(),
+                    field.name()
+                )));
+            }
             let mut known = self.columns.iter_mut();
             let known = known.find(|column| column.field.name() == field.name());
             let Some(column) = known else {
@@ -360,6 +369,15 @@ mod tests {
             assert_eq!(widen(&a, &b), wide, "{a} and {b}");
             assert_eq!(widen(&b, &a), wide, "{b} and {a}");
         }
+    }
+
+    #[test]
+    fn a_file_has_each_name_once() {
+        let field = Field::new("a", DataType::Int64, true);
+        let twice = Schema::new(vec![field.clone(), field]);
+        let refused = Union::new(false).add("t", Path::new("/x"), &twice);
+        let refused = refused.expect_err("two of one name").to_string();
+        assert!(refused.contains("two columns named a"), "{refused}");
     }
 
     #[test]

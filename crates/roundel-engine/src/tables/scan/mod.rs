@@ -6,6 +6,7 @@
 //! | `pieces` | cutting files where their format allows it |
 //! | `rule` | what puts the sources of this module in place of DataFusion's |
 //! | `checked` | a source around any other: unchanged files only, errors that name the file |
+//! | `bounds` | what the bounds of Parquet's columns do not say |
 //! | `told` | what an error of a file says |
 //! | `footers` | footers of Parquet files, read once by each process |
 //! | `csv` | a source of CSV |
@@ -16,6 +17,7 @@
 //!
 //! This must not know how tables are registered.
 
+mod bounds;
 mod checked;
 mod checkpoints;
 mod codec;
@@ -29,6 +31,7 @@ mod records;
 mod rule;
 mod told;
 
+pub(crate) use bounds::FloatBounds;
 pub(crate) use codec::ScanCodec;
 pub(crate) use handlers::{desired_task_count, scale_up_leaf};
 pub(crate) use rule::CheckedScans;

@@ -11,6 +11,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 
+use super::bounds::pruned_rightly;
 use super::checked::CheckedSource;
 use super::csv::RoundelCsvSource;
 use super::footers::Footers;
@@ -76,7 +77,7 @@ pub(super) fn checked(
         RoundelCsvSource::of(csv)?
     } else if let Some(parquet) = source.downcast_ref::<ParquetSource>() {
         let readers = footers.readers(runtime.object_store(&scan.object_store_url)?);
-        Arc::new(parquet.clone().with_parquet_file_reader_factory(readers))
+        Arc::new(pruned_rightly(parquet)?.with_parquet_file_reader_factory(readers))
     } else {
         Arc::clone(source)
     };

@@ -1,0 +1,110 @@
+//! Leaves keys that change nothing out of the order of an aggregate function.
+//!
+//! A key that comes a second time, or is the same for all rows, orders nothing. Subqueries and views make such keys. The
+//! functions `first_value` and `last_value`, which DISTINCT ON is made of, count them, and fail.
+
+use std::mem;
+
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::Sort;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::optimizer::optimizer::ApplyOrder;
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+
+/// Keeps, of each key of an aggregate function's order, the first.
+#[derive(Debug)]
+pub(crate) struct AggregateOrder;
+
+impl OptimizerRule for AggregateOrder {
+    fn name(&self) -> &str {
+        "aggregate_order"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::TopDown)
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        _: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        if !matches!(plan, LogicalPlan::Aggregate(_)) {
+            return Ok(Transformed::no(plan));
+        }
+        // The name of a function has its order.
+        let names = NamePreserver::new(&plan);
+        plan.map_expressions(|expression| {
+            let name = names.save(&expression);
+            let shorter = expression.transform_up(|expression| Ok(shorter(expression)))?;
+            Ok(match shorter.transformed {
+                true => shorter.update_data(|expression| name.restore(expression)),
+                false => shorter,
+            })
+        })
+    }
+}
+
+fn shorter(expression: Expr) -> Transformed<Expr> {
+    let Expr::AggregateFunction(mut function) = expression else {
+        return Transformed::no(expression);
+    };
+    let given = mem::take(&mut function.params.order_by);
+    let count = given.len();
+    let mut kept: Vec<Sort> = Vec::with_capacity(count);
+    for key in given {
+        let known = kept.iter().any(|other| other.expr == key.expr);
+        if !known && !matches!(key.expr, Expr::Literal(..)) {
+            kept.push(key);
+        }
+    }
+    let shorter = kept.len() < count;
+    function.params.order_by = kept;
+    Transformed::new_transformed(Expr::AggregateFunction(function), shorter)
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::util::pretty::pretty_format_batches;
+    use datafusion::prelude::SessionContext;
+
+    use crate::planner::logical_rules;
+
+    #[tokio::test]
+    async fn a_key_orders_once() {
+        let context = SessionContext::new();
+        let state = context.into_state_builder();
+        let context = SessionContext::from(state.with_optimizer_rules(logical_rules()).build());
+        let table =
+            context.sql("CREATE TABLE t(a INT, b INT) AS VALUES (1, 2), (1, 3), (2, 5), (2, 4)");
+        table.await.expect("a table");
+        for (sql, expected) in [
+            (
+                "SELECT DISTINCT ON (a) a, b FROM t ORDER BY a, b, a, b",
+                "| 1 | 2 |\n| 2 | 4 |",
+            ),
+            (
+                "SELECT DISTINCT ON (a) a, b FROM (SELECT a, b, b AS c, 7 AS d FROM t) \
+                 ORDER BY a, d, c DESC, b",
+                "| 1 | 3 |\n| 2 | 5 |",
+            ),
+            (
+                "SELECT a, last_value(b ORDER BY b, 1 + 1, b) AS b FROM t GROUP BY a ORDER BY a",
+                "| 1 | 3 |\n| 2 | 5 |",
+            ),
+            (
+                "SELECT a, array_agg(b ORDER BY b, b DESC) AS b FROM t GROUP BY a ORDER BY a",
+                "| 1 | [2, 3] |\n| 2 | [4, 5] |",
+            ),
+        ] {
+            let frame = context.sql(sql).await.expect("plans");
+            let rows = frame.collect().await.expect(sql);
+            let rows = pretty_format_batches(&rows).expect("text").to_string();
+            let rows: Vec<&str> = rows.lines().skip(3).collect();
+            let rows = rows[..rows.len() - 1].join("\n");
+            assert_eq!(rows, expected, "{sql}");
+        }
+    }
+}

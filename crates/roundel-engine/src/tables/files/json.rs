@@ -1,0 +1,184 @@
+//! What a JSON file is, and which columns an array of objects has, wherever its lines end.
+//!
+//! DataFusion looks for the columns of an array line by line, and its objects may go on over several lines.
+
+use std::fmt;
+use std::io::{BufRead as _, BufReader, Read};
+use std::path::Path;
+
+use arrow::datatypes::Schema;
+use arrow::json::reader::infer_json_schema_from_iterator;
+use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
+use serde::de::{Deserializer as _, Error as _, SeqAccess, Visitor};
+use serde_json::Value;
+use serde_json::de::Deserializer;
+
+use super::format::{Format, open};
+use super::wrong;
+use crate::Result;
+
+/// Most bytes of a file's first line that are looked at.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Whether a file has a JSON object a line, or an array of them.
+pub(super) fn json_format(path: &Path, compression: FileCompressionType) -> Result<Format> {
+    let shown = path.display().to_string();
+    let mut reader = BufReader::new(open(path, compression)?);
+    let marked = skip_mark(&mut reader, &shown)?;
+    let mut line = Vec::new();
+    while line.trim_ascii().is_empty() {
+        line.clear();
+        let read = reader
+            .by_ref()
+            .take(LINE_BYTES_MAX)
+            .read_until(b'\n', &mut line);
+        if read.map_err(|e| wrong(&shown, e))? == 0 {
+            // White space only: no rows.
+            return Ok(Format::Ndjson);
+        }
+    }
+    let ends = line.ends_with(b"\n");
+    let line = line.trim_ascii();
+    match line[0] {
+        b'[' => Ok(Format::JsonArray),
+        b'{' if marked => Err(wrong(
+            &shown,
+            "begins with a byte order mark, which a file with a JSON object a line cannot have: remove it",
+        )),
+        b'{' => match serde_json::from_slice::<serde::de::IgnoredAny>(line) {
+            Err(e) if e.is_eof() && ends => Err(wrong(
+                &shown,
+                "has an object that goes on over several lines: write each on one line, or all of them as one array",
+            )),
+            // What is wrong otherwise is told with its place when it is read.
+            _ => Ok(Format::Ndjson),
+        },
+        other => Err(wrong(
+            &shown,
+            format!(
+                "begins with '{}', not with a JSON object or an array of them",
+                other.escape_ascii()
+            ),
+        )),
+    }
+}
+
+/// The columns of the first objects of an array, `sample` at most.
+pub(super) fn array_schema(
+    path: &Path,
+    compression: FileCompressionType,
+    sample: usize,
+) -> Result<Schema> {
+    let shown = path.display().to_string();
+    let mut reader = BufReader::new(open(path, compression)?);
+    skip_mark(&mut reader, &shown)?;
+    let mut deserializer = Deserializer::from_reader(reader);
+    let mut first = First {
+        values: Vec::new(),
+        most: sample,
+        is_full: false,
+    };
+    let read = deserializer.deserialize_seq(&mut first);
+    if !first.is_full {
+        read.and_then(|()| deserializer.end())
+            .map_err(|e| wrong(&shown, format!("is no JSON array of objects: {e}")))?;
+    }
+    infer_json_schema_from_iterator(first.values.iter().map(Ok)).map_err(|e| wrong(&shown, e))
+}
+
+fn skip_mark(reader: &mut BufReader<impl Read>, shown: &str) -> Result<bool> {
+    let begin = reader.fill_buf().map_err(|e| wrong(shown, e))?;
+    let marked = begin.starts_with(BYTE_ORDER_MARK);
+    if marked {
+        reader.consume(BYTE_ORDER_MARK.len());
+    }
+    Ok(marked)
+}
+
+/// The first values of an array.
+struct First {
+    values: Vec<Value>,
+    most: usize,
+    is_full: bool,
+}
+
+impl<'a> Visitor<'a> for &mut First {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of objects")
+    }
+
+    fn visit_seq<A: SeqAccess<'a>>(self, mut values: A) -> std::result::Result<(), A::Error> {
+        while let Some(value) = values.next_element::<Value>()? {
+            self.values.push(value);
+            if self.values.len() >= self.most {
+                self.is_full = true;
+                return Err(A::Error::custom("enough"));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: FileCompressionType = FileCompressionType::UNCOMPRESSED;
+
+    fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), bytes).expect("writes");
+        file
+    }
+
+    #[test]
+    fn arrays_are_told_from_lines() {
+        for (bytes, expected) in [
+            (&b"\n {\"a\":1}\n"[..], Format::Ndjson),
+            (b"\n[ {\"a\":1}]", Format::JsonArray),
+            (b"\xef\xbb\xbf[{\"a\":1}]", Format::JsonArray),
+            (b" \n\n", Format::Ndjson),
+            (b"", Format::Ndjson),
+            (b"{\"a\":1", Format::Ndjson),
+        ] {
+            let file = file(bytes);
+            let format = json_format(file.path(), PLAIN).expect("JSON");
+            assert_eq!(format, expected, "{}", bytes.escape_ascii());
+        }
+        for (bytes, reason) in [
+            (&b"{\n  \"a\": 1\n}\n"[..], "several lines"),
+            (b"\xef\xbb\xbf{\"a\":1}", "byte order mark"),
+            (b"hello", "begins with 'h'"),
+        ] {
+            let file = file(bytes);
+            let refused = json_format(file.path(), PLAIN).expect_err("no JSON");
+            assert!(refused.to_string().contains(reason), "{refused}");
+        }
+    }
+
+    #[test]
+    fn arrays_have_columns_wherever_lines_end() {
+        let bytes =
+            b"[\n  {\n    \"a\": 1,\n    \"b\": [\"x\"]\n  },\n  {\"a\": 1.5,\n \"c\": null}\n]\n";
+        let pretty = file(bytes);
+        let schema = array_schema(pretty.path(), PLAIN, 100).expect("columns");
+        let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+        assert!(schema.field(0).data_type().is_floating());
+        let first = array_schema(pretty.path(), PLAIN, 1).expect("columns");
+        assert_eq!(first.fields().len(), 2);
+        for bytes in [
+            &b"[{\"a\":1}]\n[{\"a\":2}]"[..],
+            b"[{\"a\":1}",
+            b"[{\"a\":1}, 3]",
+        ] {
+            let file = file(bytes);
+            let refused = array_schema(file.path(), PLAIN, 100).expect_err("is refused");
+            assert!(!refused.to_string().contains('\n'), "{refused}");
+        }
+    }
+}
