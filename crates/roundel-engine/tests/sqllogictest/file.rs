@@ -17,6 +17,7 @@ use sqllogictest::{
 
 use crate::db::{Db, Engine, Seen};
 use crate::judge::{Kind, Outcome, is_plan, judge, sql_of};
+use crate::lacking::Lacking;
 use crate::setup;
 use crate::shards::Shards;
 
@@ -50,8 +51,10 @@ pub struct Tally {
     pub distributed: usize,
     /// Questions about plans that are answered in one process.
     pub plans: usize,
-    /// Statements that fail in one process, most of them for want of data.
+    /// Statements that fail in one process.
     pub failed_in_one: usize,
+    /// Statements that fail here for want of a file, and cannot be judged.
+    pub lacking: usize,
     pub failures: Vec<Failure>,
     /// Where the statements are that pass in one process and here.
     pub passes: BTreeSet<String>,
@@ -67,6 +70,7 @@ impl Tally {
         self.distributed += other.distributed;
         self.plans += other.plans;
         self.failed_in_one += other.failed_in_one;
+        self.lacking += other.lacking;
         self.failures.extend(other.failures);
         self.passes.extend(other.passes);
         for (sum, more) in self.took.iter_mut().zip(other.took) {
@@ -108,6 +112,7 @@ pub async fn run(file: &Path, cluster: &Cluster) -> Option<Tally> {
         Ok(Db::new(engine, Some(shards), file, seen))
     });
     let mut tally = Tally::default();
+    let mut lacking = Lacking::default();
     for (record, alone) in records.iter().zip(&alone) {
         *seen.lock() = Seen::default();
         let outcome = runner.run_async(record.clone()).await;
@@ -120,6 +125,13 @@ pub async fn run(file: &Path, cluster: &Cluster) -> Option<Tally> {
         }
         let seen = *seen.lock();
         let wrong = judge(record, &outcome, seen);
+        if wrong
+            .as_ref()
+            .is_some_and(|wrong| lacking.explains(sql, &wrong.got))
+        {
+            tally.lacking += 1;
+            continue;
+        }
         match is_plan(sql) {
             true => tally.plans += 1,
             false => {

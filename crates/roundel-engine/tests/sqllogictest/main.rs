@@ -15,6 +15,7 @@ mod db;
 mod exceptions;
 mod file;
 mod judge;
+mod lacking;
 mod order;
 mod setup;
 mod shards;
@@ -154,11 +155,13 @@ fn report(done: &Done, took: Duration) {
         println!("{kind}: {}", tally.count(&[kind]));
     }
     println!(
-        "{} files in {:.1} min; {} plans asked for; {} statements fail in one process; failures in {}",
+        "{} files in {:.1} min; {} plans asked for; {} statements fail in one process; {} need data that the \
+         package lacks; failures in {}",
         done.files,
         took.as_secs_f64() / 60.0,
         tally.plans,
         tally.failed_in_one,
+        tally.lacking,
         path.display()
     );
     println!(
