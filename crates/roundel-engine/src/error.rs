@@ -139,7 +139,8 @@ impl EngineError {
 }
 
 impl From<DataFusionError> for EngineError {
-    /// Finds an error of the engine's own inside, else keeps the innermost message in one line.
+    /// Takes the engine's own error out of `error`, if there is one inside. Else keeps the innermost message, in one
+    /// line.
     fn from(error: DataFusionError) -> Self {
         let spills_to = || format!("cannot spill to {}", std::env::temp_dir().display());
         from_datafusion(&error, spills_to)
@@ -182,7 +183,8 @@ fn from_datafusion(error: &DataFusionError, spills_to: impl Fn() -> String) -> E
     EngineError::Query(one_line(&error.strip_backtrace()))
 }
 
-/// Whether a query could not spill. Writing its result to a file fails otherwise, and says to which.
+/// Whether a query could not spill because the disk is full. When its result cannot be written to a file, the error is
+/// another one, which names the file.
 fn is_disk_full(error: &DataFusionError) -> bool {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
     let mut full = false;
@@ -197,8 +199,8 @@ fn is_disk_full(error: &DataFusionError) -> bool {
     full
 }
 
-/// `text` in one line of at most [`LINE_CHARS_MAX`] characters, of which the middle is left out where there are more: what
-/// failed comes first, and why last.
+/// `text` in one line of at most [`LINE_CHARS_MAX`] characters. The middle of a longer line is left out, since a
+/// message says first what failed and last why.
 pub fn one_line(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let line = lines.collect::<Vec<_>>().join(" ");

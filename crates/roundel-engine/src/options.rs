@@ -29,8 +29,8 @@ pub struct ClusterOptions {
     pub endpoints: Option<usize>,
     /// Which registered buffers links keep. gRPC does not read it.
     pub buffers: BuffersChoice,
-    /// What is done about keys that have far more rows than others; `SET roundel.skew` has it otherwise for a session.
-    /// gRPC does not read it.
+    /// What is done about keys that have far more rows than others; `SET roundel.skew` changes it for a session. gRPC
+    /// does not read it.
     pub skew: Skew,
     /// What is done about lost datagrams. gRPC does not read it.
     pub on_loss: OnLoss,

@@ -19,8 +19,8 @@ use crate::cluster::membership::Membership;
 use crate::error::LOST_WORKER;
 use crate::exchange::cause;
 
-/// A query that fails may do so because a worker died, a moment before the coordinator knows. A host takes a
-/// connection in less, however busy its worker is.
+/// How long to look for the cause of a failed query. If a worker died, the coordinator may hear of it a moment after
+/// the query failed. A host takes a connection in less time than this, however busy its worker is.
 const DIAGNOSIS_WAIT: Duration = Duration::from_millis(500);
 
 /// How often a query is run again because datagrams were lost.
@@ -142,9 +142,10 @@ impl Run {
     }
 }
 
-/// The rows of a run, or of a new one of the same query in its place: when datagrams were lost, a connection broke while
-/// both ends live, or a worker was lost whose rows others have. At most [`RESTARTS_MAX`] times, and only before its first
-/// row. `health` hears of each run that a broken connection ended, and of each that came to its end.
+/// The rows of a run. A new run of the same query takes its place when datagrams were lost, when a connection broke
+/// while both of its ends live, or when a worker was lost whose rows others have. That happens at most [`RESTARTS_MAX`]
+/// times, and only before the first row. `health` hears of each run that a broken connection ended, and of each that
+/// came to its end.
 pub(crate) fn restarting(
     run: Run,
     health: impl Fn(Option<&EngineError>) + Send + Sync + 'static,

@@ -36,7 +36,7 @@ pub enum Buffers {
 /// Which buffers an exchange is to keep, as users ask for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuffersChoice {
-    /// These.
+    /// The buffers that are given.
     Of(Buffers),
     /// As many as the bandwidth-delay product of the device holds (section 6.1).
     BandwidthDelay,
@@ -72,7 +72,7 @@ impl BuffersChoice {
     /// product can be [measured](roundel_verbs::loopback::pipe).
     ///
     /// # Errors
-    /// When it cannot.
+    /// When the bandwidth-delay product cannot be measured.
     pub fn resolve(
         self,
         message_bytes: usize,

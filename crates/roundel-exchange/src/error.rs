@@ -16,7 +16,7 @@ pub enum ExchangeError {
     /// The connection to the peer broke.
     #[error("connection to {peer} broke ({status:?}): it died or closed the exchange")]
     PeerLost {
-        /// Which peer.
+        /// The peer, as messages name it.
         peer: String,
         /// How the work request ended.
         status: CompletionStatus,
@@ -24,7 +24,7 @@ pub enum ExchangeError {
     /// The peer's side of the query failed.
     #[error("{peer}: {reason}")]
     PeerFailed {
-        /// Which peer.
+        /// The peer, as messages name it.
         peer: String,
         /// What it said.
         reason: String,
@@ -32,7 +32,7 @@ pub enum ExchangeError {
     /// Datagrams were lost.
     #[error("{peer} sent {sent} messages, of which {missing} did not arrive within {waited_ms} ms")]
     MessagesMissing {
-        /// Which peer.
+        /// The peer, as messages name it.
         peer: String,
         /// Messages it sent.
         sent: u64,
@@ -46,7 +46,7 @@ pub enum ExchangeError {
     /// A peer sent what this version does not understand.
     #[error("{peer} broke the protocol: {reason}")]
     Protocol {
-        /// Which peer.
+        /// The peer, as messages name it.
         peer: String,
         /// In what way.
         reason: String,
@@ -56,7 +56,7 @@ pub enum ExchangeError {
         "{peer} moves rows by {theirs}, this node by {own}: give the multiplexers of all nodes the same design"
     )]
     OtherDesign {
-        /// Which peer.
+        /// The peer, as messages name it.
         peer: String,
         /// The design of this node.
         own: Design,
@@ -66,7 +66,7 @@ pub enum ExchangeError {
     /// A frame could not be made or read.
     #[error("frame from {peer}: {source}")]
     Frame {
-        /// Which peer.
+        /// The peer, as messages name it.
         peer: String,
         /// What is wrong with it.
         source: Arc<FrameError>,

@@ -10,7 +10,7 @@ use roundel_verbs::{Capabilities, Transport};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Of a link that has grown, the receiver writes its credit back so many times per window.
+/// How many times per window the receiver of a link that has grown writes credit back.
 const CREDITS_PER_WINDOW: usize = 16;
 /// A receiver writes its credit back every so many receives.
 pub const CREDIT_FREQUENCY: u32 = 2;
@@ -21,7 +21,7 @@ const DATAGRAMS_MAX: usize = 4096;
 /// Settings of an exchange; sender and receiver use the same.
 #[derive(Clone, Debug)]
 pub struct ExchangeOptions {
-    /// Which design.
+    /// The design of the shuffle.
     pub design: Design,
     /// Endpoints per node and side: between 1 and one for each thread.
     pub endpoints: usize,

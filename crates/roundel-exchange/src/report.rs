@@ -4,7 +4,7 @@
 use roundel_verbs::CounterSnapshot;
 use std::time::Duration;
 
-/// Of so many credits one is timed.
+/// One credit in so many is timed.
 pub const CREDITS_PER_SAMPLE: u32 = 16;
 
 /// What the endpoints of one side of an exchange did.
@@ -18,8 +18,8 @@ pub struct EndpointReport {
     pub blocked_for_credit: Duration,
     /// Time that receivers waited for data, added up over tasks.
     pub waiting_for_data: Duration,
-    /// Time in which receivers wrote credit back, added up over tasks: of one in
-    /// [`CREDITS_PER_SAMPLE`] it is measured, and counted so many times.
+    /// Time in which receivers wrote credit back, added up over tasks. The time of one credit in [`CREDITS_PER_SAMPLE`]
+    /// is measured, and counts that many times.
     pub crediting: Duration,
     /// Bytes of registered buffers held.
     pub registered_bytes: usize,

@@ -37,7 +37,7 @@ pub enum Error {
     /// gRPC failed.
     #[error("gRPC with {peer}: {reason}")]
     Grpc {
-        /// Which node.
+        /// The node, as messages name it.
         peer: String,
         /// What it said.
         reason: String,

@@ -15,9 +15,9 @@ pub struct Figure {
     pub paper: String,
     /// What the paper saw, in a sentence or two.
     pub paper_saw: String,
-    /// What varies.
+    /// The axis of what varies.
     pub x: Axis,
-    /// What was measured.
+    /// The axis of what was measured.
     pub y: Axis,
     /// Lines where x is a number, groups of bars where it is a name.
     pub series: Vec<Series>,

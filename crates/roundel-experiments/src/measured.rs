@@ -31,7 +31,7 @@ pub struct NodeMeasured {
 /// How many rows, and the sum of their keys, which wraps around.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rows {
-    /// How many.
+    /// Number of rows.
     pub count: u64,
     /// The sum of their keys.
     pub keys: u64,

@@ -31,7 +31,7 @@ pub struct Setting {
     pub fabric: FabricChoice,
     /// Who gets which rows.
     pub pattern: Pattern,
-    /// Processes.
+    /// Nodes, each of which is a process.
     pub nodes: usize,
     /// Threads of each.
     pub threads: usize,
@@ -99,7 +99,7 @@ pub enum Wait {
     Events,
     /// Awake for so many microseconds, then asleep.
     Spin(u64),
-    /// Awake.
+    /// Awake all the time.
     Poll,
 }
 

@@ -24,7 +24,7 @@ pub enum ProtocolError {
     /// A node failed, or is gone.
     #[error("node {node}: {reason}")]
     Node {
-        /// Which.
+        /// The rank of the node.
         node: usize,
         /// In its words, or what was seen.
         reason: String,
@@ -32,7 +32,7 @@ pub enum ProtocolError {
     /// The peer offered something that does not fit.
     #[error("peer {peer} does not fit: {reason}")]
     Offer {
-        /// Which peer.
+        /// The peer, as messages name it.
         peer: String,
         /// What is wrong.
         reason: String,
@@ -46,7 +46,7 @@ pub enum CallError {
     /// There was no answer within its deadline. The responder may have carried it out.
     #[error("peer {peer} did not answer within {after:?}")]
     Deadline {
-        /// Which peer.
+        /// The peer, as messages name it.
         peer: String,
         /// How long it was waited for.
         after: Duration,
@@ -54,7 +54,7 @@ pub enum CallError {
     /// The connection broke, or the peer has not answered for too long. The responder may have carried it out.
     #[error("peer {peer} is gone: {reason}")]
     PeerGone {
-        /// Which peer.
+        /// The peer, as messages name it.
         peer: String,
         /// What was seen.
         reason: String,
@@ -62,7 +62,7 @@ pub enum CallError {
     /// The responder refused it, and says why.
     #[error("peer {peer} refused: {reason}")]
     Refused {
-        /// Which peer.
+        /// The peer, as messages name it.
         peer: String,
         /// In its words.
         reason: String,
@@ -70,7 +70,7 @@ pub enum CallError {
     /// It has more bytes than the connection carries.
     #[error("{bytes} bytes of {what} for peer {peer}: at most {most}")]
     TooLong {
-        /// Which peer.
+        /// The peer, as messages name it.
         peer: String,
         /// A request, or a response.
         what: &'static str,
@@ -82,7 +82,7 @@ pub enum CallError {
     /// As many calls are pending on the connection as there can be.
     #[error("{pending} calls are pending with peer {peer}, more cannot be")]
     NoRoom {
-        /// Which peer.
+        /// The peer, as messages name it.
         peer: String,
         /// How many there can be.
         pending: usize,

@@ -52,7 +52,7 @@ pub trait Output: Send + Sync {
 pub struct Phases {
     /// Setting up its rows of both relations.
     pub set_up: Duration,
-    /// Joining.
+    /// Joining elements with the rows that stay.
     pub join: Duration,
     /// Waiting for the ring.
     pub synchronisation: Duration,
@@ -93,11 +93,11 @@ impl OwnPieces {
 /// A join on a ring, as one of its hosts runs it.
 #[derive(Clone)]
 pub struct Cyclo {
-    /// What is joined.
+    /// Which rows the join has, and how their pairs are found.
     pub spec: JoinSpec,
-    /// Who joins.
+    /// The threads that join.
     pub threads: Arc<dyn JoinThreads>,
-    /// Time.
+    /// The clock by which [`Phases`] are measured.
     pub context: Arc<dyn Context>,
     /// Who takes the result.
     pub output: Arc<dyn Output>,

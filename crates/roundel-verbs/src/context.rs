@@ -24,7 +24,7 @@ pub enum Work {
 pub trait Context: Send + Sync {
     /// Time since some fixed moment.
     fn now(&self) -> Duration;
-    /// Sleeps.
+    /// Is ready once `duration` has passed on the clock of [`now`](Self::now).
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
     /// Starts a task that runs on its own.
     fn spawn(&self, task: BoxFuture<'static, ()>);

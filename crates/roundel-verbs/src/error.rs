@@ -23,7 +23,7 @@ pub enum VerbsError {
     /// A limit of the device does not allow this object.
     #[error("device limit: {what} is at most {limit}, {requested} asked for")]
     DeviceLimit {
-        /// Which limit.
+        /// The name of the limit.
         what: &'static str,
         /// The value asked for.
         requested: usize,
@@ -49,7 +49,7 @@ pub enum VerbsError {
     /// The device, or its provider, does not have this.
     #[error("the {provider} provider has no {what}")]
     Unsupported {
-        /// Which provider.
+        /// The name of the provider.
         provider: &'static str,
         /// What it does not have.
         what: &'static str,
@@ -89,7 +89,7 @@ pub enum VerbsError {
     /// The peer's device cannot be reached.
     #[error("cannot reach peer {peer}: {reason}")]
     PeerUnreachable {
-        /// Which peer.
+        /// The peer, as messages name it.
         peer: String,
         /// Why, and what to do.
         reason: String,
@@ -97,9 +97,9 @@ pub enum VerbsError {
     /// Peers disagree on the version of the protocol.
     #[error("peer {peer} speaks version {theirs} of the {protocol} protocol, this side {ours}")]
     VersionMismatch {
-        /// Which peer.
+        /// The peer, as messages name it.
         peer: String,
-        /// Which protocol.
+        /// The name of the protocol.
         protocol: &'static str,
         /// The peer's version.
         theirs: u32,
@@ -109,7 +109,7 @@ pub enum VerbsError {
     /// A peer of a rendezvous went away.
     #[error("peer {peer} is gone: {reason}")]
     PeerDied {
-        /// Which peer.
+        /// The peer, as messages name it.
         peer: String,
         /// What was seen.
         reason: String,

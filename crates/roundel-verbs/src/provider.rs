@@ -227,7 +227,7 @@ pub struct RawReceiveRequest {
 pub struct RawLocal {
     /// Address in this process.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: usize,
     /// Local key of its region.
     pub local_key: u32,

@@ -175,7 +175,7 @@ pub struct ReceiveRequest {
 /// How a work request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CompletionStatus {
-    /// Done.
+    /// The request was carried out.
     Success,
     /// The posted receive was too small for the message.
     LocalLength,

@@ -5,7 +5,7 @@ use roundel_engine::{Token, WorkerOptions};
 use crate::cli::WorkerArgs;
 use crate::failure::Failure;
 
-/// Serves.
+/// Runs a worker as `args` say, until it is told to end.
 pub async fn run(args: &WorkerArgs) -> Result<(), Failure> {
     let token = match &args.token_file {
         Some(file) => Token::from_file(file)?,

@@ -82,7 +82,7 @@ impl Membership {
         self.members.iter().map(|m| m.url.clone()).collect()
     }
 
-    /// Who the workers that live are.
+    /// URL and heartbeat of each live worker. The heartbeat says who the worker is.
     pub(crate) fn beats(&self) -> Vec<(Url, Beat)> {
         let beat = |member: &Member| match &*member.state.read() {
             State::Alive(beat) => Some((member.url.clone(), beat.clone())),

@@ -177,8 +177,11 @@ impl Cluster {
             .collect()
     }
 
-    /// What the verbs layers of this process and of the workers that answer have counted on the
-    /// fabric that new queries take; none where there are no verbs.
+    /// Counters of the verbs layer, on the fabric that new queries take. They are summed over this process and the live
+    /// workers. `None` if that fabric has no verbs.
+    ///
+    /// # Errors
+    /// When this process does not have the fabric, or a worker does not answer.
     pub fn fabric_counters(&self) -> BoxFuture<'_, Result<Option<FabricCounters>>> {
         Box::pin(async move {
             let fabric = self.fabric().fabric;

@@ -21,7 +21,8 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct WatchRequest {}
 
-/// Who a worker is; sent at once and then every [`server::BEAT_INTERVAL`].
+/// A heartbeat, which says who the worker is. The first one is sent at once, and then one every
+/// [`server::BEAT_INTERVAL`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Beat {
     /// The worker's version.

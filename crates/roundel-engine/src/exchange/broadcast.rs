@@ -1,11 +1,12 @@
 //! The producer's side of a broadcast: all consumers get the same rows, in messages that are filled once.
 //!
-//! A consumer asks when it reads. Those who have asked by the time that all have, or that the first has waited for long
-//! enough, are sent to at once. Who comes later is sent to with those who are as late, from the first row on, which
-//! the task keeps. Consumers of this worker take the batches as they are, and count as come.
+//! A consumer asks when it reads. Consumers that have asked are served together, as one group. The task begins to send
+//! to a group when all consumers have asked, or when the first of the group has waited for long enough. A consumer that
+//! comes later is served in a later group. It gets all rows from the first one on, because the task keeps them.
+//! Consumers on this worker take the batches as they are, and count as come.
 //!
-//! All who are sent to at once wait for the slowest. One that stops reading takes what comes to where its memory is
-//! accounted for (`ExchangeOptions::coupled`), and one that is gone is left out.
+//! All consumers of a group wait for the slowest of them. A consumer that stops reading takes what comes to where its
+//! memory is accounted for (`ExchangeOptions::coupled`). A consumer that is gone is left out.
 
 use super::failure::{exchange_error, failed, or_panicked, orphaned};
 use super::node::ExchangeNode;
@@ -36,7 +37,7 @@ struct Consumers {
     /// How many, those of this worker included.
     come: usize,
     waiting: Vec<Waiting>,
-    /// How many times those who waited have been sent to.
+    /// Number of groups of consumers that the task has begun to send to.
     round: usize,
 }
 
@@ -102,7 +103,7 @@ impl BroadcastState {
     }
 }
 
-/// Sends to those who have come by then, if nobody has before.
+/// Waits for [`GATHERING`], and then begins to send to the consumers that have come, unless that has begun meanwhile.
 async fn begin_later(state: Arc<BroadcastState>, round: usize, node: Arc<ExchangeNode>) {
     tokio::time::sleep(GATHERING).await;
     let mut consumers = state.0.lock();
@@ -119,7 +120,7 @@ impl Consumers {
         for waiting in self.waiting.drain(..) {
             members.push(waiting.destination);
             tellers.push(waiting.tell);
-            // All have the same.
+            // All of them have the same shuffle, and the same rows.
             rows_to = Some((waiting.shuffle, waiting.rows));
         }
         let Some((shuffle, rows)) = rows_to else {
@@ -127,7 +128,7 @@ impl Consumers {
         };
         let broadcasting = Broadcasting::start(node, shuffle, members, rows);
         for tell in tellers {
-            // Who does not wait has left.
+            // A consumer that does not wait any more has left.
             let _ = tell.send(broadcasting.clone());
         }
     }

@@ -15,7 +15,7 @@ use super::protocol::{CAUSE_PATH, Cause, Caused, Failed, FailureKind};
 use crate::EngineError;
 use crate::channel::Channels;
 
-/// The last queries that failed; who asks does so within a second.
+/// How many failed queries are remembered: the last ones are enough, since whoever asks does so within a second.
 const CAUSES_MAX: usize = 256;
 
 /// The first failure of each of the last queries that is not an effect of another one.

@@ -1,4 +1,4 @@
-//! What the verbs layer of a whole cluster has counted.
+//! Counters of the verbs layer, collected from all processes of a cluster.
 
 use super::node::ExchangeNode;
 use super::protocol::{COUNTERS_PATH, CountersAnswer, CountersRequest};

@@ -19,8 +19,8 @@ use std::fmt;
 use std::sync::Arc;
 use url::Url;
 
-/// Of the registered memory of a node, the part that one exchange may count on: others of the same
-/// query, and other queries, need theirs.
+/// One exchange may count on this part (one in so many) of a node's registered memory. Other exchanges, of the same
+/// query and of others, need the rest.
 const SHARE_OF_MEMORY: usize = 8;
 
 /// What is asked for.
@@ -140,7 +140,8 @@ fn bytes_of(plan: &Arc<dyn ExecutionPlan>) -> Option<u64> {
 }
 
 impl Designs {
-    /// With what is done about heavy keys of the plan's joins, by tasks that agree at one of these workers.
+    /// Adds what is done about heavy keys of the plan's joins. The tasks agree on these keys at one of the `live`
+    /// workers.
     pub(crate) fn with_skewed_joins(self, plan: &Arc<dyn ExecutionPlan>, live: &[Url]) -> Self {
         Self {
             skewed: skew::find(plan, live),
@@ -148,12 +149,12 @@ impl Designs {
         }
     }
 
-    /// What stages are for these joins, as the workers are told.
+    /// The role of each stage in these joins, as the text that is sent to the workers.
     pub(crate) fn skewed_joins(&self) -> String {
         self.skewed.to_text()
     }
 
-    /// As the workers are told.
+    /// The settings of the stages, as the text that is sent to the workers.
     pub(crate) fn to_text(&self) -> String {
         let stages = self.stages.iter();
         setting::to_text(stages.map(|(stage, setting, _)| (*stage, *setting)))

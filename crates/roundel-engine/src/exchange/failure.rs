@@ -1,4 +1,5 @@
-//! What a failure is called on its way: of the exchange in this process, told to a consumer, and heard of a producer.
+//! Turns a failure into the form that its next reader needs: an error of this process's exchange into one of the query,
+//! an error of a producer into what its consumer is told, and what a consumer was told back into an error.
 
 use super::node::ExchangeNode;
 use super::protocol::{Failed, FailureKind};
@@ -10,7 +11,7 @@ use roundel_exchange::ExchangeError;
 use std::panic::AssertUnwindSafe;
 use url::Url;
 
-/// What a producer failed of, as its consumer is told.
+/// What a consumer is told when its producer failed with `error`.
 pub(super) fn failed(error: DataFusionError) -> Failed {
     let (message, kind) = match EngineError::from(error) {
         EngineError::OutOfMemory(message) => (message, FailureKind::Memory),
@@ -24,7 +25,7 @@ pub(super) fn failed(error: DataFusionError) -> Failed {
     }
 }
 
-/// A query cannot go on, for this reason.
+/// What is told when a query cannot go on, with the reason as `message`.
 pub(super) fn failed_with(message: String) -> Failed {
     Failed {
         message,
@@ -32,7 +33,7 @@ pub(super) fn failed_with(message: String) -> Failed {
     }
 }
 
-/// Those who a task's rows were for have left.
+/// What is told when the consumers of a task's rows have left.
 pub(super) fn orphaned(message: &str) -> Failed {
     Failed {
         message: message.to_owned(),
@@ -40,7 +41,7 @@ pub(super) fn orphaned(message: &str) -> Failed {
     }
 }
 
-/// What a task of this process comes to. One that panicked failed, and says of what.
+/// The result of a task of this process. A panic becomes a failure that has the message of the panic.
 pub(super) async fn or_panicked<T>(
     task: impl Future<Output = Result<T, Failed>>,
 ) -> Result<T, Failed> {
@@ -54,7 +55,7 @@ pub(super) async fn or_panicked<T>(
     })
 }
 
-/// What a consumer was told that its producer, the worker at `url`, failed of.
+/// The error of a consumer whose producer, on the worker at `url`, `told` it of a failure.
 pub(super) fn task_error(url: &Url, told: &Failed) -> DataFusionError {
     let message = on_worker(url, &told.message);
     match told.kind() {
@@ -68,7 +69,7 @@ pub(super) fn task_error(url: &Url, told: &Failed) -> DataFusionError {
 /// What an error of the exchange in this process means for the cluster.
 pub(super) fn exchange_error(own: &ExchangeNode, error: ExchangeError) -> DataFusionError {
     match error {
-        // The peer may be dead: who watches over the query finds out.
+        // The peer may be dead. Whoever watches over the query finds that out.
         ExchangeError::PeerLost { .. } => {
             EngineError::LinkBroken(format!("{}: {error}", own.name())).into()
         }

@@ -53,9 +53,9 @@ pub(super) struct InputSide {
     pub noted: Mutex<EndpointReport>,
 }
 
-/// Serves the completion channel from a thread of its own, which ends with it, and serves multiplexers, too. The query
-/// runtime looks at file descriptors when it runs out of work, or after as many polls as can take
-/// a second when they are a query's: a source that has got credit is not to wait for that, with its
+/// Serves the completion channel, and the multiplexers, from a thread of its own. The thread ends with the channel. The
+/// query runtime would be too slow for this: it looks at file descriptors when it runs out of work, or after a number
+/// of polls, and those of a query can take a second. A source that has got credit must not wait for so long, nor the
 /// reader behind it. Woken from outside, its task is the next but one.
 fn spawn_driver(channel: &CompletionChannel) -> Result<tokio::runtime::Handle> {
     let failed = |error| EngineError::io("start the completion thread", error);
@@ -76,7 +76,7 @@ fn spawn_driver(channel: &CompletionChannel) -> Result<tokio::runtime::Handle> {
     Ok(handle)
 }
 
-/// How often it is looked whether registered memory lies idle.
+/// Time between two looks at whether registered memory is idle.
 const SHRINK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Gives registered memory back to the system once no query has held any for a while.

@@ -29,7 +29,7 @@ use tonic::Status;
 pub(crate) struct ExchangeServer {
     devices: Devices,
     worker: Worker,
-    /// Of joins whose tasks agree here on heavy keys.
+    /// The joins whose tasks agree at this worker on heavy keys.
     pub(super) agreements: Agreements,
     pub(super) causes: Causes,
 }

@@ -1,5 +1,4 @@
-//! Which fabric the coordinator's queries take: what joins all workers, less what has failed
-//! again and again.
+//! Which fabric the coordinator's queries take: one that joins all workers, and has not failed again and again.
 
 use parking_lot::Mutex;
 use url::Url;

@@ -139,9 +139,9 @@ impl FromStr for FabricChoice {
 /// Which fabric carries a query, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FabricReason {
-    /// Which.
+    /// The fabric.
     pub fabric: Fabric,
-    /// Why, for people.
+    /// Why this fabric: a text for people.
     pub why: String,
 }
 

@@ -22,19 +22,19 @@ pub(super) struct Hosts {
     pub count: usize,
     /// Threads that each of them has to join with; less than one where hosts share a processor.
     pub threads: f64,
-    /// And that one has which joins alone.
+    /// Threads that a host has to join with when it joins alone.
     pub threads_alone: f64,
     pub rates: Rates,
 }
 
-/// What it takes to have workers do a part of a query, about.
+/// About how long it takes to have the workers do a part of a query.
 const SPREAD: Duration = Duration::from_millis(10);
 
 /// What is thought of a join before it is run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Guess {
     pub ways: Ways,
-    /// By one host that has all rows, as on a ring of its own.
+    /// The estimate for one host that has all rows and joins them alone, as on a ring of one.
     alone: Estimate,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Sides<'a> {
 }
 
 impl Guess {
-    /// Nothing where the rows of a side are not known.
+    /// Estimates a join. `None` where the number of rows of a side is not known.
     pub(super) fn of(join: &Sides<'_>, hosts: &Hosts) -> Option<Self> {
         let [spinning, stationary] = join.inputs.map(statistics);
         let (spinning, stationary) = (spinning?, stationary?);

@@ -246,7 +246,7 @@ impl CycloJoinExec {
         })
     }
 
-    /// Starts the join, of which the first partition that is asked for has the whole.
+    /// Starts the join of the whole task, when the first of its partitions is asked for.
     fn start(&self, context: &Arc<TaskContext>) -> Result<Arc<Rows>> {
         let task = DistributedTaskContext::from_ctx(context);
         let (batches, taken) = mpsc::channel(WAITING_MAX);
@@ -274,7 +274,8 @@ impl CycloJoinExec {
             times: Times::new(&self.metrics),
         };
         let over = wants.nothing.clone();
-        // It goes on when nobody wants rows of this task any more, as others of the ring may; not when the query is over.
+        // The join goes on when nobody wants rows of this task any more, since others of the ring may still want
+        // theirs. It ends when the query is over.
         tokio::spawn(async move {
             let run = std::panic::AssertUnwindSafe(work.run()).catch_unwind();
             let Some(run) = over.run_until_cancelled(run).await else {

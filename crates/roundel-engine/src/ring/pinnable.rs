@@ -23,8 +23,8 @@ use crate::tables::codec::MemoryShardCodec;
 use crate::tables::memory_shard::MemoryShardExec;
 use crate::tables::scan::ScanCodec;
 
-/// The name of an input that can be pinned to a ring over a fabric, with such elements; none of one that cannot. Rows that
-/// depend on others of the query, or are other ones each time, cannot be.
+/// The name of an input that can be pinned to a ring over a fabric, with such elements; `None` if it cannot be pinned.
+/// Rows that depend on other rows of the query, or differ each time they are read, cannot be.
 pub(super) fn name(
     input: &Arc<dyn ExecutionPlan>,
     fabric: Fabric,

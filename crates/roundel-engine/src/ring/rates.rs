@@ -14,25 +14,25 @@ use serde::{Deserialize, Serialize};
 use crate::fabric::{Devices, Sizes};
 use crate::{EngineError, Fabric, FabricChoice, OnLoss, Result, Scheduling};
 
-/// Rows that are joined to measure rates where a query waits for them: a fifth of a second.
+/// Rows that are joined to measure rates while a query waits for them, which takes a fifth of a second.
 const ROWS_AT_FIRST_USE: usize = 1 << 15;
-/// And where someone asked for it.
+/// Rows that are joined to measure rates when a user has asked for that.
 const ROWS_ASKED_FOR: usize = 1 << 19;
 /// Memory of a device that has two places of a ring.
 const REGISTERED_BYTES: u64 = 1 << 28;
-/// Of the file; others are not read.
+/// Version of the file's format. Files of other versions are not read.
 const VERSION: u32 = 1;
 /// Most bytes of the file.
 const FILE_BYTES_MAX: u64 = 1 << 16;
 
-/// Those of this process.
+/// The rates that this process knows.
 static KNOWN: Mutex<Option<HashMap<Fabric, Rates>>> = Mutex::new(None);
 
-/// What is kept.
+/// The content of the file.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     version: u32,
-    /// Of the host: with others, it is another host.
+    /// Processors of the host. If they differ from those found, the file is of another host.
     processors: usize,
     rates: Rates,
 }
@@ -42,8 +42,8 @@ pub(super) fn known(fabric: Fabric) -> Option<Rates> {
     KNOWN.lock().as_ref()?.get(&fabric).copied()
 }
 
-/// Knows the rates of this host from now on: from the file, or by measuring them. What cannot be measured is not known, and
-/// joins are done as they would be without it.
+/// Makes the rates of this host [known], from the file or by measuring them. Rates that cannot be measured stay
+/// unknown, and joins are done as they would be without them.
 pub(crate) async fn measure_once(fabric: Fabric, devices: &Devices) {
     if fabric == Fabric::Grpc || known(fabric).is_some() {
         return;

@@ -1,6 +1,8 @@
-//! Which joins run on a ring, when there are several workers, and a fabric that rings can run over. By themselves those
-//! that have no equality to be partitioned by, unless it is estimated to be cheaper to send one side to all, and those
-//! that are estimated to be cheaper on a ring; or all that can, or none, as `SET roundel.join` has it.
+//! Which joins run on a ring, when there are several workers, and a fabric that rings can run over.
+//!
+//! By default these are the joins without an equality to be partitioned by, unless it is estimated to be cheaper to
+//! send one side to all workers, and the joins that are estimated to be cheaper on a ring. With `SET roundel.join` they
+//! are all joins that can run on one, or none.
 
 use std::sync::Arc;
 
@@ -193,13 +195,13 @@ impl<'a> Join<'a> {
 struct OnRing {
     join: CycloJoinExec,
     guess: Option<Guess>,
-    /// What is above it.
+    /// Columns of the join that a projection above it keeps, in its order; all of them when `None`.
     projection: Option<Vec<usize>>,
 }
 
 impl OnRing {
-    /// The same as a session has it: of a relation that stays pinned, where that is asked for and can be, and on all
-    /// workers where that is asked for, or may be worth it.
+    /// The same join with the settings of a session. The spinning relation stays pinned where that is asked for and
+    /// possible. The join runs on all workers where that is asked for, or may be worth it.
     fn with(self, fabric: Fabric, settings: &RingSettings) -> Result<Self> {
         let relation = match settings.pin {
             Some(_) => pinnable::name(self.join.spinning(), fabric, settings.options)?,

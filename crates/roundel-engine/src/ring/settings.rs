@@ -41,12 +41,12 @@ pub(super) struct RingSettings {
     pub join: JoinChoice,
     pub spin: Spin,
     pub options: RingOptions,
-    /// How long relations that spin stay pinned after the last query that joined them; not at all where there is no time.
+    /// How long relations that spin stay pinned after the last query that joined them; `None`: they are not pinned.
     pub pin: Option<Duration>,
 }
 
 impl RingSettings {
-    /// Of a session, or of a task of it.
+    /// The settings of a session, read from its configuration or from that of a task of it.
     ///
     /// # Errors
     /// When something is set to what it cannot be.
@@ -55,7 +55,7 @@ impl RingSettings {
         Self::of_session(config.extensions.get::<ExchangeConfig>().unwrap_or(&unset))
     }
 
-    /// Of what a session has set, or would.
+    /// The settings that follow from what a session has set, or is about to set.
     ///
     /// # Errors
     /// When something is set to what it cannot be.

@@ -89,7 +89,7 @@ pub(super) struct TaskOfRing {
 }
 
 impl TaskOfRing {
-    /// Joins.
+    /// Does the task's part of the join, to the end.
     pub(super) async fn run(self) -> Result<()> {
         let cyclo = Cyclo {
             spec: self.spec.clone(),

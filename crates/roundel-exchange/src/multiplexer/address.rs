@@ -52,7 +52,7 @@ impl ConnectionAddress {
     /// Reads what the peer `peer` handed over.
     ///
     /// # Errors
-    /// When it is none.
+    /// When the bytes are not an address.
     pub fn from_bytes(bytes: &[u8], peer: &str) -> Result<Self> {
         let mut rest = bytes;
         let read = Self::read(&mut rest).ok_or_else(|| ExchangeError::Protocol {

@@ -1,7 +1,8 @@
-//! What has come for one operator and has not been taken in, in a queue for each NUMA region: messages are in that of
-//! their memory. Any of its readers takes in what is next, also for another's partition: copying is shared out among
-//! those who have time, and a reader that lags holds up nobody. It takes from the queue of its own region first, and when
-//! that is empty, or lags far behind another, from the one that lags most.
+//! What has come for one operator and has not been taken in. There is a queue for each NUMA region: a message is in the
+//! queue of the region that its memory is in. Any reader of the operator takes in what is next, even for the partition
+//! of another reader. So copying is shared out among the readers that have time, and a reader that lags holds up
+//! nobody. A reader takes from the queue of its own region, unless that is empty, or something has waited for much
+//! longer in another. Then it takes from the queue whose first entry came first.
 
 use super::Inner;
 use super::news::{MessageKey, News, NewsOfLinks};

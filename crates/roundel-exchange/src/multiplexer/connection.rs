@@ -1,9 +1,9 @@
 //! The connection to one peer: its queue pair, the receives that the peer may use up, and what is on its way.
 //!
-//! Credit is absolute, as that of links over endpoints: the messages that there has been room for so far, which is the
-//! receives posted for what the peer SENDs, or the slots that were free for what it WRITEs. It is the immediate data of an
-//! empty WRITE, which takes a receive that no credit pays for: there are some more receives than credit. How messages
-//! get here is not this file's (`way`).
+//! Credit is absolute, like that of links over endpoints: it is the number of messages that there has been room for so
+//! far. These are the receives posted for what the peer SENDs, or the slots that were free for what it WRITEs. Credit
+//! travels as the immediate data of an empty WRITE. That takes a receive that no credit pays for, so there are some
+//! more receives than credit. How messages get here is the business of `way`.
 
 mod posting;
 

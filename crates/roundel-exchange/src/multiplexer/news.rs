@@ -1,6 +1,6 @@
-//! What has come about the links of one operator: how each ends. Messages wait in several queues, and who takes one in
-//! takes a while for it. So news of a link are told when all of its messages are delivered that came before, whoever does
-//! that, and one after the other: a link whose messages have all come is not lost. Knows nothing of regions.
+//! What has come about the links of one operator: how each ends. Messages wait in several queues, and it takes a reader
+//! a while to take one in. So news of a link are told only when all of its messages that came before are delivered, no
+//! matter by whom, and one after the other: a link whose messages have all come is not lost. Knows nothing of regions.
 
 use crate::endpoint::LinkId;
 use crate::wire::SequenceDigest;

@@ -1,6 +1,7 @@
-//! When rows may go where, so that no two nodes send to the same one at a time (Rödiger et al. 2015, section 3.2.3):
-//! in phase `p` the node at place `r` of `n` sends to the one at place `r + 1 + p mod (n - 1)`, and gets rows from
-//! one alone. This module knows no messages, only how many bytes wait for whom; nor whether all this is worth it.
+//! When rows may go where, so that no two nodes send to the same one at a time (Rödiger et al. 2015, section 3.2.3): in
+//! phase `p` the node at place `r` of `n` sends to the one at place `r + 1 + p mod (n - 1)`, and gets rows from one
+//! alone. This module knows only how many bytes wait for whom. It knows no messages, and not whether all this is worth
+//! it.
 //!
 //! ```text
 //!   phase 0:  0→1 1→2 2→3 3→0      whoever has done with phase p may be followed, at its target, by the one on
@@ -8,8 +9,8 @@
 //!   phase 2:  0→3 1→0 2→1 3→2      right has told it the same
 //! ```
 //!
-//! A phase ends when its bytes are sent or there are no more. Phases in which there is nothing to send are passed
-//! over. A node that has nothing to send at all leaves, and nobody waits for it; nor for one that is too late.
+//! A phase ends when its bytes are sent or there are no more. Phases in which there is nothing to send are passed over.
+//! A node that has nothing to send at all leaves, and nobody waits for it. Nobody waits for a node that is too late.
 //! Nothing but speed depends on all this: nodes that disagree about who takes part collide, as they would without it.
 
 use super::schedule::ScheduleReport;
@@ -18,9 +19,9 @@ use std::time::Duration;
 
 /// A node waits for its neighbour at most so many times as long as its own phases take.
 const PATIENCE: u32 = 4;
-/// And at least so long: what the network and a thread that sleeps may take.
+/// The least that this limit can be: what the network and a thread that sleeps may take.
 const PATIENCE_MIN: Duration = Duration::from_micros(500);
-/// And at most.
+/// The most that this limit can be.
 const PATIENCE_MAX: Duration = Duration::from_millis(20);
 
 /// What waits for one peer.

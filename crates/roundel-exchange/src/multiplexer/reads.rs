@@ -1,7 +1,8 @@
-//! MQ/RD through a multiplexer (Liu et al. 2019, section 5.4): rows lie in the sender's memory, a word says where, and
-//! this node READs them into a buffer of its own, from which they are taken in as what is sent is. A word back says how
-//! many were read; until then their memory is in use. All else goes by SEND as ever. So the end of a source's rows may be
-//! heard of before the last of them have been read; it says how many there are.
+//! MQ/RD through a multiplexer (Liu et al. 2019, section 5.4): rows lie in the sender's memory, and a control message
+//! says where. This node READs them into a buffer of its own. From there they are taken in just like messages that were
+//! sent. A control message back says how many were read; until then the sender's memory is in use. All else goes by
+//! SEND as ever. So a source's end may arrive before the last of its messages have been read; it says how many there
+//! are.
 
 use super::MultiplexerOptions;
 use super::outgoing::Rows;

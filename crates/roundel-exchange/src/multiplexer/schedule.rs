@@ -1,5 +1,5 @@
-//! Whether rows are sent by a schedule: as they are told to be, or where that gains anything. When what may go where
-//! is the business of `phases`, and what the nodes have found out together that of `trial`. This module knows no
+//! Whether rows are sent by a schedule: as the options say, or where that gains anything. When rows may go where is the
+//! business of `phases`, and what the nodes have found out together is the business of `trial`. This module knows no
 //! messages, only how many bytes wait for whom.
 
 use super::MultiplexerOptions;
@@ -14,13 +14,14 @@ use std::time::Duration;
 /// Whether rows are sent by a schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Scheduling {
-    /// Whenever there are any.
+    /// Rows are sent whenever there are any.
     #[default]
     Off,
-    /// In their phase, as long as messages are long: phases of short ones would end before the next node has heard of it.
+    /// Rows are sent in their phase, as long as messages are long. Phases of short messages would end before the next
+    /// node has heard of it.
     On,
-    /// In their phase while long messages wait across a network, if those that are for several nodes leave faster so in
-    /// all of the nodes together.
+    /// Rows are sent in their phase while long messages wait across a network, if rows that are for several nodes leave
+    /// faster that way, in all of the nodes together.
     Auto,
 }
 

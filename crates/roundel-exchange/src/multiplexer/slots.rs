@@ -2,8 +2,9 @@
 //! into slots of this node's, message `k` into slot `k` modulo their number. Slots are free again in the same order, so
 //! that the connection's absolute credit says which are, and no queue of free buffers is needed as endpoints have one.
 //!
-//! A completion tells of a message, or an entry in a queue of the receiver's, or the end of the slot itself. Where
-//! memory is looked at, a WRITE wakes nobody: who is about to sleep asks the peer for the bell.
+//! The receiver learns of a message by a completion, by an entry in a queue of its own, or by the end of the slot
+//! itself. Where it looks at memory, a WRITE wakes nobody: a receiver that is about to sleep asks the peer for the
+//! bell.
 
 use super::MultiplexerOptions;
 use super::address::ConnectionAddress;

@@ -1,10 +1,11 @@
-//! What the nodes told the first of them of both ways to send, and when it is time for all to change from one to the
-//! other. Knows no words and no clock: nodes that have rows to send tell again and again, and where none has there is
-//! nothing to decide.
+//! What the nodes have told the first of them about both ways to send, and when it is time for all nodes to change from
+//! one way to the other. Knows no messages and no clock: nodes that have rows to send tell again and again, and while
+//! no node has rows there is nothing to decide.
 //!
-//! The first way is guessed, by what waits: flows to all peers at once, of which there are many, starve each other. After
-//! a while the other way is tried, and that one is kept by which rows leave better. What was guessed may be wrong, so that
-//! the first trial comes soon. Each costs some windows, and tells less that is new than the one before: they get seldom.
+//! The first way is guessed, by what waits: flows to all peers at once starve each other when there are many peers.
+//! After a while the other way is tried, and the way by which rows leave better is kept. The guess may be wrong, so the
+//! first trial comes soon. Each trial costs some windows, and tells less that is new than the one before, so trials
+//! become rarer.
 
 use std::collections::BTreeMap;
 

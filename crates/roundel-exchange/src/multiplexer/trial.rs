@@ -1,6 +1,6 @@
-//! Whether a schedule is worth it, found out by trying, by all nodes at once: a node that keeps to phases alone only waits
-//! and gains nothing. Nodes that send at random seldom collide for long, and phases only cost them time; those that all
-//! turn to the same node do, again and again.
+//! Whether a schedule is worth it. All nodes find that out by trying, at once: a node that is the only one to keep to
+//! phases just waits, and gains nothing. Nodes that send at random seldom collide for long, and phases only cost them
+//! time. Nodes that all turn to the same node collide again and again.
 //!
 //! ```text
 //!   every node                       the first node, by number, whether it sends or not
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The number says how often all have changed over, and with it the way: odd numbers are scheduled. It only grows, and
-//! whoever hears of a higher one takes it over; whoever hears a lower one tells its own. So nodes agree again after
-//! one has come or gone, or has not been heard, and none ever waits for a word: until it comes rows leave the way they did.
+//! whoever hears of a higher one takes it over; whoever hears a lower one tells its own. So nodes agree again after one
+//! has come or gone, or has not been heard, and none ever waits for news: until they come, rows leave as before.
 
 use super::tally::Tally;
 use super::window::Window;

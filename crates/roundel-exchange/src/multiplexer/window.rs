@@ -1,8 +1,8 @@
 //! How well rows leave a node, measured over so many bytes at a time while rows wait. Knows nothing of schedules.
 //!
-//! Bytes per second are not all: where some peers get next to nothing while others are served, what is to be sent to all
-//! is done when the last of them has it. So what counts is the rate times how even it is: the harmonic mean of what
-//! the peers got while there was something for them, by the mean of that.
+//! Bytes per second are not all. Where some peers get next to nothing while others are served, what is to be sent to
+//! all is done only when the last of them has it. So what counts is the rate times how even it is. That is the harmonic
+//! mean of what the peers got while there was something for them, divided by the arithmetic mean.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Rows that several destinations get alike, over whatever carries them: each message is filled once and posted to all.
-//! Who fails, or has what it wants, is left out from the next message on, and the others miss nothing: it begins where
-//! they are. This module knows no endpoints and no credit; all wait for the slowest.
+//! A destination that fails, or has what it wants, is left out from the next message on. The others miss nothing: that
+//! message begins where they are. This module knows no endpoints and no credit; all destinations wait for the slowest.
 
 use super::frames::{self, copied};
 use super::shuffle::{Destination, Group, Shuffle};
@@ -109,7 +109,7 @@ impl Broadcast {
     /// Sending to the group of a round has failed: leaves those out who have, if another task has not done so already.
     ///
     /// # Errors
-    /// That one, when nobody has failed.
+    /// Returns `error` itself when no destination has failed.
     fn go_on_without(&self, round: usize, error: ExchangeError) -> Result<()> {
         let mut left = self.left.lock();
         if left.round > round {

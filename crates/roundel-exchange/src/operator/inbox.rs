@@ -57,7 +57,7 @@ impl Stored {
 /// What a fragment was.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
-    /// New.
+    /// It had not arrived before.
     Fresh,
     /// It had arrived before.
     Duplicate,

@@ -7,9 +7,9 @@ use super::agreement::Sum;
 /// chance that many of them meet in one partition is small. Twice as many would gain little and have more rows sent to
 /// all.
 pub(super) const HEAVY_SHARE: u64 = 8;
-/// Fewer rows of a sample say nothing, and rows that are so few overload nobody.
+/// A sample of fewer rows says nothing, and so few rows overload nobody.
 const SAMPLE_ROWS_LEAST: u64 = 1024;
-/// Of a key that would be expected fewer times, the count is mostly chance.
+/// The count of a key that is expected fewer times than this is mostly chance.
 const COUNT_LEAST: u64 = 16;
 /// Most heavy keys of one input: the heaviest.
 pub const HEAVY_MAX: usize = 128;
@@ -89,7 +89,7 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// Of these hashes, at most [`HEAVY_MAX`] of each.
+    /// Routes for keys with these hashes: the first [`HEAVY_MAX`] of each list count.
     pub fn new(spread: &[u64], to_all: &[u64]) -> Self {
         Self {
             spread: HeavyKeys::new(spread),

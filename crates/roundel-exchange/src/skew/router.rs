@@ -22,7 +22,8 @@ pub struct Routed {
 }
 
 impl Router {
-    /// To so many partitions, at least one. Rows that are spread go to the one after `first`, and so on.
+    /// Routes rows to so many partitions, at least one. Rows that are spread go to the partition after `first`, then to
+    /// the next one, and so on.
     pub fn new(partitions: usize, routes: Option<Routes>, first: usize) -> Self {
         Self {
             partitions: StrengthReducedU64::new(partitions.max(1) as u64),

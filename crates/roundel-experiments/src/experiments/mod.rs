@@ -140,7 +140,7 @@ pub struct Progress<'a> {
 pub struct Failed {
     /// Its name.
     pub experiment: &'static str,
-    /// Why.
+    /// The error that ended it.
     pub error: Error,
 }
 
@@ -148,7 +148,7 @@ pub struct Failed {
 pub(crate) struct Case {
     /// What it is a point of.
     pub(crate) series: String,
-    /// Where on the axis.
+    /// The place of the point on the x axis.
     pub(crate) x: X,
     pub(crate) work: Work,
 }

@@ -96,7 +96,7 @@ pub enum Carrier {
 /// A host that does nothing for a while before it joins an element.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stall {
-    /// Which host.
+    /// The host, by its place in the ring.
     pub host: usize,
     /// How many elements it joins before.
     pub after: u64,
@@ -109,7 +109,7 @@ pub struct Stall {
 pub struct HostPhases {
     /// Setting up its rows of both relations.
     pub set_up: f64,
-    /// Joining.
+    /// Joining elements.
     pub join: f64,
     /// Waiting for elements.
     pub synchronisation: f64,

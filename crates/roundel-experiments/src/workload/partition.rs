@@ -73,7 +73,7 @@ pub async fn partition_alone(job: &Job, _: &mut ()) -> Result<(Vec<Rows>, Rows)>
 /// Looks into the messages of one scan: whether they have the rows of the relation.
 ///
 /// # Errors
-/// When they do not.
+/// When the messages have other rows than the relation.
 pub async fn check_partitioning(setting: &Setting, relation: &Relation) -> Result<()> {
     let partitioning = Partitioning::new(setting);
     let (groups, seen) = (partitioning.groups, Arc::default());

@@ -33,7 +33,8 @@ pub struct Advice {
     pub others: Vec<(Setting, Prediction)>,
 }
 
-/// Chooses.
+/// Chooses the protocol with the most predicted calls per second, and the fewest threads and pending calls that reach
+/// about as many.
 ///
 /// # Errors
 /// When nothing can be predicted for any of the protocols.

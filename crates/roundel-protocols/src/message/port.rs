@@ -24,7 +24,7 @@ pub(crate) struct PortOptions {
     pub protocol: Protocol,
     /// Whether it is that of a requester.
     pub asks: bool,
-    /// Peers.
+    /// Connections, one to each peer.
     pub connections: usize,
     /// Messages under way on a connection, in each direction.
     pub slots: usize,

@@ -161,9 +161,9 @@ impl Hand {
 /// How workers begin, and end.
 #[derive(Clone, Copy, Debug)]
 pub struct Begin {
-    /// When.
+    /// When the workers begin, on the clock whose time their steps get.
     pub start: Duration,
-    /// Of what they draw.
+    /// Seed of the random numbers that they draw.
     pub seed: u64,
     /// Whether those that ask wait for their last answers.
     pub drain: bool,

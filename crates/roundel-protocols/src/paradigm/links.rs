@@ -16,9 +16,9 @@ pub struct Place {
 /// A connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Link {
-    /// Who asks.
+    /// The end that asks.
     pub requester: Place,
-    /// Who answers.
+    /// The end that answers.
     pub responder: Place,
 }
 

@@ -88,7 +88,7 @@ pub enum Load {
 pub struct Setting {
     /// Who asks whom.
     pub paradigm: Paradigm,
-    /// How.
+    /// The protocol of the calls.
     pub protocol: Protocol,
     /// Nodes that ask the one, or that the one asks, or all of them: the paper's P, Q or N.
     pub nodes: usize,

@@ -15,7 +15,7 @@ pub enum PerfError {
     /// The peer ended or cannot be reached any more.
     #[error("peer {peer} is gone: {reason}")]
     PeerLost {
-        /// Which peer.
+        /// The peer, as messages name it.
         peer: String,
         /// What was seen.
         reason: String,
@@ -23,7 +23,7 @@ pub enum PerfError {
     /// The peer failed and said why.
     #[error("peer {peer} gave up: {reason}")]
     PeerFailed {
-        /// Which peer.
+        /// The peer, as messages name it.
         peer: String,
         /// Its own words.
         reason: String,
@@ -31,7 +31,7 @@ pub enum PerfError {
     /// The peer said something that this step does not have.
     #[error("peer {peer} broke the perf protocol: {reason}")]
     Protocol {
-        /// Which peer.
+        /// The peer, as messages name it.
         peer: String,
         /// What was wrong.
         reason: String,
@@ -41,7 +41,7 @@ pub enum PerfError {
     Completion {
         /// What it was.
         what: &'static str,
-        /// Which peer.
+        /// The peer, as messages name it.
         peer: String,
         /// How it ended.
         status: CompletionStatus,
@@ -51,7 +51,7 @@ pub enum PerfError {
         "wrong data from peer {peer}: {what}, message {message} of {bytes} bytes, differs at byte {at}"
     )]
     WrongBytes {
-        /// Which peer.
+        /// The peer, as messages name it.
         peer: String,
         /// Which verb moved them.
         what: &'static str,
@@ -71,7 +71,7 @@ pub enum PerfError {
         expected: u64,
         /// How many there are.
         found: u64,
-        /// Which peer.
+        /// The peer, as messages name it.
         peer: String,
     },
     /// Whoever asked for the measurement does not want it any more.

@@ -39,7 +39,7 @@ pub(super) enum Message {
     Sent(u64),
     /// The responder, after a run: messages that it received, and its CPU time.
     Received {
-        /// Messages.
+        /// Messages that it received.
         messages: u64,
         /// CPU time of its process during the run.
         cpu_seconds: f64,

@@ -4,9 +4,11 @@ use super::{Estimate, Method, Rates, Shape};
 use std::fmt;
 use std::time::Duration;
 
-/// A join that others can do as well has to be so much cheaper on a ring: estimates are estimates.
+/// A join that can also be partitioned by its keys runs on a ring only if that is estimated to take less than this part
+/// of the time: estimates may be wrong.
 const GAIN: f64 = 0.8;
-/// And one that is best done pair by pair by whoever gets all rows of the one side has to be so much dearer on it.
+/// Any other join runs on a ring unless that is estimated to take more than so many times as long as without one, that
+/// is, with all rows of one side sent to each host.
 const LOSS: f64 = 1.25;
 
 /// A way to do a join of rows that are on several hosts.

@@ -55,7 +55,7 @@ pub struct Size {
 /// A join on several hosts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// How many.
+    /// Number of hosts.
     pub hosts: f64,
     /// Threads of each that join.
     pub threads: f64,
@@ -87,7 +87,7 @@ pub enum Method {
 pub struct Estimate {
     /// Setting up the rows of both relations.
     pub set_up: Duration,
-    /// Joining.
+    /// Joining the rows, once they are set up.
     pub join: Duration,
     /// What the busiest link needs for its bytes. On a ring it works while hosts join.
     pub network: Duration,

@@ -35,7 +35,7 @@ pub const PAIRS: usize = 8192;
 /// Which rows a join has. The one relation spins, the other stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JoinType {
-    /// Pairs.
+    /// Only pairs of rows that match.
     Inner,
     /// Pairs, and the spinning rows that have no partner.
     Spinning,
@@ -142,10 +142,10 @@ pub enum Algorithm {
         spinning: usize,
         /// That of the stationary relation, of the same type.
         stationary: usize,
-        /// How near.
+        /// How far the stationary key may be from the spinning one.
         window: Window,
     },
-    /// All.
+    /// All pairs are looked at; a predicate, if there is one, says which of them match.
     NestedLoops,
 }
 

@@ -184,8 +184,8 @@ struct Candidate {
 }
 
 impl Matcher for Table {
-    /// Rows go down their chains side by side, one step each: which of them have a partner there, and which go on, is
-    /// not known before, and what is taken without a branch cannot be guessed wrong.
+    /// Rows go down their chains side by side, one step each. Which of them have a partner there, and which go on, is
+    /// not known before. So this is done without branches, which a processor could predict wrong.
     fn pairs(
         &self,
         fragment: &RecordBatch,

@@ -98,7 +98,7 @@ impl Mover {
         let mut lost = lost.map(futures::FutureExt::fuse);
         let queue = self.queue.clone();
         let result = until_ready(&[&queue], |cx| {
-            // What has come already may be the last that was wanted of who is lost.
+            // What has come already may be the last that was wanted of the lost host.
             let moved = self.poll(cx);
             if moved.is_pending()
                 && let Some(lost) = &mut lost
@@ -281,7 +281,7 @@ impl Mover {
         }
     }
 
-    /// A neighbour's connection is broken: that is nothing where it has done all that it had to.
+    /// A neighbour's connection is broken. That is no error if the neighbour has done all that it had to.
     fn failed(&mut self, completion: &Completion, follows: bool) -> Result<()> {
         if completion.id == CREDIT && completion.opcode != Opcode::Receive {
             self.credits_under_way -= 1;

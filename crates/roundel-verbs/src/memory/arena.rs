@@ -258,7 +258,7 @@ impl Allocation {
     /// Makes sure that a range is inside it.
     ///
     /// # Panics
-    /// When it is not.
+    /// When the range is not inside.
     pub(super) fn check(&self, offset: usize, length: usize) {
         assert!(
             offset

@@ -138,11 +138,11 @@ pub(super) fn life(incarnation: u32, state: u32) -> u64 {
 
 /// Not in use.
 pub(super) const PAIR_RESET: u32 = 0;
-/// Created.
+/// Created, and not connected yet.
 pub(super) const PAIR_INIT: u32 = 1;
 /// Ready to receive and send.
 pub(super) const PAIR_READY: u32 = 2;
-/// Broken.
+/// Broken: it carries nothing any more.
 pub(super) const PAIR_ERROR: u32 = 3;
 
 /// A posted receive, and where its completion is written.

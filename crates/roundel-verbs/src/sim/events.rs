@@ -15,7 +15,7 @@ pub(super) struct Cpu {
     pub index: usize,
 }
 
-/// What happens.
+/// What happens at a moment of virtual time.
 #[derive(Debug)]
 pub(super) enum Event {
     /// A sleep is over.

@@ -32,11 +32,11 @@ pub struct Faults {
 /// What happens to one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PacketFault {
-    /// Of which kind.
+    /// The kind of the packet.
     pub kind: PacketKind,
-    /// Which of them in the whole cluster, from 0.
+    /// The number of the packet among all of its kind in the whole cluster, from 0.
     pub number: u64,
-    /// What.
+    /// What happens to the packet.
     pub what: What,
 }
 
@@ -69,11 +69,11 @@ pub enum PacketKind {
 /// What happens at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
-    /// When.
+    /// Virtual time since the simulation began; a time that is past means at once.
     pub at: Duration,
-    /// To which node.
+    /// The number of the node that it happens to.
     pub node: usize,
-    /// What.
+    /// What happens to the node.
     pub what: Trouble,
 }
 

@@ -171,7 +171,7 @@ impl Simulation {
     /// The same, unless something else happens before it has ended; then the answer is `None`.
     ///
     /// # Errors
-    /// When neither has.
+    /// When neither happens before the simulation has to stop.
     pub fn run_until<T: Send + 'static>(
         &self,
         node: &SimNode,

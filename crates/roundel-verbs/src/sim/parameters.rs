@@ -23,11 +23,11 @@ pub struct Parameters {
     pub name: &'static str,
     /// Links between NICs and the switch.
     pub link: Link,
-    /// NICs.
+    /// The NIC of each node.
     pub nic: Nic,
     /// The switch.
     pub switch: Switch,
-    /// Processors.
+    /// The processor of each node.
     pub cpu: Processor,
     /// For how many bytes on the link each byte of a message stands after its first 64: 1, unless only lengths are
     /// to be simulated.

@@ -19,7 +19,7 @@ pub(super) struct Hello {
     /// Which queue pair is called.
     pub number: u32,
     pub incarnation: u32,
-    /// Which calls.
+    /// The queue pair that calls.
     pub from: Identity,
     /// Whether the connection is reliable (RC) or not (UC).
     pub reliable: bool,

@@ -17,7 +17,7 @@ const DEPTH: usize = 16;
 pub enum Work {
     /// Messages both ways, without end.
     Stream,
-    /// Nothing.
+    /// No messages.
     Idle,
     /// One message, for which there is no receive.
     Wait,

@@ -33,7 +33,7 @@ pub async fn run(args: &AdviseArgs) -> Result<(), Failure> {
     signals.or_signal(work).await
 }
 
-/// What predicts.
+/// The model that predicts: of given hardware, or of this host.
 enum AnyModel {
     Preset(Box<Model>),
     Host(HostModel),

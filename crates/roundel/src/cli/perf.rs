@@ -133,7 +133,7 @@ pub enum MeasureArg {
     Bandwidth,
     /// One message at a time: half of a round trip; of READ and of atomics the whole.
     Latency,
-    /// Both.
+    /// Bandwidth and latency.
     All,
 }
 

@@ -61,9 +61,9 @@ pub struct HugePages {
 /// Room of a file system.
 #[derive(Debug, Serialize)]
 pub struct FileSystem {
-    /// All of it.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// What is free.
+    /// Bytes of it that are free.
     pub free_bytes: u64,
 }
 

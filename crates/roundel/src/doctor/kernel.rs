@@ -56,7 +56,7 @@ pub struct Module {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModuleState {
-    /// Loaded.
+    /// It is loaded at present.
     Loaded,
     /// Part of the kernel itself.
     BuiltIn,

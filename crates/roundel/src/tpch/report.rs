@@ -79,7 +79,7 @@ pub struct Settings {
     pub buffers: String,
     /// What carried the rows.
     pub fabric: String,
-    /// Why that.
+    /// Why that fabric was taken.
     pub fabric_reason: String,
     /// `memory`, `memory:co-partitioned` or a directory.
     pub tables: String,

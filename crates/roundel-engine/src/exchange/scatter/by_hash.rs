@@ -57,7 +57,7 @@ pub(super) struct HeavyCounts {
 }
 
 impl ByHash {
-    /// By a router; who counts rows of heavy keys says where.
+    /// Partitions as `router` says. Rows of heavy keys are counted in `heavy`, if it is given.
     pub(super) fn new(keys: KeyHashes, router: Router, heavy: Option<HeavyCounts>) -> Self {
         Self {
             keys,

@@ -178,7 +178,7 @@ impl ScatterState {
         };
         scattering.go(Destinations { shuffle, groups });
         for waiting in consumers.waiting.drain(..) {
-            // Who does not wait has left.
+            // A consumer that does not wait any more has left.
             let _ = waiting.send(scattering.clone());
         }
         Ok(())

@@ -24,7 +24,7 @@ const EARLY_KEPT: Duration = Duration::from_secs(2);
 /// The tasks that scatter; dropped, they stop.
 pub(in crate::exchange) struct Scattering {
     _tasks: Vec<AbortOnDropHandle<()>>,
-    /// Where to, once all consumers have come.
+    /// Where the tasks send to; set once all consumers have come.
     go: watch::Sender<Option<Destinations>>,
     /// Tasks that have not ended, and why one has failed.
     left: watch::Receiver<Result<usize, Failed>>,

@@ -11,11 +11,11 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
-/// How long samples are waited for, from when the first task asks. Then no key is heavy: a task may have ended without a
-/// word.
+/// How long samples are waited for, from when the first task asks. After that no key is heavy: a task may have ended
+/// without telling its sample.
 const SAMPLES_DEADLINE: Duration = Duration::from_secs(30);
-/// An answer is kept until all tasks have it. One that some never ask for goes when its query must long have ended: to
-/// decide a second time would be wrong.
+/// An answer is kept until all tasks have it. If some tasks never ask, it is kept for this long, by which time its
+/// query must have ended: to decide a second time would be wrong.
 const ANSWER_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Most joins at a time.
 const AGREEMENTS_MAX: usize = 1 << 16;
@@ -136,7 +136,7 @@ impl Join {
         Ok(())
     }
 
-    /// Who waits for a decision hears of it.
+    /// Changes the agreement. Whoever waits for a decision hears of it when there is one.
     fn change(&self, change: impl FnOnce(&mut Agreement)) {
         self.agreement.send_if_modified(|agreement| {
             let before = agreement.decision().is_some();

@@ -7,9 +7,10 @@
 //! | right, right semi, right anti, right mark | the right side's |
 //! | full, and anti joins for which one null decides | neither's |
 //!
-//! A row that is spread is in one partition, and all that it can match are there, too. So each of the join's rows is made
-//! once, as long as a row of the other side, which is in many partitions, makes none by itself: by matching nothing, as
-//! in an outer join of its side, or once however often it matches, as in a semi join.
+//! A row that is spread is in one partition, and all rows that it can match are there, too. A row of the other side is
+//! in many partitions. So each row of the join is made once, as long as no row of the other side makes one by itself.
+//! It does so in an outer join of its side, when it matches nothing, and in a semi join of its side, which makes one
+//! row of it however often it matches.
 //!
 //! A join whose rows are spread is not partitioned by its keys any more. So what is above it must not rely on that, up
 //! to the next shuffle.

@@ -37,7 +37,7 @@ struct Told {
     sample: Mutex<Sample>,
     /// Partitions that have not ended.
     left: AtomicUsize,
-    /// Nobody looks at more rows.
+    /// Whether the sample is still open, or is complete, or has failed.
     complete: watch::Sender<Completion>,
 }
 
@@ -49,7 +49,7 @@ enum Completion {
 }
 
 impl Sampling {
-    /// Of a task with so many partitions, for a join with so many.
+    /// The part of a task whose input has `inputs` partitions, for a join with `partitions` of them.
     pub(in crate::exchange) fn new(
         role: &Role,
         task: TaskKey,
@@ -118,7 +118,7 @@ impl Sampling {
     }
 }
 
-/// Asks which keys of a join are heavy, with what was seen of them once that is all.
+/// Waits until the sample is complete, if the task takes one. Then tells it, and asks which keys of the join are heavy.
 async fn agree(
     role: Role,
     task: TaskKey,
@@ -162,14 +162,14 @@ async fn agree(
     Ok(Arc::new(decision))
 }
 
-/// Waits until nobody looks at more rows.
+/// Waits until the sample is complete or has failed.
 async fn closed(complete: &mut watch::Receiver<Completion>) {
     // Without its sender nobody is left to look.
     let _ = complete.wait_for(|how| *how != Completion::Open).await;
 }
 
 impl Told {
-    /// What was seen, once no more is looked at.
+    /// The sample, once it is complete or has failed.
     async fn tell(&self, partitions: u64) -> KeySample {
         let mut complete = self.complete.subscribe();
         // The sender is borrowed: it cannot end.

@@ -47,9 +47,9 @@ pub struct LinkId(pub usize);
 /// A data message that arrived. Its buffer goes back with [`ReceiveEndpoint::release`].
 #[derive(Debug)]
 pub struct Message {
-    /// From where.
+    /// The link that it came over.
     pub link: LinkId,
-    /// For which partition.
+    /// The partition that it is for.
     pub partition: u32,
     /// Its sequence number at its source, among the messages to the same group.
     pub sequence: u64,

@@ -1,8 +1,8 @@
-//! MQ/RD at the receiver (section 5.4): the source names the messages that wait at its side in a queue
-//! of this end's, `ValidArr`. They are read into local buffers, and named in a queue of the source's,
-//! `FreeArr`, as soon as they have been: the paper's receivers do so when they have consumed them. So
-//! does this one where the device can read at once: messages then stay where they are until they are
-//! copied to where their rows belong, and there are no local buffers.
+//! MQ/RD at the receiver (section 5.4): the source names the messages that wait at its side in a queue of this end's,
+//! `ValidArr`. This end reads them into local buffers. As soon as a message has been read, it is named in a queue of
+//! the source's, `FreeArr`. The paper's receivers do that only when they have consumed the message. This one does the
+//! same where the device can read at once: messages then stay where they are until they are copied to where their rows
+//! belong, and there are no local buffers.
 //!
 //! With each message that was read the source is told how many it may have waiting: as many as this
 //! end has buffers, or would have.

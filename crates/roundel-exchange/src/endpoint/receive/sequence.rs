@@ -22,7 +22,7 @@ pub(super) struct Sequences {
     sent: u64,
     /// Messages below this one have been known of for long enough to be late.
     late: u64,
-    /// Those below this one are, when the time comes.
+    /// Messages below this one become late at this time.
     late_next: (u64, Duration),
     /// Messages below this one have been asked for, and when to ask for them again.
     asked: u64,

@@ -1,8 +1,8 @@
 //! MQ/WR at the receiver (section 5.5): numbered buffers that the source writes to, and the queue of
 //! the source's in which those that are free are named, `FreeArr`.
 //!
-//! With polled buffers only the one is looked at that the source was given first: it uses them in the
-//! order in which it got them. The paper's receivers look at all.
+//! With polled buffers, the receiver looks only at the one that the source was given first, since the source uses them
+//! in the order in which it got them. The paper's receivers look at all of them.
 
 use super::super::ring::{RemoteRing, Ring};
 use super::super::seal::{arrived, break_seal, sealed_length};

@@ -258,7 +258,7 @@ impl Encoder for Union<'_> {
     }
 }
 
-/// Dictionaries.
+/// Encodes a dictionary array: for each row, the index of its value, and an encoder of the values.
 struct Dictionary<'a> {
     keys: Vec<usize>,
     values: NullableEncoder<'a>,
