@@ -35,7 +35,7 @@ use crate::tables::scan::{CheckedScans, FloatBounds, ScanCodec};
 use crate::tables::{files, placement, scan};
 use crate::tpch::TpchLayout;
 use crate::yielding::YieldingJoins;
-use crate::{EngineError, Fabric, FabricReason, Result, exact_sum, tpch};
+use crate::{EngineError, Fabric, FabricReason, Result, functions, tpch};
 
 /// Bytes of a file that are worth a partition of a task. Small, so that all but tiny tables are
 /// read by all workers, as memory tables are.
@@ -71,11 +71,7 @@ impl Session {
             .with_information_schema(true)
             .with_extension(Arc::clone(&core.catalog))
             .with_extension(Arc::new(files::Notices::default()));
-        // It leaves out rows that another `min` or `max` of the same query needs.
-        config
-            .options_mut()
-            .optimizer
-            .enable_aggregate_dynamic_filter_pushdown = false;
+        settings::keep_right(config.options_mut());
         let mut rules = rules_with_joins(CycloJoins(Arc::clone(&core.membership)));
         rules.insert(0, Arc::new(FloatBounds));
         let mut state = SessionStateBuilder::new()
@@ -112,7 +108,7 @@ impl Session {
         let mut state = state.build();
         let own = ExchangeConfig::new(fabric, core.options.skew);
         settings::begin(state.config_mut(), own);
-        exact_sum::install(&mut state)?;
+        functions::install(&mut state)?;
         let context = SessionContext::from(state);
         files::install(&context);
         Ok(Self {
@@ -208,6 +204,7 @@ impl Session {
     /// the query on all workers.
     pub fn sql<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<SendableRecordBatchStream>> {
         Box::pin(async move {
+            planner::check_length(sql)?;
             let fabric = self.next_fabric()?;
             settings::ship(&self.context)?;
             let subqueries = Subqueries {

@@ -482,7 +482,9 @@ async fn bounds_of_parquet_say_nothing_of_nan() {
     let path = shown(&f.at("nan.parquet"));
     let write = format!(
         "COPY (SELECT v, CASE WHEN v % 1000 = 7 THEN 'NaN'::double ELSE 1.5 END AS x, \
-         CASE WHEN v = 7 THEN 'NaN'::float ELSE 1.5::float END AS f FROM generate_series(1, 5000) t(v)) \
+         CASE WHEN v = 7 THEN 'NaN'::float ELSE 1.5::float END AS f, \
+         CASE WHEN v % 1000 = 9 THEN zero / zero ELSE 1.5 END AS y \
+         FROM (SELECT v, (v % 1)::double AS zero FROM generate_series(1, 5000) t(v))) \
          TO '{path}' OPTIONS ('format.max_row_group_size' 1000)"
     );
     f.rows(&write).await;
@@ -502,8 +504,14 @@ async fn bounds_of_parquet_say_nothing_of_nan() {
             ("count(*) FROM T WHERE x NOT IN (1.5, 1, 2, 3, 4)", "5"),
             ("sum(v) FROM T WHERE f > 9", "7"),
             ("count(*) FROM T WHERE x = 1.5", "4995"),
+            ("count(*) FROM T WHERE y < 1", "5"),
+            (
+                "count(*) FROM (SELECT v FROM T WHERE x < 5 LIMIT 1000)",
+                "1000",
+            ),
             ("count(*) FROM T WHERE x > 1 AND v <= 7", "7"),
             ("max(x) FROM T", "NaN"),
+            ("max(x), min(x) FROM T GROUP BY v < 0", "NaN|1.5"),
             ("min(x) FROM T", "1.5"),
             ("greatest(x, 9) FROM T WHERE v = 7", "NaN"),
             ("f FROM T ORDER BY f DESC LIMIT 1", "NaN"),

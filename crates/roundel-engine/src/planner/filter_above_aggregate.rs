@@ -1,21 +1,22 @@
-//! Keeps filters above aggregates that have a row of no rows.
+//! Keeps filters above aggregates and windows, where below them they would be of other rows.
 //!
-//! DataFusion puts each condition below an aggregate that names no column but its keys. A condition that names none at all,
-//! such as one that no row can meet, is then below an aggregate without keys, whose row it was to take away.
+//! DataFusion puts each condition below an aggregate or a window that names no column but its keys, also one that names no
+//! column at all. Two kinds of those must stay: one that no row can meet, above an aggregate that has a row even when there are
+//! no input rows; and one that is another for each row, such as `random() < 0.5`.
 
 use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
-use datafusion::logical_expr::utils::{conjunction, split_conjunction};
+use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{EmptyRelation, Expr, GroupingSet, LogicalPlan};
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::simplify_expressions::simplify_predicates;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
-/// DataFusion's rule that puts filters below other nodes, but not below such aggregates.
+/// DataFusion's rule that puts filters below other nodes, but not such conditions.
 #[derive(Debug, Default)]
 pub(crate) struct FilterAboveAggregate(PushDownFilter);
 
@@ -33,36 +34,41 @@ impl OptimizerRule for FilterAboveAggregate {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        let Some(conditions) = of_lasting_row(&plan) else {
-            return self.0.rewrite(plan, config);
-        };
-        let conditions = simplify_predicates(conditions)?;
-        Ok(match conjunction(conditions.iter().cloned()) {
-            Some(_) if conditions.iter().any(is_never_met) => {
-                Transformed::yes(LogicalPlan::EmptyRelation(EmptyRelation {
-                    produce_one_row: false,
-                    schema: Arc::clone(plan.schema()),
-                }))
+        let (conditions, node) = conditions_above(&plan);
+        let stays = match node {
+            LogicalPlan::Aggregate(aggregate) if has_set_without_keys(&aggregate.group_expr) => {
+                let conditions = simplify_predicates(conditions)?;
+                if conditions.iter().any(is_never_met) {
+                    return Ok(Transformed::yes(LogicalPlan::EmptyRelation(
+                        EmptyRelation {
+                            produce_one_row: false,
+                            schema: Arc::clone(plan.schema()),
+                        },
+                    )));
+                }
+                true
             }
-            _ => Transformed::no(plan),
-        })
+            LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) => {
+                conditions.iter().any(Expr::is_volatile)
+            }
+            _ => false,
+        };
+        match stays && matches!(plan, LogicalPlan::Filter(_)) {
+            true => Ok(Transformed::no(plan)),
+            false => self.0.rewrite(plan, config),
+        }
     }
 }
 
-/// The conditions of filters that are directly above an aggregate that has a row of no rows; none for other plans.
-fn of_lasting_row(plan: &LogicalPlan) -> Option<Vec<Expr>> {
+/// The conditions of the filters that a plan begins with, and what is below them.
+fn conditions_above(plan: &LogicalPlan) -> (Vec<Expr>, &LogicalPlan) {
     let mut conditions = Vec::new();
     let mut node = plan;
     while let LogicalPlan::Filter(filter) = node {
         conditions.extend(split_conjunction(&filter.predicate).into_iter().cloned());
         node = &filter.input;
     }
-    match node {
-        LogicalPlan::Aggregate(aggregate) if !conditions.is_empty() => {
-            has_set_without_keys(&aggregate.group_expr).then_some(conditions)
-        }
-        _ => None,
-    }
+    (conditions, node)
 }
 
 /// Whether an aggregate by these keys has a row of all rows together.
@@ -126,6 +132,17 @@ mod tests {
             ("SELECT count(*) FROM t HAVING random() < 2", 1),
             ("SELECT count(*) FROM t WHERE a = 3 AND a = 4", 1),
             ("SELECT a, count(*) FROM t GROUP BY a HAVING a = 1", 1),
+            // Of the groups, and not of their rows, which would be the same chance of a half for each.
+            (
+                "SELECT n FROM (SELECT a, count(*) n FROM (SELECT v % 10 AS a FROM generate_series(1, 1000) g(v)) \
+                 GROUP BY a HAVING random() < 0.5) WHERE n <> 100",
+                0,
+            ),
+            (
+                "SELECT n FROM (SELECT count(*) OVER (PARTITION BY v % 10) n FROM generate_series(1, 1000) g(v)) \
+                 WHERE random() < 0.5 AND n <> 100",
+                0,
+            ),
             (
                 "SELECT a, count(*) FROM t GROUP BY ROLLUP (a) HAVING a = 1",
                 1,

@@ -6,8 +6,8 @@
 //! |---|---|---|
 //! | expressions that are nested too deep are refused | `depth` | they would end a process |
 //! | scalar subqueries are run, and their values put in their places | `scalar_subqueries` | a stage cannot ask another plan for a value |
-//! | rules of the logical optimizer: filters stay above aggregates that have a row of no rows | `filter_above_aggregate` | the row would stay |
-//! | aggregate functions are ordered by each key once | `aggregate_order` | some fail else |
+//! | rules of the logical optimizer: some filters stay above aggregates and windows | `filter_above_aggregate` | below them they are of other rows |
+//! | aggregate functions are ordered by each key once | `aggregate_order` | otherwise some fail |
 //! | limits stay above windows | `limit_over_window` | a window must see all rows |
 //! | rules of the physical optimizer: order is not lost in shuffles | `order` | a network shuffle does not merge, and forgets constants |
 //! | datafusion-distributed cuts the plan into stages; nodes that need it get one task | `invariant` | the answer must not depend on the number of tasks |
@@ -47,13 +47,13 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner as _}
 use datafusion_distributed::{DistributedConfig, NetworkBoundaryExt as _};
 use uuid::Uuid;
 
-use crate::exact_sum;
+use crate::functions;
 use crate::tables::placement::needs_shards;
 use aggregate_order::AggregateOrder;
 use filter_above_aggregate::FilterAboveAggregate;
 use limit_over_window::LimitOverWindow;
 
-pub(crate) use depth::check_depth;
+pub(crate) use depth::{check_depth, check_length};
 pub(crate) use invariant::desired_task_count;
 pub(crate) use order::OrderAcrossShuffles;
 pub(crate) use scalar_subqueries::{RunSubquery, with_values};
@@ -103,7 +103,7 @@ impl ClusterPlanner {
     pub(crate) fn around(builder: &mut SessionStateBuilder) -> Result<Self> {
         let stages = builder.query_planner().take();
         let mut worker = SessionStateBuilder::new().with_default_features().build();
-        exact_sum::install(&mut worker)?;
+        functions::install(&mut worker)?;
         let planner = Self {
             stages: stages.unwrap_or_else(|| Arc::clone(worker.query_planner())),
             worker: worker.task_ctx(),
@@ -118,6 +118,8 @@ impl ClusterPlanner {
         logical: &LogicalPlan,
         session: &dyn Session,
     ) -> Result<Planned> {
+        // Rules of the optimizer put expressions into each other.
+        check_depth(logical)?;
         let why = match self.in_stages(logical, session).await {
             Ok(plan) => {
                 return Ok(Planned {
@@ -127,11 +129,12 @@ impl ClusterPlanner {
             }
             Err(why) => why,
         };
+        // Rules know by it that joins have no ring.
+        let alone = one_task(session)?;
         let mut plan = DefaultPhysicalPlanner::default()
-            .create_physical_plan(logical, session)
+            .create_physical_plan(logical, &alone)
             .await?;
         if needs_shards(&plan)? {
-            let alone = one_task(session)?;
             plan = self.stages.create_physical_plan(logical, &alone).await?;
             check::check(&plan)?;
         }

@@ -29,7 +29,7 @@ use datafusion::physical_plan::{
 };
 
 /// How a function of a window shows that it runs backwards.
-const REVERSED: &str = "is_reversed: true";
+pub(super) const REVERSED: &str = "is_reversed: true";
 
 /// Sorts what a network boundary would leave unsorted.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ fn sorted_above(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Executio
 
 /// A window whose input is sorted as far as one can tell without knowing constants.
 fn sorted_below(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    if !node.is::<BoundedWindowAggExec>() && !node.is::<WindowAggExec>() {
+    if window(node).is_none() {
         return Ok(None);
     }
     let Some(required) = node.required_input_ordering().into_iter().next().flatten() else {
@@ -108,13 +108,20 @@ fn sorted_below(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Executio
         .map(Some)
 }
 
+/// The functions of a window, and whether it may run in several partitions, by its keys; none of other nodes.
+pub(super) fn window(node: &Arc<dyn ExecutionPlan>) -> Option<(&[Arc<dyn WindowExpr>], bool)> {
+    if let Some(window) = node.downcast_ref::<BoundedWindowAggExec>() {
+        Some((window.window_expr(), !window.partition_keys().is_empty()))
+    } else if let Some(window) = node.downcast_ref::<WindowAggExec>() {
+        Some((window.window_expr(), !window.partition_keys().is_empty()))
+    } else {
+        None
+    }
+}
+
 /// A window whose functions run backwards, as one whose functions run forwards, between sorts.
 fn forwards(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    let (functions, keys) = if let Some(window) = node.downcast_ref::<BoundedWindowAggExec>() {
-        (window.window_expr(), window.partition_keys())
-    } else if let Some(window) = node.downcast_ref::<WindowAggExec>() {
-        (window.window_expr(), window.partition_keys())
-    } else {
+    let Some((functions, keyed)) = window(node) else {
         return Ok(None);
     };
     // No method tells; the functions of a window are all reversed, or none is.
@@ -134,9 +141,8 @@ fn forwards(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPla
     if let Some(order) = LexOrdering::new(order) {
         input = sort(input, order);
     }
-    let keyed = !keys.is_empty();
     let bounded = functions.iter().all(|f| f.uses_bounded_memory());
-    let window: Arc<dyn ExecutionPlan> = match bounded {
+    let forwards: Arc<dyn ExecutionPlan> = match bounded {
         true => Arc::new(BoundedWindowAggExec::try_new(
             functions,
             input,
@@ -146,8 +152,8 @@ fn forwards(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPla
         false => Arc::new(WindowAggExec::try_new(functions, input, keyed)?),
     };
     Ok(Some(match node.output_ordering() {
-        Some(order) => sort(window, order.clone()),
-        None => window,
+        Some(order) => sort(forwards, order.clone()),
+        None => forwards,
     }))
 }
 

@@ -18,7 +18,6 @@ use datafusion::physical_expr::ScalarFunctionExpr;
 use datafusion::physical_expr::expressions::{CastExpr, Literal, TryCastExpr};
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::memory::LazyMemoryExec;
-use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
 use datafusion::prelude::SessionConfig;
 use datafusion_distributed::{DistributedCodec, DistributedLeafExec, NetworkBoundaryExt as _};
@@ -26,6 +25,9 @@ use datafusion_proto::bytes::{
     physical_plan_from_bytes_with_proto_converter, physical_plan_to_bytes_with_proto_converter,
 };
 use datafusion_proto::physical_plan::DeduplicatingProtoConverter;
+
+use super::order::{REVERSED, window};
+use crate::functions;
 
 /// Refuses a plan with a stage that a worker could not read. `worker` has the functions of one.
 pub(super) fn check(
@@ -67,16 +69,17 @@ pub(super) fn check(
         let converter = DeduplicatingProtoConverter::default();
         physical_plan_from_bytes_with_proto_converter(&bytes, worker, &codec, &converter)
     };
-    if check_same(&stage, &arrived(worker)?).is_ok() {
+    let Err(why) = check_same(&stage, &arrived(worker)?) else {
         return Ok(());
-    }
+    };
     // Some functions differ by settings, which travel with a plan.
     let config = SessionConfig::from(config.options().as_ref().clone());
-    let told = SessionStateBuilder::new()
+    let mut told = SessionStateBuilder::new()
         .with_config(config)
         .with_default_features()
         .build();
-    check_same(&stage, &arrived(&told.task_ctx())?)
+    functions::install(&mut told)?;
+    check_same(&stage, &arrived(&told.task_ctx())?).map_err(|_| why)
 }
 
 /// A node that arrived has the columns, partitions, functions and types of the one that was sent.
@@ -130,7 +133,7 @@ const MARKS_OF_WINDOWS: [&str; 4] = [
     "filter: Some(",
     "ignore_nulls: true",
     "is_distinct: true",
-    "is_reversed: true",
+    REVERSED,
 ];
 
 /// Whether the expressions of two nodes have the same functions, constants and casts.
@@ -161,14 +164,8 @@ fn parts(node: &Arc<dyn ExecutionPlan>) -> Result<Vec<Part>> {
         let functions = aggregate.aggr_expr().iter();
         parts.extend(functions.map(|function| Part::Aggregate(function.fun().clone())));
     }
-    let windows = if let Some(window) = node.downcast_ref::<BoundedWindowAggExec>() {
-        window.window_expr()
-    } else if let Some(window) = node.downcast_ref::<WindowAggExec>() {
-        window.window_expr()
-    } else {
-        &[]
-    };
-    for function in windows {
+    let windows = window(node).map(|(functions, _)| functions);
+    for function in windows.unwrap_or_default() {
         let text = format!("{function:?}");
         let marks = MARKS_OF_WINDOWS.into_iter();
         parts.extend(marks.flat_map(|mark| {

@@ -15,6 +15,7 @@ mod travel;
 
 use std::sync::Arc;
 
+use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlan, ResetVariable, SetVariable, Statement};
@@ -36,11 +37,22 @@ const OF_THE_COORDINATOR: [&str; 3] = [
     "datafusion.runtime.file_statistics_cache_limit",
 ];
 
-/// Settings that distributed plans rely on being what a session begins with, and why.
-const OF_THE_PLANNER: [(&str, &str); 1] = [(
-    "datafusion.optimizer.enable_physical_uncorrelated_scalar_subquery",
-    "plans whose subqueries are so made cannot be sent to workers",
-)];
+/// Settings that plans rely on being what a session begins with, and why.
+const OF_THE_PLANNER: [(&str, &str); 2] = [
+    (
+        "datafusion.optimizer.enable_physical_uncorrelated_scalar_subquery",
+        "plans whose subqueries are so made cannot be sent to workers",
+    ),
+    (
+        "datafusion.optimizer.enable_aggregate_dynamic_filter_pushdown",
+        "it leaves out rows that another min or max of the same query needs",
+    ),
+];
+
+/// Switches off what gives wrong rows. Another setting of DataFusion switches it on again, so this comes before each statement.
+pub(crate) fn keep_right(options: &mut ConfigOptions) {
+    options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+}
 
 /// What a session's settings are compared with.
 struct Began {
@@ -80,8 +92,9 @@ pub(crate) fn ship(context: &SessionContext) -> Result<()> {
     let Some(began) = state.config().get_extension::<Began>() else {
         return Ok(());
     };
-    let headers = told(state.config_options(), &began.untold)?;
     let config = state.config_mut();
+    keep_right(config.options_mut());
+    let headers = told(config.options(), &began.untold)?;
     config.set_distributed_passthrough_headers(headers)
 }
 

@@ -26,9 +26,9 @@ pub(crate) use loader::Loader;
 use crate::channel::{Channels, authorization, fabric_of};
 use crate::control::VERSION;
 use crate::control::server::ControlServer;
-use crate::exact_sum;
 use crate::exchange::{ExchangeServer, OwnWorker, gather_in, scatter_in};
 use crate::fabric::{Devices, Sizes, reachable_at};
+use crate::functions;
 use crate::ring::{CycloJoinCodec, Meetings, Pins, RingServer, RingWorker};
 use crate::runtime::runtime_env;
 use crate::settings::hear;
@@ -174,7 +174,7 @@ fn worker(
             let own = worker.map(|worker| OwnWorker { url, worker });
             let resolver = rings.channels.resolver(fabric, &rings.devices, own)?;
             let mut state = builder.with_distributed_channel_resolver(resolver).build();
-            exact_sum::install(&mut state)?;
+            functions::install(&mut state)?;
             Ok::<_, DataFusionError>(state)
         }
     };

@@ -30,6 +30,13 @@ impl Lacking {
         }
         known
     }
+
+    /// A statement that passes may make a table of such a name after all.
+    pub fn passed(&mut self, sql: &str) {
+        if let Some(table) = created(sql) {
+            self.tables.remove(&table);
+        }
+    }
 }
 
 /// The path that an error says leads nowhere.

@@ -17,7 +17,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::csv::{self, Form, Sample, Seen};
 use super::format::{Format, Named, Shape};
-use super::json::array_schema;
+use super::json::{array_schema, check_lines};
 use super::location::{FoundFile, Location};
 use super::notices::Notices;
 use super::options::{Csv, JSON_SAMPLE, Options};
@@ -281,6 +281,11 @@ pub(super) async fn schemas(
             schema.map(Arc::new)
         });
         return each.collect();
+    }
+    if reader.shape.format == Format::Ndjson {
+        for file in files {
+            check_lines(&file.path, reader.shape.compression)?;
+        }
     }
     let store = state
         .runtime_env()

@@ -3,13 +3,13 @@
 //! DataFusion looks for the columns of an array line by line, and its objects may go on over several lines.
 
 use std::fmt;
-use std::io::{BufRead as _, BufReader, Read};
+use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
 
 use arrow::datatypes::Schema;
 use arrow::json::reader::infer_json_schema_from_iterator;
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
-use serde::de::{Deserializer as _, Error as _, SeqAccess, Visitor};
+use serde::de::{Deserializer as _, Error as _, IgnoredAny, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::de::Deserializer;
 
@@ -27,41 +27,51 @@ pub(super) fn json_format(path: &Path, compression: FileCompressionType) -> Resu
     let shown = path.display().to_string();
     let mut reader = BufReader::new(open(path, compression)?);
     let marked = skip_mark(&mut reader, &shown)?;
-    let mut line = Vec::new();
-    while line.trim_ascii().is_empty() {
-        line.clear();
-        let read = reader
-            .by_ref()
-            .take(LINE_BYTES_MAX)
-            .read_until(b'\n', &mut line);
-        if read.map_err(|e| wrong(&shown, e))? == 0 {
-            // White space only: no rows.
-            return Ok(Format::Ndjson);
-        }
-    }
-    let ends = line.ends_with(b"\n");
-    let line = line.trim_ascii();
-    match line[0] {
-        b'[' => Ok(Format::JsonArray),
-        b'{' if marked => Err(wrong(
+    match first_line(&mut reader, &shown)?.first() {
+        Some(b'[') => Ok(Format::JsonArray),
+        Some(b'{') if marked => Err(wrong(
             &shown,
             "begins with a byte order mark, which a file with a JSON object a line cannot have: remove it",
         )),
-        b'{' => match serde_json::from_slice::<serde::de::IgnoredAny>(line) {
-            Err(e) if e.is_eof() && ends => Err(wrong(
-                &shown,
-                "has an object that goes on over several lines: write each on one line, or all of them as one array",
-            )),
-            // What is wrong otherwise is told with its place when it is read.
-            _ => Ok(Format::Ndjson),
-        },
-        other => Err(wrong(
+        // White space only: no rows.
+        Some(b'{') | None => Ok(Format::Ndjson),
+        Some(other) => Err(wrong(
             &shown,
             format!(
                 "begins with '{}', not with a JSON object or an array of them",
                 other.escape_ascii()
             ),
         )),
+    }
+}
+
+/// Refuses a file whose first object goes on over several lines: its columns are looked for line by line.
+pub(super) fn check_lines(path: &Path, compression: FileCompressionType) -> Result<()> {
+    let shown = path.display().to_string();
+    let mut reader = BufReader::new(open(path, compression)?);
+    let line = first_line(&mut reader, &shown)?;
+    match serde_json::from_slice::<IgnoredAny>(&line) {
+        Err(e) if e.is_eof() && line.ends_with(b"\n") => Err(wrong(
+            &shown,
+            "has an object that goes on over several lines: write each on one line, or all of them as one array",
+        )),
+        // What is wrong otherwise is told with its place when it is read.
+        _ => Ok(()),
+    }
+}
+
+/// The first line that is not blank, from its first letter on; empty if there is none.
+fn first_line(reader: &mut impl BufRead, shown: &str) -> Result<Vec<u8>> {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = reader.take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+        let is_end = read.map_err(|e| wrong(shown, e))? == 0;
+        let blank = line.len() - line.trim_ascii_start().len();
+        line.drain(..blank);
+        if is_end || !line.is_empty() {
+            return Ok(line);
+        }
     }
 }
 
@@ -88,7 +98,7 @@ pub(super) fn array_schema(
     infer_json_schema_from_iterator(first.values.iter().map(Ok)).map_err(|e| wrong(&shown, e))
 }
 
-fn skip_mark(reader: &mut BufReader<impl Read>, shown: &str) -> Result<bool> {
+fn skip_mark(reader: &mut impl BufRead, shown: &str) -> Result<bool> {
     let begin = reader.fill_buf().map_err(|e| wrong(shown, e))?;
     let marked = begin.starts_with(BYTE_ORDER_MARK);
     if marked {
@@ -150,13 +160,22 @@ mod tests {
             assert_eq!(format, expected, "{}", bytes.escape_ascii());
         }
         for (bytes, reason) in [
-            (&b"{\n  \"a\": 1\n}\n"[..], "several lines"),
-            (b"\xef\xbb\xbf{\"a\":1}", "byte order mark"),
+            (&b"\xef\xbb\xbf{\"a\":1}"[..], "byte order mark"),
             (b"hello", "begins with 'h'"),
         ] {
             let file = file(bytes);
             let refused = json_format(file.path(), PLAIN).expect_err("no JSON");
             assert!(refused.to_string().contains(reason), "{refused}");
+        }
+    }
+
+    #[test]
+    fn objects_over_several_lines_are_told_of() {
+        let pretty = file(b"\n{\n  \"a\": 1\n}\n");
+        let refused = check_lines(pretty.path(), PLAIN).expect_err("several lines");
+        assert!(refused.to_string().contains("several lines"), "{refused}");
+        for bytes in [&b"{\"a\": 1}\n{\n}"[..], b"{\"a\": 1", b"", b"{]\n"] {
+            check_lines(file(bytes).path(), PLAIN).expect("is told elsewhere");
         }
     }
 

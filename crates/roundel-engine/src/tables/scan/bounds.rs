@@ -1,7 +1,8 @@
 //! What the bounds of a Parquet column say: nothing of the values that are not a number.
 //!
-//! Writers leave NaN out of the least and greatest value of a row group. In SQL it is above all numbers, so a row group
-//! whose greatest value is 3 may have a row of `x > 5`. Such a condition must leave no row group out.
+//! Writers leave NaN out of the least and greatest value of a row group. DataFusion compares it as above all numbers, or
+//! below them if its sign bit is set, which `0.0 / 0.0` does. So a row group from 1 to 3 may have a row of `x > 5`, and one of
+//! `x < 0`. Such conditions must leave no row group out; `x = 5` may.
 
 use std::sync::Arc;
 
@@ -57,13 +58,24 @@ impl PhysicalOptimizerRule for FloatBounds {
     }
 }
 
-/// The scan without such bounds; none if it has no column of floating point numbers.
+/// The scan without such bounds; none if it has none.
 fn without_float_bounds(scan: &FileScanConfig) -> Option<FileScanConfig> {
     let schema = scan.file_source().table_schema().table_schema();
     let fields = schema.fields().iter().enumerate();
     let floats = fields.filter(|(_, field)| field.data_type().is_floating());
     let floats: Vec<usize> = floats.map(|(index, _)| index).collect();
     if floats.is_empty() {
+        return None;
+    }
+    let knows = |statistics: &Statistics| {
+        let mut columns = floats
+            .iter()
+            .filter_map(|&at| statistics.column_statistics.get(at));
+        columns.any(|c| c.min_value != Precision::Absent || c.max_value != Precision::Absent)
+    };
+    let files = scan.file_groups.iter().flat_map(FileGroup::iter);
+    let mut each = files.filter_map(|file| file.statistics.as_deref());
+    if !knows(&scan.statistics()) && !each.any(knows) {
         return None;
     }
     let forget = |statistics: &mut Statistics| {
@@ -97,29 +109,35 @@ fn without_float_bounds(scan: &FileScanConfig) -> Option<FileScanConfig> {
     Some(builder.with_file_groups(groups.collect()).build())
 }
 
-/// The source, which leaves out row groups by those conditions only that NaN does not meet.
+/// The source, which leaves out row groups by those conditions only that bounds without NaN judge rightly.
 pub(super) fn pruned_rightly(source: &ParquetSource) -> Result<ParquetSource> {
     let schema = Arc::clone(source.table_schema().table_schema());
     let Some(predicate) = source.filter() else {
         return Ok(source.clone());
     };
-    let (right, wrong): (Vec<_>, Vec<_>) = split_conjunction(&predicate)
+    let (of_floats, mut kept): (Vec<_>, Vec<_>) = split_conjunction(&predicate)
         .into_iter()
         .map(Arc::clone)
-        .partition(|condition| excludes_nan(condition, &schema));
-    if wrong.is_empty() {
+        .partition(|condition| is_of_floats(condition, &schema));
+    if of_floats.is_empty() {
         return Ok(source.clone());
     }
-    let mut kept = right;
-    let mut source = source.clone();
     let mut options = source.table_parquet_options().clone();
-    if options.global.pushdown_filters {
-        // Nobody else filters rows by these; only those that change while the query runs are checked elsewhere, too.
-        for condition in wrong {
-            if !condition.exists(|part| Ok(part.is::<DynamicFilterPhysicalExpr>()))? {
-                kept.push(condition);
-            }
+    let filters = options.global.pushdown_filters;
+    let before = kept.len();
+    for condition in of_floats {
+        let stays = match filters {
+            // Nobody else filters rows by it, unless it changes while the query runs.
+            true => !condition.exists(|part| Ok(part.is::<DynamicFilterPhysicalExpr>()))?,
+            false => ignores_nan(&condition, &schema),
+        };
+        if stays {
+            kept.push(condition);
         }
+    }
+    let mut source = source.clone();
+    if filters && kept.len() > before {
+        // By the same bounds DataFusion also finds row groups all of whose rows meet a condition, for a LIMIT.
         options.global.pruning = false;
         options.global.enable_page_index = false;
         source = source.with_table_parquet_options(options);
@@ -127,23 +145,22 @@ pub(super) fn pruned_rightly(source: &ParquetSource) -> Result<ParquetSource> {
     Ok(source.with_predicate(conjunction(kept)))
 }
 
-/// Whether a condition on a floating point column never holds for NaN.
-fn excludes_nan(condition: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
-    let is_float = |column: &Column| {
+fn is_of_floats(condition: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
+    collect_columns(condition).iter().any(|column| {
         let field = schema.field_with_name(column.name());
         field.map_or(true, |field| field.data_type().is_floating())
-    };
-    if !collect_columns(condition).iter().any(is_float) {
+    })
+}
+
+/// Whether bounds that leave out NaN judge a condition rightly: no NaN meets it, of either sign, or it is about NULL.
+fn ignores_nan(condition: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
+    if !is_of_floats(condition, schema) {
         return true;
     }
     if let Some(binary) = condition.downcast_ref::<BinaryExpr>() {
         let (left, right) = (binary.left(), binary.right());
         return match binary.op() {
-            Operator::And | Operator::Or => {
-                excludes_nan(left, schema) && excludes_nan(right, schema)
-            }
-            Operator::Lt | Operator::LtEq => is_column(left) && is_number(right),
-            Operator::Gt | Operator::GtEq => is_number(left) && is_column(right),
+            Operator::And | Operator::Or => ignores_nan(left, schema) && ignores_nan(right, schema),
             Operator::Eq => {
                 is_column(left) && is_number(right) || is_number(left) && is_column(right)
             }
@@ -190,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nan_meets_leaves_out_no_row_group() {
+    fn what_nan_may_meet_leaves_out_no_row_group() {
         let schema = Schema::new(vec![
             Field::new("x", DataType::Float64, true),
             Field::new("f", DataType::Float32, true),
@@ -199,12 +216,12 @@ mod tests {
         let of_schema = DFSchema::try_from(schema.clone()).expect("a schema");
         let context = SessionContext::new();
         for (condition, expected) in [
-            ("x < 5.0", true),
-            ("5.0 >= x", true),
+            ("x < 5.0", false),
+            ("5.0 >= x", false),
             ("x = 5.0", true),
             ("x IN (1.0, 2.0, 3.0, 4.0, 5.0)", true),
-            ("x IS NULL OR x < 3.0 AND n > 7", true),
-            ("f < 1.5", true),
+            ("x IS NULL OR x = 3.0 AND n > 7", true),
+            ("f = 1.5", true),
             ("n > 5", true),
             ("x > 5.0", false),
             ("5.0 <= x", false),
@@ -219,7 +236,7 @@ mod tests {
             let parsed = context.parse_sql_expr(condition, &of_schema).expect("SQL");
             let physical = context.create_physical_expr(parsed, &of_schema);
             let physical = physical.expect("an expression");
-            assert_eq!(excludes_nan(&physical, &schema), expected, "{condition}");
+            assert_eq!(ignores_nan(&physical, &schema), expected, "{condition}");
         }
     }
 }

@@ -109,7 +109,8 @@ impl FileTable {
         files.try_collect().await
     }
 
-    /// Statistics of a file whose types were widened are of the file's types.
+    /// Statistics of a file whose types were widened are of the file's types. Bounds of floating point numbers say nothing
+    /// of NaN.
     fn typed(&self, mut statistics: Statistics) -> Statistics {
         let columns = statistics.column_statistics.iter_mut();
         for (column, field) in columns.zip(self.file_schema.fields()) {
@@ -121,7 +122,7 @@ impl FileTable {
                 let is_other = value
                     .get_value()
                     .is_some_and(|value| value.data_type() != *field.data_type());
-                if is_other {
+                if is_other || field.data_type().is_floating() {
                     *value = Precision::Absent;
                 }
             }

@@ -4,11 +4,7 @@
 //! must be in the range of its own type. Large decimals have no wider type that is as fast: each addition is checked.
 //! So the sum does not depend on which rows a task has. Whether there is a sum does not depend on that either, except
 //! for the largest decimals.
-//!
-//! This `sum` takes the place of DataFusion's in every plan, and travels to workers by its name. It knows nothing of
-//! plans or stages.
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -24,67 +20,20 @@ use datafusion::arrow::compute::{CastOptions, cast, cast_with_options, sum_check
 use datafusion::arrow::datatypes::{
     DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, FieldRef,
 };
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, ScalarValue, exec_datafusion_err, exec_err, not_impl_err};
+use datafusion::common::{ScalarValue, exec_datafusion_err, exec_err, not_impl_err};
 use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::functions_aggregate::sum::Sum;
-use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, Expr, GroupsAccumulator,
-    ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs, WindowFunctionDefinition,
+    Accumulator, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator, ReversedUDAF,
+    SetMonotonicity, Signature, StatisticsArgs,
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
 
-/// Has the plans of a session, and those that it decodes, sum exactly.
-///
-/// # Errors
-/// When the session takes no functions.
-pub(crate) fn install(state: &mut SessionState) -> Result<()> {
-    let exact = Arc::new(AggregateUDF::from(ExactSum::default()));
-    state.register_udaf(Arc::clone(&exact))?;
-    // Also in plans that were built with DataFusion's own.
-    state.register_function_rewrite(Arc::new(SumsAreExact(exact)))
-}
-
-#[derive(Debug)]
-struct SumsAreExact(Arc<AggregateUDF>);
-
-impl SumsAreExact {
-    fn is_replaced(function: &AggregateUDF) -> bool {
-        (function.inner().as_ref() as &dyn Any).is::<Sum>()
-    }
-}
-
-impl FunctionRewrite for SumsAreExact {
-    fn name(&self) -> &str {
-        "SumsAreExact"
-    }
-
-    fn rewrite(&self, expr: Expr, _: &DFSchema, _: &ConfigOptions) -> Result<Transformed<Expr>> {
-        Ok(match expr {
-            Expr::AggregateFunction(mut of) if Self::is_replaced(&of.func) => {
-                of.func = Arc::clone(&self.0);
-                Transformed::yes(Expr::AggregateFunction(of))
-            }
-            Expr::WindowFunction(mut of) => match &of.fun {
-                WindowFunctionDefinition::AggregateUDF(function) if Self::is_replaced(function) => {
-                    of.fun = WindowFunctionDefinition::AggregateUDF(Arc::clone(&self.0));
-                    Transformed::yes(Expr::WindowFunction(of))
-                }
-                _ => Transformed::no(Expr::WindowFunction(of)),
-            },
-            other => Transformed::no(other),
-        })
-    }
-}
-
 /// DataFusion's `sum`, but for its accumulators.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
-struct ExactSum(Sum);
+pub(super) struct ExactSum(Sum);
 
 /// How sums of a type are kept exact.
 enum Way {
@@ -547,30 +496,7 @@ impl<A: GroupsAccumulator> GroupsAccumulator for CheckedGroups<A> {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::arrow::util::display::array_value_to_string;
-    use datafusion::prelude::SessionContext;
-
-    use super::*;
-
-    async fn one(sql: &str) -> Result<String, String> {
-        let context = SessionContext::new();
-        install(&mut context.state_ref().write()).expect("installs");
-        let frame = context.sql(sql).await.map_err(|e| e.to_string())?;
-        let batches = frame.collect().await.map_err(|e| e.to_string())?;
-        let rows = batches.iter().flat_map(|batch| {
-            (0..batch.num_rows()).map(|row| {
-                let value =
-                    |column: &ArrayRef| array_value_to_string(column, row).expect("a value");
-                batch
-                    .columns()
-                    .iter()
-                    .map(value)
-                    .collect::<Vec<_>>()
-                    .join("|")
-            })
-        });
-        Ok(rows.collect::<Vec<_>>().join(" "))
-    }
+    use crate::functions::tests::rows;
 
     const MAX: &str = "9223372036854775807";
 
@@ -593,7 +519,7 @@ mod tests {
             format!("sum(DISTINCT d - x) FROM (SELECT x, CAST('{big}' AS DECIMAL(38, 0)) AS d FROM (VALUES (1), (2)) AS t(x))"),
             "sum(arrow_cast(x, 'Duration(Second)')) FROM (VALUES (9223372036854775807), (1)) AS t(x)".into(),
         ] {
-            let got = one(&format!("SELECT {from}")).await;
+            let got = rows(&format!("SELECT {from}")).await;
             let error = got.expect_err(&from);
             assert!(error.contains("out of the range"), "{from}: {error}");
         }
@@ -659,7 +585,7 @@ mod tests {
                 "PT7S",
             ),
         ] {
-            let got = one(&format!("SELECT {from}"))
+            let got = rows(&format!("SELECT {from}"))
                 .await
                 .map_err(|e| format!("{from}: {e}"));
             assert_eq!(got.as_deref(), Ok(right), "{from}");
