@@ -223,8 +223,10 @@ class Expressions:
             (2, lambda: (f"CAST({ranked} OVER ({partition}{some}) AS BIGINT)", "int")),
             (1, lambda: (f"CAST(ntile({self.dice.choice([2, 5])}) OVER ({partition}{total}) AS BIGINT)", "int")),
             (1, lambda: over(self.dice.choice(["percent_rank()", "cume_dist()"]), some, "float")),
-            (2, lambda: over(f"{self.dice.choice(['lag', 'lead'])}({name}, {self.dice.choice([1, 2])}{ignored})",
-                             total, kind)),
+            (2, lambda: over(f"{self.dice.choice(['lag', 'lead'])}({name}, {self.dice.choice([1, 2])})", total, kind)),
+            # Of `lead`, DataFusion does not ignore all NULLs before the second value.
+            (1, lambda: over(f"{self.dice.choice(['lag', 'lead'])}({name}, 1{ignored})", total, kind)),
+            (1, lambda: over(f"lag({name}, 2{ignored})", total, kind)),
             (1, lambda: over(f"{self.dice.choice(['first_value', 'last_value'])}({name}{ignored})",
                              total + frame, kind)),
             (1, lambda: over(f"nth_value({name}, 2{ignored})", total + frame, kind)),

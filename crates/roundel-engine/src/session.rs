@@ -72,7 +72,8 @@ impl Session {
             .with_extension(Arc::clone(&core.catalog))
             .with_extension(Arc::new(files::Notices::default()));
         settings::keep_right(config.options_mut());
-        let mut rules = rules_with_joins(CycloJoins(Arc::clone(&core.membership)));
+        let rings = CycloJoins(Arc::clone(&core.membership));
+        let mut rules = rules_with_joins(planner::physical_rules(), rings);
         rules.insert(0, Arc::new(FloatBounds));
         let mut state = SessionStateBuilder::new()
             .with_default_features()

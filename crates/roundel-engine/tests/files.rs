@@ -524,6 +524,25 @@ async fn bounds_of_parquet_say_nothing_of_nan() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_estimated_is_planned_without_statistics() {
+    let f = Fixture::new(2).await;
+    let path = shown(&f.at("times.parquet"));
+    // DataFusion takes the dates of a part of a day for whole days, and more than all rows for those that remain.
+    f.rows(&format!(
+        "COPY (SELECT CASE WHEN v % 3 > 0 THEN to_timestamp(1640982600 + (v % 5) * 3600) END AS t, \
+         to_timestamp(1640982600 + (v % 300) * 3600) AS u, v FROM generate_series(1, 5000) g(v)) TO '{path}'"
+    ))
+    .await;
+    let sql = format!(
+        "SELECT count(*) FROM '{path}' WHERE u <= TIMESTAMP '2022-01-03 06:30:00' AND CAST(t AS DATE) > DATE '2020-03-23'"
+    );
+    assert_eq!(f.rows(&sql).await, ["663"]);
+    let explained = f.rows(&format!("EXPLAIN {sql}")).await.join("\n");
+    assert!(explained.contains("Stage 1"), "{explained}");
+    f.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn schemas_come_and_go() {
     let f = Fixture::new(1).await;
     f.rows("CREATE SCHEMA s").await;

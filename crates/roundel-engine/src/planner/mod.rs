@@ -9,7 +9,8 @@
 //! | rules of the logical optimizer: some filters stay above aggregates and windows | `filter_above_aggregate` | below them they are of other rows |
 //! | aggregate functions are ordered by each key once | `aggregate_order` | otherwise some fail |
 //! | limits stay above windows | `limit_over_window` | a window must see all rows |
-//! | rules of the physical optimizer: order is not lost in shuffles | `order` | a network shuffle does not merge, and forgets constants |
+//! | rules of the physical optimizer: filters stay above nodes with two columns of one name | `unambiguous_filters` | they would be of the wrong one |
+//! | order is not lost in shuffles | `order` | a network shuffle does not merge, and forgets constants |
 //! | datafusion-distributed cuts the plan into stages; nodes that need it get one task | `invariant` | the answer must not depend on the number of tasks |
 //! | the stages are checked against the invariant | `check` | a wrong answer is worse than a slow one |
 //! | the stages are encoded and decoded once | `travel` | what a worker would refuse is known before it runs |
@@ -28,6 +29,7 @@ mod limit_over_window;
 mod order;
 mod scalar_subqueries;
 mod travel;
+mod unambiguous_filters;
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,12 +38,15 @@ use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::plan_datafusion_err;
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
+use datafusion::config::ConfigOptions;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::{SessionState, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{Optimizer, OptimizerRule};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner as _};
 use datafusion_distributed::{DistributedConfig, NetworkBoundaryExt as _};
@@ -52,11 +57,15 @@ use crate::tables::placement::needs_shards;
 use aggregate_order::AggregateOrder;
 use filter_above_aggregate::FilterAboveAggregate;
 use limit_over_window::LimitOverWindow;
+use unambiguous_filters::UnambiguousFilters;
 
 pub(crate) use depth::{check_depth, check_length};
 pub(crate) use invariant::desired_task_count;
 pub(crate) use order::OrderAcrossShuffles;
 pub(crate) use scalar_subqueries::{RunSubquery, with_values};
+
+/// DataFusion's physical rules that put filters below other nodes.
+const PUTS_FILTERS: [&str; 2] = ["FilterPushdown", "FilterPushdown(Post)"];
 
 /// The rules of the logical optimizer: DataFusion's, and those that keep its answers right.
 pub(crate) fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
@@ -71,6 +80,19 @@ pub(crate) fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     // Others put limits into sorts.
     rules.push(Arc::new(LimitOverWindow));
     rules
+}
+
+/// The rules of the physical optimizer: DataFusion's, of which those that put filters below other nodes are kept right.
+pub(crate) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let rules = PhysicalOptimizer::new().rules.into_iter();
+    let kept_right = |rule: Arc<dyn PhysicalOptimizerRule + Send + Sync>| {
+        let puts_filters = PUTS_FILTERS.contains(&rule.name());
+        match puts_filters {
+            true => Arc::new(UnambiguousFilters(rule)) as _,
+            false => rule,
+        }
+    };
+    rules.map(kept_right).collect()
 }
 
 /// Plans queries for the cluster, or for one task where that is the only right way.
@@ -120,7 +142,19 @@ impl ClusterPlanner {
     ) -> Result<Planned> {
         // Rules of the optimizer put expressions into each other.
         check_depth(logical)?;
-        let why = match self.in_stages(logical, session).await {
+        let own;
+        let mut session = session;
+        let mut planned = self.in_stages(logical, session).await;
+        if let Err(DataFusionError::Internal(_)) = planned.as_ref().map_err(|e| e.find_root()) {
+            // Some of DataFusion's estimates from statistics fail.
+            own = with_options(session, |options| {
+                options.execution.collect_statistics = false;
+                Ok(())
+            })?;
+            session = &own;
+            planned = self.in_stages(logical, session).await;
+        }
+        let why = match planned {
             Ok(plan) => {
                 return Ok(Planned {
                     plan,
@@ -130,7 +164,10 @@ impl ClusterPlanner {
             Err(why) => why,
         };
         // Rules know by it that joins have no ring.
-        let alone = one_task(session)?;
+        let alone = with_options(session, |options| {
+            DistributedConfig::from_config_options_mut(options)?.max_tasks_per_stage = 1;
+            Ok(())
+        })?;
         let mut plan = DefaultPhysicalPlanner::default()
             .create_physical_plan(logical, &alone)
             .await?;
@@ -183,14 +220,16 @@ pub(crate) fn query_id(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Uuid>> {
     Ok(found)
 }
 
-/// The session with at most one task for each stage.
-fn one_task(session: &dyn Session) -> Result<SessionState> {
+/// The session with other options.
+fn with_options(
+    session: &dyn Session,
+    change: impl FnOnce(&mut ConfigOptions) -> Result<()>,
+) -> Result<SessionState> {
     let state = session.as_any().downcast_ref::<SessionState>();
     let mut state = state
         .ok_or_else(|| plan_datafusion_err!("only a SessionState can plan for a cluster"))?
         .clone();
-    let options = state.config_mut().options_mut();
-    DistributedConfig::from_config_options_mut(options)?.max_tasks_per_stage = 1;
+    change(state.config_mut().options_mut())?;
     Ok(state)
 }
 

@@ -10,7 +10,6 @@ use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::physical_expr::{Partitioning, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 
@@ -22,9 +21,9 @@ type Rules = Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>;
 
 /// DataFusion's rules, and where joins have their modes and no exchange was put below them yet, this one and `others`.
 pub(crate) fn rules_with_joins(
+    mut rules: Rules,
     others: impl PhysicalOptimizerRule + Send + Sync + 'static,
 ) -> Rules {
-    let mut rules = PhysicalOptimizer::new().rules;
     let selected = rules
         .iter()
         .position(|rule| rule.name() == "join_selection");

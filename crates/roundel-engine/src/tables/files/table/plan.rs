@@ -84,8 +84,8 @@ impl FileTable {
                         .and_then(|known| known.statistics.clone())
                 };
                 let statistics = match had {
-                    Some(had) => had,
-                    None if wanted && self.reader.shape.format == Format::Parquet => {
+                    Some(had) if wanted => had,
+                    _ if wanted && self.reader.shape.format == Format::Parquet => {
                         let schema = Arc::clone(&self.file_schema);
                         let found = self
                             .reader
@@ -98,7 +98,7 @@ impl FileTable {
                         }
                         found
                     }
-                    None => Arc::new(Statistics::new_unknown(&self.file_schema)),
+                    _ => Arc::new(Statistics::new_unknown(&self.file_schema)),
                 };
                 let planned = PartitionedFile::new_from_meta(object);
                 let planned = planned.with_partition_values(values);
