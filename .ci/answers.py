@@ -55,6 +55,9 @@ def plain(value, kind):
         return value.isoformat() if isinstance(value, datetime.date) else str(value)
     if kind == "decimal":
         return decimal.Decimal(str(value))
+    if kind == "float":
+        # The last digits of a sum depend on the order of its rows.
+        return float(f"{value:.12g}")
     return value
 
 
@@ -68,7 +71,7 @@ def from_json(value, kind):
     if kind == "decimal":
         return decimal.Decimal(str(value)) if isinstance(value, (int, str, decimal.Decimal)) else other
     if kind == "float":
-        return float(value) if isinstance(value, decimal.Decimal) else other
+        return plain(float(value), kind) if isinstance(value, decimal.Decimal) else other
     if kind == "timestamp" and isinstance(value, str):
         return plain(value, kind)
     form = {"integer": int, "boolean": bool}.get(kind, str)

@@ -530,7 +530,8 @@ async fn what_cannot_be_estimated_is_planned_without_statistics() {
     // DataFusion takes the dates of a part of a day for whole days, and more than all rows for those that remain.
     f.rows(&format!(
         "COPY (SELECT CASE WHEN v % 3 > 0 THEN to_timestamp(1640982600 + (v % 5) * 3600) END AS t, \
-         to_timestamp(1640982600 + (v % 300) * 3600) AS u, v FROM generate_series(1, 5000) g(v)) TO '{path}'"
+         to_timestamp(1640982600 + (v % 300) * 3600) AS u, v FROM generate_series(1, 5000) g(v)) TO '{path}' \
+         OPTIONS ('format.max_row_group_size' 1000)"
     ))
     .await;
     let sql = format!(

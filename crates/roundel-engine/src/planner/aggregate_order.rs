@@ -55,14 +55,24 @@ fn shorter(expression: Expr) -> Transformed<Expr> {
     let count = given.len();
     let mut kept: Vec<Sort> = Vec::with_capacity(count);
     for key in given {
-        let known = kept.iter().any(|other| other.expr == key.expr);
-        if !known && !matches!(key.expr, Expr::Literal(..)) {
+        let known = kept
+            .iter()
+            .any(|other| named(&other.expr) == named(&key.expr));
+        if !known && !matches!(named(&key.expr), Expr::Literal(..)) {
             kept.push(key);
         }
     }
     let shorter = kept.len() < count;
     function.params.order_by = kept;
     Transformed::new_transformed(Expr::AggregateFunction(function), shorter)
+}
+
+/// What an expression with other names is.
+fn named(mut expression: &Expr) -> &Expr {
+    while let Expr::Alias(alias) = expression {
+        expression = &alias.expr;
+    }
+    expression
 }
 
 #[cfg(test)]
@@ -89,6 +99,11 @@ mod tests {
                 "SELECT DISTINCT ON (a) a, b FROM (SELECT a, b, b AS c, 7 AS d FROM t) \
                  ORDER BY a, d, c DESC, b",
                 "| 1 | 3 |\n| 2 | 5 |",
+            ),
+            (
+                "SELECT DISTINCT ON (a, b) CASE WHEN true THEN a END AS x, a, b FROM t \
+                 ORDER BY a, b, CASE WHEN true THEN a ELSE 9 END LIMIT 2",
+                "| 1 | 1 | 2 |\n| 1 | 1 | 3 |",
             ),
             (
                 "SELECT a, last_value(b ORDER BY b, 1 + 1, b) AS b FROM t GROUP BY a ORDER BY a",
