@@ -11,7 +11,7 @@ use roundel_exchange::ExchangeError;
 use std::panic::AssertUnwindSafe;
 use url::Url;
 
-/// What a consumer is told when its producer failed with `error`.
+/// Turns the `error` that a producer failed with into the message for its consumer.
 pub(super) fn failed(error: DataFusionError) -> Failed {
     let (message, kind) = match EngineError::from(error) {
         EngineError::OutOfMemory(message) => (message, FailureKind::Memory),

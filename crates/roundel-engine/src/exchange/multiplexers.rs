@@ -20,7 +20,7 @@ pub(super) struct Multiplexers {
     /// Where they are driven.
     driver: Handle,
     open: Mutex<HashMap<Design, Arc<Multiplexed>>>,
-    /// What of the schedules is in plans' metrics already.
+    /// The counts of the schedules that plans' metrics have already.
     noted: Mutex<ScheduleReport>,
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct ExchangeNode {
 pub(super) struct InputSide {
     pub receive: Receive,
     pub design: Design,
-    /// What of it is in the plan's metrics already.
+    /// The counts of it that the plan's metrics have already.
     pub noted: Mutex<EndpointReport>,
 }
 
@@ -283,7 +283,7 @@ impl ExchangeNode {
         self.queue_pairs_max.fetch_max(count, Ordering::Relaxed);
     }
 
-    /// What the device has counted so far.
+    /// The counts of the device since it was opened.
     pub(super) fn counters(&self) -> CountersAnswer {
         let counters = self.fabric.device.counters();
         let usage = self.fabric.arena.usage();

@@ -97,7 +97,7 @@ impl ScatterState {
         Ok(self.plan()?.schema())
     }
 
-    /// A consumer of some of `total` partitions has come. What it gets waits until all have.
+    /// A consumer of some of `total` partitions has come. Its rows are sent once all consumers have come.
     pub(super) fn join(
         &self,
         way: Way<'_>,

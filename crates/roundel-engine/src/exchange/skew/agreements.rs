@@ -136,7 +136,7 @@ impl Join {
         Ok(())
     }
 
-    /// Changes the agreement. Whoever waits for a decision hears of it when there is one.
+    /// Changes the agreement. Tasks that wait for a decision are told when there is one.
     fn change(&self, change: impl FnOnce(&mut Agreement)) {
         self.agreement.send_if_modified(|agreement| {
             let before = agreement.decision().is_some();
@@ -157,7 +157,7 @@ impl Join {
     }
 }
 
-/// What a sample says to those who decide for a join with so many partitions.
+/// The message that tells a sample to the worker that decides, for a join with `partitions` partitions.
 pub(super) fn sample_of(sample: &Sample, partitions: u64, failed: bool) -> KeySample {
     let seen = Seen::of(sample, partitions);
     let heavy = seen.keys.into_iter();

@@ -33,7 +33,7 @@ use url::Url;
 /// The joins of two shuffled inputs of a query. Shown as EXPLAIN shows them.
 #[derive(Debug, Default)]
 pub(in crate::exchange) struct SkewedJoins {
-    /// What stages are for them.
+    /// The stages that take part, each with its role.
     roles: Vec<(usize, Role)>,
     told: Vec<String>,
 }

@@ -27,7 +27,7 @@ pub(super) fn json_format(path: &Path, compression: FileCompressionType) -> Resu
     let shown = path.display().to_string();
     let mut reader = BufReader::new(open(path, compression)?);
     let marked = skip_mark(&mut reader, &shown)?;
-    match first_line(&mut reader, &shown)?.first() {
+    match first_letter(&mut reader, &shown)? {
         Some(b'[') => Ok(Format::JsonArray),
         Some(b'{') if marked => Err(wrong(
             &shown,
@@ -49,7 +49,10 @@ pub(super) fn json_format(path: &Path, compression: FileCompressionType) -> Resu
 pub(super) fn check_lines(path: &Path, compression: FileCompressionType) -> Result<()> {
     let shown = path.display().to_string();
     let mut reader = BufReader::new(open(path, compression)?);
-    let line = first_line(&mut reader, &shown)?;
+    first_letter(&mut reader, &shown)?;
+    let mut line = Vec::new();
+    let read = reader.take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+    read.map_err(|e| wrong(&shown, e))?;
     match serde_json::from_slice::<IgnoredAny>(&line) {
         Err(e) if e.is_eof() && line.ends_with(b"\n") => Err(wrong(
             &shown,
@@ -60,17 +63,15 @@ pub(super) fn check_lines(path: &Path, compression: FileCompressionType) -> Resu
     }
 }
 
-/// The first line that is not blank, from its first letter on; empty if there is none.
-fn first_line(reader: &mut impl BufRead, shown: &str) -> Result<Vec<u8>> {
-    let mut line = Vec::new();
+/// The first letter that is no white space, which is not taken out; none if there is none.
+fn first_letter(reader: &mut impl BufRead, shown: &str) -> Result<Option<u8>> {
     loop {
-        line.clear();
-        let read = reader.take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
-        let is_end = read.map_err(|e| wrong(shown, e))? == 0;
-        let blank = line.len() - line.trim_ascii_start().len();
-        line.drain(..blank);
-        if is_end || !line.is_empty() {
-            return Ok(line);
+        let bytes = reader.fill_buf().map_err(|e| wrong(shown, e))?;
+        let blank = bytes.len() - bytes.trim_ascii_start().len();
+        let (letter, is_end) = (bytes.get(blank).copied(), bytes.is_empty());
+        reader.consume(blank);
+        if letter.is_some() || is_end {
+            return Ok(letter);
         }
     }
 }
