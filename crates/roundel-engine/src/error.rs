@@ -84,6 +84,16 @@ pub enum EngineError {
         /// This process's version.
         ours: String,
     },
+    /// A worker's application adds something else to DataFusion than the coordinator's.
+    #[error("worker {url} has {theirs}, this process has {ours}; give all the same extensions")]
+    Extensions {
+        /// The worker's URL.
+        url: String,
+        /// What the worker has.
+        theirs: String,
+        /// What this process has.
+        ours: String,
+    },
     /// The directory for Parquet files holds something else.
     #[error("{}: {reason}", path.display())]
     Directory {

@@ -16,6 +16,7 @@
 //! | `exchange` | rows over Roundel's exchange |
 //! | `ring` | joins of any predicate, on a ring of workers |
 //! | `session`, `query` | SQL, and a running query |
+//! | `extensions` | functions and codecs that an application adds |
 //! | `planner` | from DataFusion's plan of a query to stages whose answer does not depend on their tasks |
 //! | `settings` | what SET and SHOW know, and how it reaches the workers |
 //! | `tables` | memory tables in shards, files |
@@ -30,9 +31,11 @@ mod cluster;
 mod control;
 mod error;
 mod exchange;
+mod extensions;
 mod fabric;
 mod functions;
 mod host;
+mod node_rule;
 mod options;
 mod planner;
 mod query;
@@ -50,6 +53,7 @@ mod yielding;
 pub use cluster::{Cluster, WorkerStatus};
 pub use error::{EngineError, LINE_CHARS_MAX, Result, one_line};
 pub use exchange::{FabricCounters, Skew};
+pub use extensions::Extensions;
 pub use fabric::{Fabric, FabricChoice, FabricReason};
 pub use options::{ClusterOptions, PARTITIONS_PER_TASK_MIN, WorkerOptions, partitions_per_task};
 pub use ring::{Calibration, calibrate_host};

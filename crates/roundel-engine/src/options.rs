@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use roundel_exchange::{Architecture, BuffersChoice, DesignChoice, OnLoss, Scheduling};
 
-use crate::{FabricChoice, Skew, Token};
+use crate::{Extensions, FabricChoice, Skew, Token};
 
 /// Fewest partitions of a task. With one, datafusion-distributed 4.0.0 returns wrong rows for
 /// TPC-H queries 11 and 15.
@@ -40,6 +40,8 @@ pub struct ClusterOptions {
     pub registered_memory_bytes: u64,
     /// Limit of each worker's query memory, in bytes; beyond it operators spill or fail.
     pub memory_limit_bytes: Option<u64>,
+    /// What the application adds to DataFusion; workers need the same.
+    pub extensions: Extensions,
     /// The executable that is run as `PROGRAM worker …` for each worker.
     pub worker_program: PathBuf,
 }
@@ -76,6 +78,8 @@ pub struct WorkerOptions {
     pub registered_memory_bytes: u64,
     /// Limit of query memory, in bytes; beyond it operators spill or fail.
     pub memory_limit_bytes: Option<u64>,
+    /// What the application adds to DataFusion, as its coordinator does.
+    pub extensions: Extensions,
     /// End when standard input closes, that is, when the process that started this one is gone.
     pub lifeline: bool,
 }

@@ -8,7 +8,7 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result as DataFusionResult;
-use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
+use datafusion::execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -21,21 +21,17 @@ use parking_lot::Mutex;
 
 use crate::cluster::Core;
 use crate::cluster::membership::LiveWorkers;
-use crate::planner::{
-    self, ClusterPlanner, OrderAcrossShuffles, Planned, RunSubquery, with_values,
-};
+use crate::planner::{self, ClusterPlanner, Planned, RunSubquery, with_values};
 use crate::query::{Run, Watch, restarting, watched};
-use crate::ring::{CycloJoinCodec, CycloJoins, is_on_ring, measure_once};
+use crate::ring::{CycloJoinCodec, CycloJoins, is_on_ring, may_use_rings, measure_once};
 use crate::settings::{self, ExchangeConfig, StageConfig};
 use crate::tables::codec::MemoryShardCodec;
 use crate::tables::load::TableSet;
-use crate::tables::local_joins::rules_with_joins;
 use crate::tables::placement::needs_shards;
-use crate::tables::scan::{CheckedScans, FloatBounds, ScanCodec};
+use crate::tables::scan::ScanCodec;
 use crate::tables::{files, placement, scan};
 use crate::tpch::TpchLayout;
-use crate::yielding::YieldingJoins;
-use crate::{EngineError, Fabric, FabricReason, Result, functions, tpch};
+use crate::{EngineError, Fabric, FabricReason, Result, tpch};
 
 /// Bytes of a file that are worth a partition of a task. Small, so that all but tiny tables are
 /// read by all workers, as memory tables are.
@@ -72,18 +68,14 @@ impl Session {
             .with_extension(Arc::clone(&core.catalog))
             .with_extension(Arc::new(files::Notices::default()));
         settings::keep_right(config.options_mut());
-        let rings = CycloJoins(Arc::clone(&core.membership));
-        let mut rules = rules_with_joins(planner::physical_rules(), rings);
-        rules.insert(0, Arc::new(FloatBounds));
+        let rings = Arc::new(CycloJoins(Arc::clone(&core.membership)));
+        let rules = planner::physical_rules(rings, Arc::clone(&core.runtime));
         let mut state = SessionStateBuilder::new()
             .with_default_features()
             .with_config(config)
             .with_runtime_env(Arc::clone(&core.runtime))
             .with_optimizer_rules(planner::logical_rules())
             .with_physical_optimizer_rules(rules)
-            .with_physical_optimizer_rule(Arc::new(OrderAcrossShuffles))
-            .with_physical_optimizer_rule(Arc::new(YieldingJoins))
-            .with_physical_optimizer_rule(Arc::new(CheckedScans::new(Arc::clone(&core.runtime))))
             .with_distributed_worker_resolver(LiveWorkers(Arc::clone(&core.membership)))
             .with_distributed_channel_resolver(core.channels.resolver(
                 fabric,
@@ -105,11 +97,12 @@ impl Session {
             // An isolated child of a union would get fewer tasks than its table has shards.
             .with_distributed_children_isolator_unions(false)?
             .with_distributed_file_scan_config_bytes_per_partition(FILE_BYTES_PER_PARTITION)?;
-        let planner = ClusterPlanner::around(&mut state)?;
+        core.options.extensions.add_codecs(&mut state);
+        let planner = ClusterPlanner::around(&mut state, core.options.extensions.clone())?;
         let mut state = state.build();
         let own = ExchangeConfig::new(fabric, core.options.skew);
         settings::begin(state.config_mut(), own);
-        functions::install(&mut state)?;
+        core.options.extensions.add_functions(&mut state)?;
         let context = SessionContext::from(state);
         files::install(&context);
         Ok(Self {
@@ -208,14 +201,20 @@ impl Session {
             planner::check_length(sql)?;
             let fabric = self.next_fabric()?;
             settings::ship(&self.context)?;
+            // The time of `now()` is that of the statement, also in its subqueries.
+            let state = self.context.state();
             let subqueries = Subqueries {
                 session: self,
+                state: &state,
                 fabric: fabric.fabric,
             };
-            let state = self.context.state();
-            let plan = state.create_logical_plan(&files::with_format(sql)).await?;
+            let dialect = state.config_options().sql_parser.dialect;
+            let statement = state.sql_to_statement(&files::with_format(sql), &dialect)?;
+            planner::check_clauses(&statement)?;
+            let plan = state.statement_to_plan(statement).await?;
             planner::check_depth(&plan)?;
             let plan = settings::checked(plan, &state)?;
+            let plan = files::with_default_partition(plan, &state)?;
             // A definition keeps its subqueries, which run when it is used.
             let plan = match plan {
                 LogicalPlan::Statement(_) | LogicalPlan::Ddl(DdlStatement::CreateView(_)) => plan,
@@ -223,9 +222,8 @@ impl Session {
             };
             let frame = self.context.execute_logical_plan(plan).await?;
             // Those of a prepared statement.
-            let (state, plan) = frame.into_parts();
-            let plan = with_values(plan, &subqueries).await?;
-            let frame = DataFrame::new(state, plan);
+            let plan = with_values(frame.into_unoptimized_plan(), &subqueries).await?;
+            let frame = DataFrame::new(state.clone(), plan);
             // A plan with measures shows its stages by itself.
             let (explained, stages) = match frame.logical_plan() {
                 LogicalPlan::Explain(explain) => (Some(Arc::clone(&explain.plan)), true),
@@ -279,7 +277,8 @@ impl Session {
     /// Plans and starts a statement, and again, should it only read, when it is broken off before its first row.
     async fn run(&self, frame: DataFrame, fabric: Fabric) -> Result<SendableRecordBatchStream> {
         let plan = frame.logical_plan();
-        if has_joins(plan)? {
+        let rings = may_use_rings(self.context.copied_config().options())?;
+        if rings && has_joins(plan)? {
             measure_once(fabric, &self.core.devices).await;
         }
         let reads = reads_only(plan);
@@ -301,13 +300,14 @@ impl Session {
 /// Runs a statement's subqueries as queries of their own.
 struct Subqueries<'a> {
     session: &'a Session,
+    state: &'a SessionState,
     fabric: Fabric,
 }
 
 impl RunSubquery for Subqueries<'_> {
     fn run(&self, plan: LogicalPlan) -> BoxFuture<'_, DataFusionResult<Vec<ScalarValue>>> {
         Box::pin(async move {
-            let two = DataFrame::new(self.session.context.state(), plan).limit(0, Some(2))?;
+            let two = DataFrame::new(self.state.clone(), plan).limit(0, Some(2))?;
             let run = self.session.run(two, self.fabric);
             let batches: Vec<RecordBatch> = run.await?.try_collect().await?;
             let columns = batches.iter().map(|batch| batch.column(0));
@@ -380,11 +380,12 @@ async fn start(frame: DataFrame, (core, fabric): (Arc<Core>, Fabric)) -> DataFus
 
 /// Whether a statement may be run twice without anybody noticing.
 fn reads_only(plan: &LogicalPlan) -> bool {
-    !matches!(
-        plan,
+    match plan {
         LogicalPlan::Dml(_)
-            | LogicalPlan::Ddl(_)
-            | LogicalPlan::Copy(_)
-            | LogicalPlan::Statement(_)
-    )
+        | LogicalPlan::Ddl(_)
+        | LogicalPlan::Copy(_)
+        | LogicalPlan::Statement(_) => false,
+        LogicalPlan::Analyze(analyze) => reads_only(&analyze.input),
+        _ => true,
+    }
 }

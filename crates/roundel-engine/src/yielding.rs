@@ -7,10 +7,6 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
-use datafusion::config::ConfigOptions;
-use datafusion::error::Result;
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::joins::{
@@ -18,32 +14,14 @@ use datafusion::physical_plan::joins::{
     SymmetricHashJoinExec,
 };
 
+use crate::node_rule::{Rule, node_rule};
+
 /// Wraps joins, so that they take part in cooperative scheduling.
-#[derive(Debug)]
-pub(crate) struct YieldingJoins;
-
-impl PhysicalOptimizerRule for YieldingJoins {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|node| {
-            if multiplies(node.as_ref()) {
-                return Ok(Transformed::yes(Arc::new(CooperativeExec::new(node))));
-            }
-            Ok(Transformed::no(node))
-        })
-        .data()
-    }
-
-    fn name(&self) -> &str {
-        "YieldingJoins"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
+pub(crate) fn yielding_joins() -> Rule {
+    node_rule("yielding_joins", |node| {
+        let join = multiplies(node.as_ref()).then(|| Arc::clone(node));
+        Ok(join.map(|join| Arc::new(CooperativeExec::new(join)) as _))
+    })
 }
 
 /// Whether a node is a join, which may make many rows of one.
@@ -71,7 +49,7 @@ mod tests {
         let state = SessionStateBuilder::new()
             .with_default_features()
             .with_config(config)
-            .with_physical_optimizer_rule(Arc::new(YieldingJoins))
+            .with_physical_optimizer_rule(yielding_joins())
             .build();
         let context = SessionContext::from(state);
         let make = "CREATE TABLE t AS SELECT value AS v, value % 2 AS k FROM range(3000)";

@@ -557,3 +557,137 @@ async fn schemas_come_and_go() {
     f.rows("DROP SCHEMA s").await;
     f.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bounds_of_narrower_types_are_not_taken_for_none() {
+    let f = Fixture::new(2).await;
+    for (narrow, wide, greatest) in [
+        ("INT", "BIGINT", "500"),
+        ("INT UNSIGNED", "BIGINT", "500"),
+        ("TIMESTAMP(3)", "TIMESTAMP(9)", "1970-01-01T00:00:00.500"),
+    ] {
+        let dir = shown(&f.at(narrow.trim_end_matches("(3)")));
+        for (file, data_type, value) in [("1", narrow, 500), ("2", wide, 1)] {
+            let value = match data_type {
+                "TIMESTAMP(9)" => value * 1_000_000,
+                _ => value,
+            };
+            let copy = format!(
+                "COPY (SELECT CAST({value} AS {data_type}) AS d) TO '{dir}/{file}.parquet'"
+            );
+            f.rows(&copy).await;
+        }
+        let sql = format!("SELECT max(d) FROM '{dir}/'");
+        assert_eq!(f.rows(&sql).await, [greatest], "{narrow} and {wide}");
+    }
+    f.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_header_is_found_behind_a_preamble_that_is_longer_than_a_part() {
+    let f = Fixture::new(3).await;
+    let rows: String = (0..12_000).map(|row| format!("x{row},y\n")).collect();
+    let comments = "# a line that says nothing\n".repeat(13_000);
+    let path = f.write("comments.csv", format!("{comments}a,b\n{rows}"));
+    f.rows(&format!(
+        "CREATE EXTERNAL TABLE c (a TEXT, b TEXT) STORED AS CSV LOCATION '{path}' OPTIONS (comment '#', header 'true')"
+    ))
+    .await;
+    let path = f.write("empty.csv", format!("{}a,b\n{rows}", "\n".repeat(300_000)));
+    f.rows(&format!(
+        "CREATE EXTERNAL TABLE e (a TEXT, b TEXT) STORED AS CSV LOCATION '{path}' OPTIONS (header 'true')"
+    ))
+    .await;
+    for table in ["c", "e"] {
+        let sql = format!("SELECT count(*), count(CASE WHEN a = 'a' THEN 1 END) FROM {table}");
+        assert_eq!(f.rows(&sql).await, ["12000|0"], "{table}");
+    }
+    f.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn arrays_are_not_cut_also_where_they_have_an_order() {
+    let f = Fixture::new(3).await;
+    let objects: Vec<String> = (0..5000).map(|row| format!("{{\"a\": {row}}}")).collect();
+    let path = f.write("a.json", format!("[{}]", objects.join(",\n")));
+    f.rows("SET datafusion.optimizer.repartition_file_min_size = 1")
+        .await;
+    f.rows(&format!(
+        "CREATE EXTERNAL TABLE j STORED AS JSON LOCATION '{path}' WITH ORDER (a ASC)"
+    ))
+    .await;
+    assert_eq!(
+        f.rows("SELECT count(*), sum(a) FROM j").await,
+        ["5000|12497500"]
+    );
+    assert_eq!(f.rows("SELECT a FROM j ORDER BY a LIMIT 1").await, ["0"]);
+    f.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_without_a_key_is_written_where_it_is_read_as_null() {
+    let f = Fixture::new(2).await;
+    f.rows(
+        "CREATE TABLE m(v BIGINT, k BIGINT, s TEXT, d DATE) AS VALUES (1, 0, 'a', DATE '2020-01-02'), \
+         (2, NULL, 'b', NULL), (3, 7, NULL, NULL)",
+    )
+    .await;
+    for key in ["k", "s", "d"] {
+        let dir = shown(&f.at(key));
+        let copy = format!("COPY m TO '{dir}/' STORED AS PARQUET PARTITIONED BY ({key})");
+        f.rows(&copy).await;
+        let back = f.rows(&format!("SELECT v, k, s, d FROM '{dir}/'")).await;
+        let expected = ["1|0|a|2020-01-02", "2|NULL|b|NULL", "3|7|NULL|NULL"];
+        assert_eq!(back, expected, "by {key}");
+    }
+    let dir = shown(&f.at("inserted"));
+    fs::create_dir(&dir).expect("a directory");
+    f.rows(&format!(
+        "CREATE EXTERNAL TABLE i (v BIGINT, k BIGINT) STORED AS PARQUET PARTITIONED BY (k) LOCATION '{dir}/'"
+    ))
+    .await;
+    f.rows("INSERT INTO i SELECT v, k FROM m").await;
+    assert_eq!(f.rows("SELECT v, k FROM i").await, ["1|0", "2|NULL", "3|7"]);
+    f.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_has_one_time() {
+    let f = Fixture::new(1).await;
+    for (sql, expected) in [
+        (
+            "SELECT now() = (SELECT now()) AND now() = (SELECT (SELECT now()))",
+            "true",
+        ),
+        (
+            "SELECT count(*) FROM (VALUES (1)) WHERE now() = (SELECT now())",
+            "1",
+        ),
+    ] {
+        assert_eq!(f.rows(sql).await, [expected], "{sql}");
+    }
+    f.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_would_end_in_wrong_rows_or_without_memory_are_refused() {
+    let f = Fixture::new(1).await;
+    for (set, reason) in [
+        (
+            "datafusion.optimizer.enable_piecewise_merge_join = true",
+            "whose key is NULL",
+        ),
+        (
+            "datafusion.execution.target_partitions = 100000",
+            "use 0 to 1024",
+        ),
+    ] {
+        let error = f.error(&format!("SET {set}")).await;
+        assert!(error.contains(reason), "{error}");
+    }
+    let error = f
+        .error("SELECT 1 FROM (VALUES (1)) AS t TABLESAMPLE (10 PERCENT)")
+        .await;
+    assert!(error.contains("TABLESAMPLE"), "{error}");
+    f.stop().await;
+}

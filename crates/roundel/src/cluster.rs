@@ -1,6 +1,6 @@
 //! A cluster for the length of one command: started or joined, and stopped whatever happens.
 
-use roundel_engine::{Cluster, ClusterOptions, Token};
+use roundel_engine::{Cluster, ClusterOptions, Extensions, Token};
 
 use crate::cli::ClusterArgs;
 use crate::failure::Failure;
@@ -23,6 +23,7 @@ pub fn options(args: &ClusterArgs) -> Result<ClusterOptions, Failure> {
         schedule: args.node.schedule,
         registered_memory_bytes: args.node.registered_memory,
         memory_limit_bytes: args.node.memory_limit,
+        extensions: Extensions::default(),
         worker_program,
     })
 }

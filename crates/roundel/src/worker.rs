@@ -1,6 +1,6 @@
 //! `roundel worker`: serves as one worker of a cluster, until it is told to end.
 
-use roundel_engine::{Token, WorkerOptions};
+use roundel_engine::{Extensions, Token, WorkerOptions};
 
 use crate::cli::WorkerArgs;
 use crate::failure::Failure;
@@ -25,6 +25,7 @@ pub async fn run(args: &WorkerArgs) -> Result<(), Failure> {
         schedule: args.node.schedule,
         registered_memory_bytes: args.node.registered_memory,
         memory_limit_bytes: args.node.memory_limit,
+        extensions: Extensions::default(),
         lifeline: args.lifeline,
     };
     Ok(roundel_engine::run_worker(options).await?)

@@ -37,6 +37,8 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct Membership {
     members: Vec<Member>,
+    /// What each of them has.
+    extensions: Vec<String>,
     /// Counts the changes of any member's state.
     changes: watch::Sender<u64>,
 }
@@ -49,12 +51,15 @@ struct Member {
 
 impl Membership {
     /// Asks every worker who it is and listens to all from then on. Fails when one does not
-    /// answer, or is of another version.
+    /// answer, is of another version, or has other extensions.
     pub(crate) async fn watch(
         urls: Vec<Url>,
         channels: &Channels,
+        extensions: Vec<String>,
     ) -> Result<(Arc<Self>, Vec<AbortOnDropHandle<()>>)> {
-        let firsts = urls.iter().map(|url| first_beat(url, channels));
+        let firsts = urls
+            .iter()
+            .map(|url| first_beat(url, channels, &extensions));
         let firsts = futures::future::try_join_all(firsts).await?;
         let members = urls
             .into_iter()
@@ -66,6 +71,7 @@ impl Membership {
             .collect();
         let membership = Arc::new(Self {
             members,
+            extensions,
             changes: watch::Sender::new(0),
         });
         let listeners = (0..membership.members.len())
@@ -179,8 +185,12 @@ fn join(urls: &[Url]) -> String {
 
 type Beats = tonic::Streaming<Beat>;
 
-/// Opens a worker's heartbeat and checks its version.
-async fn first_beat(url: &Url, channels: &Channels) -> Result<(Beat, Beats)> {
+/// Opens a worker's heartbeat, and checks that it is of this version and has these extensions.
+async fn first_beat(
+    url: &Url,
+    channels: &Channels,
+    extensions: &[String],
+) -> Result<(Beat, Beats)> {
     let unreachable = |reason: String| EngineError::WorkerUnreachable {
         url: url.to_string(),
         reason,
@@ -206,6 +216,17 @@ async fn first_beat(url: &Url, channels: &Channels) -> Result<(Beat, Beats)> {
             ours: VERSION.to_owned(),
         });
     }
+    if beat.extensions != extensions {
+        let named = |names: &[String]| match names.is_empty() {
+            true => "no extensions".to_owned(),
+            false => names.join(", "),
+        };
+        return Err(EngineError::Extensions {
+            url: url.to_string(),
+            theirs: named(&beat.extensions),
+            ours: named(extensions),
+        });
+    }
     Ok((beat, beats))
 }
 
@@ -213,7 +234,7 @@ async fn first_beat(url: &Url, channels: &Channels) -> Result<(Beat, Beats)> {
 async fn listen(membership: Arc<Membership>, index: usize, channels: Channels) {
     let url = membership.members[index].url.clone();
     loop {
-        let error = match first_beat(&url, &channels).await {
+        let error = match first_beat(&url, &channels, &membership.extensions).await {
             Ok((beat, mut beats)) => {
                 membership.set(index, State::Alive(beat));
                 until_silent(&url, &mut beats).await

@@ -1,5 +1,6 @@
 //! The coordinator's handle on its workers.
 
+mod arguments;
 pub(crate) mod membership;
 mod spawn;
 
@@ -125,7 +126,8 @@ impl Cluster {
         devices: Devices,
     ) -> Result<Self> {
         let channels = Channels::new(token);
-        let (membership, listeners) = Membership::watch(urls, &channels).await?;
+        let (membership, listeners) =
+            Membership::watch(urls, &channels, options.extensions.names()).await?;
         let spill_dir = SpillDir::create()?;
         let core = Core {
             runtime: runtime_env(options.memory_limit_bytes, &spill_dir)?,

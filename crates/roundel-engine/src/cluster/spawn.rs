@@ -10,6 +10,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use url::Url;
 
+use super::arguments;
 use crate::worker::LISTENING;
 use crate::{ClusterOptions, EngineError, Result, Token};
 
@@ -27,24 +28,6 @@ pub(super) struct WorkerProcess {
     pub(super) pid: u32,
 }
 
-/// The arguments with which a worker of a cluster is started, after the program's name.
-fn arguments(options: &ClusterOptions) -> Vec<String> {
-    let mut arguments = vec![
-        "worker".to_owned(),
-        "--lifeline".to_owned(),
-        "--listen=127.0.0.1:0".to_owned(),
-        format!("--threads={}", options.threads),
-        format!("--fabric={}", options.fabric),
-        format!("--on-loss={}", options.on_loss),
-        format!("--schedule={}", options.schedule),
-        format!("--registered-memory={}", options.registered_memory_bytes),
-    ];
-    if let Some(limit) = options.memory_limit_bytes {
-        arguments.push(format!("--memory-limit={limit}"));
-    }
-    arguments
-}
-
 impl WorkerProcess {
     /// Starts worker `index` and waits until it serves.
     pub(super) async fn start(
@@ -54,7 +37,7 @@ impl WorkerProcess {
     ) -> Result<Self> {
         let failed = |reason: String| EngineError::WorkerStart { index, reason };
         let mut child = Command::new(&options.worker_program)
-            .args(arguments(options))
+            .args(arguments::written(options))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // Its own group: Ctrl-C in the terminal is for the coordinator to act on.

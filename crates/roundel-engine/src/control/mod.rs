@@ -37,6 +37,9 @@ pub(crate) struct Beat {
     /// What it can carry rows over.
     #[prost(message, repeated, tag = "4")]
     pub fabrics: Vec<Offer>,
+    /// What its application added to DataFusion.
+    #[prost(string, repeated, tag = "5")]
+    pub extensions: Vec<String>,
 }
 
 /// Asks a worker to generate its shards of the TPC-H tables. It holds them for as long as the

@@ -30,12 +30,13 @@ pub(crate) struct ControlServer {
 }
 
 impl ControlServer {
-    pub(crate) fn new(loader: Loader, fabrics: Vec<Offer>) -> Self {
+    pub(crate) fn new(loader: Loader, fabrics: Vec<Offer>, extensions: Vec<String>) -> Self {
         let beat = Arc::new(Beat {
             version: VERSION.to_owned(),
             host: crate::host::host_id(),
             incarnation: uuid::Uuid::new_v4().to_string(),
             fabrics,
+            extensions,
         });
         Self { beat, loader }
     }

@@ -95,7 +95,7 @@ impl AggregateUDFImpl for ExactSum {
             Way::Wide(wide) => {
                 args.return_field = with_type(&args.return_field, &wide);
                 let inner = self.0.accumulator(args)?;
-                Ok(Box::new(Widened::new(inner, wide, result)))
+                Ok(Box::new(InRange::new(inner, Some(wide), result)))
             }
             Way::Checked => checked(&result),
             Way::Plain => self.0.accumulator(args),
@@ -115,7 +115,7 @@ impl AggregateUDFImpl for ExactSum {
             Way::Wide(wide) if !args.is_distinct => {
                 args.return_field = with_type(&args.return_field, &wide);
                 let inner = self.0.create_sliding_accumulator(args)?;
-                Ok(Box::new(Widened::new(inner, wide, result)))
+                Ok(Box::new(InRange::new(inner, Some(wide), result)))
             }
             Way::Checked => checked(&result),
             _ => self.0.create_sliding_accumulator(args),
@@ -135,7 +135,7 @@ impl AggregateUDFImpl for ExactSum {
             Way::Wide(wide) => {
                 args.return_field = with_type(&args.return_field, &wide);
                 let inner = self.0.create_groups_accumulator(args)?;
-                Ok(Box::new(Widened::new(inner, wide, result)))
+                Ok(Box::new(InRange::new(inner, Some(wide), result)))
             }
             Way::Checked => match result {
                 DataType::Decimal128(..) => Ok(checked_groups::<Decimal128Type>(result)),
@@ -168,16 +168,17 @@ impl AggregateUDFImpl for ExactSum {
     }
 }
 
-/// An accumulator whose input and state have a wider type than its result.
+/// An accumulator whose results must be in the range of their type.
 #[derive(Debug)]
-struct Widened<A> {
+struct InRange<A> {
     inner: A,
-    wide: DataType,
+    /// The type of its input and state, if that is a wider one.
+    wide: Option<DataType>,
     result: DataType,
 }
 
-impl<A> Widened<A> {
-    fn new(inner: A, wide: DataType, result: DataType) -> Self {
+impl<A> InRange<A> {
+    fn new(inner: A, wide: Option<DataType>, result: DataType) -> Self {
         Self {
             inner,
             wide,
@@ -186,20 +187,30 @@ impl<A> Widened<A> {
     }
 
     fn widen(&self, values: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
+        let Some(wide) = &self.wide else {
+            return Ok(values.to_vec());
+        };
         let widen = |values: &ArrayRef| match values.data_type() {
             DataType::Int64 => {
                 let values = values.as_primitive::<Int64Type>();
-                let wide: PrimitiveArray<Decimal128Type> = values.unary(i128::from);
-                Ok(Arc::new(wide.with_data_type(self.wide.clone())) as ArrayRef)
+                let sums: PrimitiveArray<Decimal128Type> = values.unary(i128::from);
+                Ok(Arc::new(sums.with_data_type(wide.clone())) as ArrayRef)
             }
-            DataType::Duration(_) => cast(&cast(values, &DataType::Int64)?, &self.wide),
-            _ => cast(values, &self.wide),
+            DataType::Duration(_) => cast(&cast(values, &DataType::Int64)?, wide),
+            _ => cast(values, wide),
         };
         values.iter().map(|values| Ok(widen(values)?)).collect()
     }
 
     /// The sums in their own type.
-    fn narrow(&self, sums: &ArrayRef) -> Result<ArrayRef> {
+    fn narrow(&self, sums: ArrayRef) -> Result<ArrayRef> {
+        if self.wide.is_none() {
+            match sums.as_primitive_opt::<Decimal128Type>() {
+                Some(sums) => in_range(sums, &self.result)?,
+                None => in_range(sums.as_primitive::<Decimal256Type>(), &self.result)?,
+            }
+            return Ok(sums);
+        }
         let strict = CastOptions {
             safe: false,
             ..Default::default()
@@ -208,8 +219,8 @@ impl<A> Widened<A> {
             cast_with_options(sums, to, &strict).map_err(|_| out_of_range(&self.result))
         };
         match &self.result {
-            DataType::Duration(_) => Ok(cast(&narrow(sums, &DataType::Int64)?, &self.result)?),
-            other => narrow(sums, other),
+            DataType::Duration(_) => Ok(cast(&narrow(&sums, &DataType::Int64)?, &self.result)?),
+            other => narrow(&sums, other),
         }
     }
 }
@@ -222,7 +233,7 @@ fn out_of_range(result: &DataType) -> DataFusionError {
     exec_datafusion_err!("a sum is out of the range of {result}; sum(CAST(… AS {roomy})) has more")
 }
 
-impl Accumulator for Widened<Box<dyn Accumulator>> {
+impl Accumulator for InRange<Box<dyn Accumulator>> {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let values = self.widen(values)?;
         self.inner.update_batch(&values)
@@ -230,7 +241,7 @@ impl Accumulator for Widened<Box<dyn Accumulator>> {
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let sum = self.inner.evaluate()?.to_array()?;
-        ScalarValue::try_from_array(&self.narrow(&sum)?, 0)
+        ScalarValue::try_from_array(&self.narrow(sum)?, 0)
     }
 
     fn size(&self) -> usize {
@@ -255,7 +266,7 @@ impl Accumulator for Widened<Box<dyn Accumulator>> {
     }
 }
 
-impl GroupsAccumulator for Widened<Box<dyn GroupsAccumulator>> {
+impl GroupsAccumulator for InRange<Box<dyn GroupsAccumulator>> {
     fn update_batch(
         &mut self,
         values: &[ArrayRef],
@@ -269,7 +280,7 @@ impl GroupsAccumulator for Widened<Box<dyn GroupsAccumulator>> {
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let sums = self.inner.evaluate(emit_to)?;
-        self.narrow(&sums)
+        self.narrow(sums)
     }
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
@@ -433,12 +444,6 @@ fn in_range<T: DecimalType>(sums: &PrimitiveArray<T>, result: &DataType) -> Resu
 
 /// Sums of decimals by group. A sum that went out of range stays at the largest value of its native type, which is not
 /// the value of any decimal.
-struct CheckedGroups<A> {
-    inner: A,
-    result: DataType,
-    in_range: fn(&ArrayRef, &DataType) -> Result<()>,
-}
-
 fn checked_groups<T: DecimalType + ArrowNumericType>(
     result: DataType,
 ) -> Box<dyn GroupsAccumulator> {
@@ -449,49 +454,9 @@ fn checked_groups<T: DecimalType + ArrowNumericType>(
             false => sum.add_checked(value).unwrap_or(lost),
         }
     };
-    Box::new(CheckedGroups {
-        inner: PrimitiveGroupsAccumulator::<T, _>::new(&result, add),
-        in_range: |sums, result| in_range(sums.as_primitive::<T>(), result),
-        result,
-    })
-}
-
-impl<A: GroupsAccumulator> GroupsAccumulator for CheckedGroups<A> {
-    fn update_batch(
-        &mut self,
-        values: &[ArrayRef],
-        groups: &[usize],
-        filter: Option<&BooleanArray>,
-        total: usize,
-    ) -> Result<()> {
-        self.inner.update_batch(values, groups, filter, total)
-    }
-
-    fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
-        let sums = self.inner.evaluate(emit_to)?;
-        (self.in_range)(&sums, &self.result)?;
-        Ok(sums)
-    }
-
-    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
-        self.inner.state(emit_to)
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
-        self.inner.merge_batch(states, groups, total)
-    }
-
-    fn convert_to_state(
-        &self,
-        values: &[ArrayRef],
-        filter: Option<&BooleanArray>,
-    ) -> Result<Vec<ArrayRef>> {
-        self.inner.convert_to_state(values, filter)
-    }
-
-    fn size(&self) -> usize {
-        self.inner.size()
-    }
+    let inner: Box<dyn GroupsAccumulator> =
+        Box::new(PrimitiveGroupsAccumulator::<T, _>::new(&result, add));
+    Box::new(InRange::new(inner, None, result))
 }
 
 #[cfg(test)]

@@ -8,8 +8,6 @@ use std::sync::Arc;
 
 use datafusion::common::plan_err;
 use datafusion::common::tree_node::TreeNode as _;
-use datafusion::datasource::physical_plan::FileScanConfig;
-use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::Result;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
@@ -20,6 +18,7 @@ use datafusion_distributed::{
 use super::invariant::needs_one_task;
 use crate::tables::memory_shard::MemoryShardExec;
 use crate::tables::placement::Placement;
+use crate::tables::scan::file_scan;
 
 /// Refuses a plan whose answer may depend on the number of its tasks.
 pub(super) fn check(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
@@ -95,8 +94,7 @@ fn bytes_of<'a>(
 ) -> Option<BTreeMap<String, Vec<(u64, u64)>>> {
     let mut files: BTreeMap<String, Vec<(u64, u64)>> = BTreeMap::new();
     for scan in scans {
-        let scan = scan.downcast_ref::<DataSourceExec>()?;
-        let scan = scan.data_source().downcast_ref::<FileScanConfig>()?;
+        let scan = file_scan(scan)?;
         for file in scan.file_groups.iter().flat_map(|group| group.iter()) {
             let range = match &file.range {
                 Some(range) => (

@@ -1,4 +1,4 @@
-//! Refuses expressions that are nested too deep.
+//! Refuses expressions that are nested too deep, and too many inputs in a row.
 //!
 //! Plans are walked, encoded and evaluated by functions that call themselves. An expression that is nested deeper than a
 //! thread's stack allows would end a process, and with a worker the queries of everybody.
@@ -15,13 +15,24 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 /// [`STACK_BYTES`](crate::STACK_BYTES).
 const DEPTH_MAX: usize = 5_000;
 
-/// Operators in a row that a statement may have to begin with: some bind less than others, and make no level. To plan what is longer
-/// takes minutes, and a stack.
+/// Most operators in a row that are parsed at all. They may be more than [`DEPTH_MAX`], as not each of them makes a level. To plan what
+/// is longer takes minutes, and a stack.
 const LENGTH_MAX: usize = 2 * DEPTH_MAX;
 
-/// Refuses a statement with more than [`LENGTH_MAX`] operators in a row, before it is parsed.
+/// Most set operations and joins in a row: each makes a level of the plan, which takes more of a stack than one of an expression.
+const CHAIN_MAX: usize = 2_000;
+
+/// What is in a row at a place of a statement.
+#[derive(Clone, Copy, Default)]
+struct Row {
+    operators: usize,
+    inputs: usize,
+}
+
+/// Refuses a statement with more than [`LENGTH_MAX`] operators in a row, or more than [`CHAIN_MAX`] set operations or joins,
+/// before it is parsed.
 pub(crate) fn check_length(sql: &str) -> Result<()> {
-    // An operator has a letter at least.
+    // An operator is at least one byte, and UNION more than four.
     if sql.len() <= LENGTH_MAX {
         return Ok(());
     }
@@ -29,27 +40,66 @@ pub(crate) fn check_length(sql: &str) -> Result<()> {
         // The parser will say what is wrong with it.
         return Ok(());
     };
-    // Operators of the expressions that the one being read is within, and its own.
+    // The rows that the one being read is within, and itself.
     let mut around = Vec::new();
-    let mut operators = 0;
+    let mut row = Row::default();
     for token in &tokens {
         match token {
-            Token::LParen | Token::LBracket => around.push(std::mem::take(&mut operators)),
-            Token::RParen | Token::RBracket => operators = around.pop().unwrap_or(0),
-            Token::Comma | Token::SemiColon => operators = 0,
-            Token::Plus
-            | Token::Minus
-            | Token::Mul
-            | Token::Div
-            | Token::Mod
-            | Token::StringConcat => operators += 1,
-            Token::Word(word) if matches!(word.keyword, Keyword::AND | Keyword::OR) => {
-                operators += 1;
+            Token::LParen | Token::LBracket | Token::LBrace => {
+                around.push(std::mem::take(&mut row));
             }
-            _ => {}
+            Token::RParen | Token::RBracket | Token::RBrace => {
+                row = around.pop().unwrap_or_default();
+            }
+            Token::Comma => row.operators = 0,
+            Token::SemiColon => row = Row::default(),
+            Token::Word(word) => match word.keyword {
+                Keyword::CASE => around.push(std::mem::take(&mut row)),
+                Keyword::END => row = around.pop().unwrap_or_default(),
+                Keyword::WHEN | Keyword::THEN | Keyword::ELSE => row.operators = 0,
+                Keyword::SELECT | Keyword::VALUES | Keyword::WHERE | Keyword::ON => {
+                    row.operators = 0;
+                }
+                Keyword::UNION | Keyword::INTERSECT | Keyword::EXCEPT | Keyword::JOIN => {
+                    row.inputs += 1;
+                }
+                Keyword::AND
+                | Keyword::OR
+                | Keyword::XOR
+                | Keyword::NOT
+                | Keyword::IS
+                | Keyword::LIKE
+                | Keyword::ILIKE
+                | Keyword::IN
+                | Keyword::BETWEEN
+                | Keyword::AT
+                | Keyword::COLLATE
+                | Keyword::DIV => row.operators += 1,
+                _ => {}
+            },
+            Token::EOF
+            | Token::Number(..)
+            | Token::Char(_)
+            | Token::Whitespace(_)
+            | Token::Period
+            | Token::Placeholder(_)
+            | Token::SingleQuotedString(_)
+            | Token::DoubleQuotedString(_)
+            | Token::DollarQuotedString(_)
+            | Token::NationalStringLiteral(_)
+            | Token::EscapedStringLiteral(_)
+            | Token::UnicodeStringLiteral(_)
+            | Token::HexStringLiteral(_) => {}
+            // Every other sign is, or may be, an operator.
+            _ => row.operators += 1,
         }
-        if operators > LENGTH_MAX {
+        if row.operators > LENGTH_MAX {
             return too_deep();
+        }
+        if row.inputs > CHAIN_MAX {
+            return plan_err!(
+                "a statement has more than {CHAIN_MAX} set operations or joins in a row: run it in parts"
+            );
         }
     }
     Ok(())
@@ -112,13 +162,35 @@ mod tests {
             row(3 * LENGTH_MAX, ", "),
             format!("SELECT x IN ({})", vec!["-1"; 3 * LENGTH_MAX].join(", ")),
             format!("SELECT {}", vec!["(x OR y)"; LENGTH_MAX].join(" AND ")),
+            format!(
+                "SELECT CASE {} END",
+                vec!["WHEN x = 0 AND y = 1 OR z = 2 THEN 0"; LENGTH_MAX].join(" ")
+            ),
             "SELECT 'never ends".to_owned(),
         ] {
             check_length(&sql).expect("is short enough");
         }
-        for between in ["+", " OR ", " || "] {
+        for between in ["+", " OR ", " || ", "|", " IS DISTINCT FROM ", "::INT::"] {
             check_length(&row(LENGTH_MAX + 2, between)).expect_err("is too long");
         }
+        let case = "CASE WHEN x = 0 THEN 1 ELSE 2 END";
+        check_length(&format!(
+            "SELECT {}",
+            vec![case; LENGTH_MAX + 2].join(" + ")
+        ))
+        .expect_err("is too long");
+    }
+
+    #[test]
+    fn set_operations_and_joins_in_a_row_are_counted() {
+        let unions = |count: usize| vec!["SELECT 1-1"; count].join(" UNION ALL ");
+        let joins = |count: usize| format!("SELECT 1 FROM t{}", " JOIN t USING (k)".repeat(count));
+        check_length(&unions(CHAIN_MAX + 1)).expect("is short enough");
+        check_length(&joins(CHAIN_MAX)).expect("is short enough");
+        check_length(&unions(CHAIN_MAX + 2)).expect_err("is too long");
+        check_length(&joins(CHAIN_MAX + 1)).expect_err("is too long");
+        let apart = vec![format!("({})", unions(CHAIN_MAX)); 3].join(" UNION ALL ");
+        check_length(&apart).expect("is short enough");
     }
 
     #[test]

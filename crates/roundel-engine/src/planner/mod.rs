@@ -5,12 +5,18 @@
 //! | step | file | why |
 //! |---|---|---|
 //! | expressions that are nested too deep are refused | `depth` | they would end a process |
+//! | clauses that would be ignored are refused | `ignored_clauses` | the answer would be of another statement |
 //! | scalar subqueries are run, and their values put in their places | `scalar_subqueries` | a stage cannot ask another plan for a value |
-//! | rules of the logical optimizer: some filters stay above aggregates and windows | `filter_above_aggregate` | below them they are of other rows |
+//! | rules of the logical optimizer: subqueries of `ANY` and `ALL` get names | `comparison_aliases` | their columns are not the outer row's |
+//! | some filters stay above aggregates and windows | `filter_above_aggregate` | below them they are of other rows |
 //! | aggregate functions are ordered by each key once | `aggregate_order` | otherwise some fail |
 //! | limits stay above windows | `limit_over_window` | a window must see all rows |
-//! | rules of the physical optimizer: filters stay above nodes with two columns of one name | `unambiguous_filters` | they would be of the wrong one |
+//! | rules of the physical optimizer: bounds of floating point numbers are forgotten | `tables::scan` | they say nothing of NaN |
+//! | joins are done where equal keys are together, or on rings | `tables::local_joins`, `ring` | less is sent |
+//! | filters stay above nodes with two columns of one name | `unambiguous_filters` | they would be of the wrong one |
 //! | order is not lost in shuffles | `order` | a network shuffle does not merge, and forgets constants |
+//! | joins yield | `yielding` | a worker answers, and can be cancelled |
+//! | files are checked as they are read | `tables::scan` | a file that changed gives no rows |
 //! | datafusion-distributed cuts the plan into stages; nodes that need it get one task | `invariant` | the answer must not depend on the number of tasks |
 //! | the stages are checked against the invariant | `check` | a wrong answer is worse than a slow one |
 //! | the stages are encoded and decoded once | `travel` | what a worker would refuse is known before it runs |
@@ -22,8 +28,10 @@
 
 mod aggregate_order;
 mod check;
+mod comparison_aliases;
 mod depth;
 mod filter_above_aggregate;
+mod ignored_clauses;
 mod invariant;
 mod limit_over_window;
 mod order;
@@ -41,31 +49,35 @@ use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::config::ConfigOptions;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::context::QueryPlanner;
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{Optimizer, OptimizerRule};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner as _};
+use datafusion::prelude::SessionConfig;
 use datafusion_distributed::{DistributedConfig, NetworkBoundaryExt as _};
 use uuid::Uuid;
 
-use crate::functions;
+use crate::Extensions;
+use crate::node_rule::Rule;
+use crate::tables::local_joins::local_joins;
 use crate::tables::placement::needs_shards;
+use crate::tables::scan::{checked_scans, float_bounds};
+use crate::yielding::yielding_joins;
 use aggregate_order::AggregateOrder;
+use comparison_aliases::ComparisonAliases;
 use filter_above_aggregate::FilterAboveAggregate;
 use limit_over_window::LimitOverWindow;
-use unambiguous_filters::UnambiguousFilters;
+use order::order_across_shuffles;
+use unambiguous_filters::unambiguous;
 
 pub(crate) use depth::{check_depth, check_length};
+pub(crate) use ignored_clauses::check_clauses;
 pub(crate) use invariant::desired_task_count;
-pub(crate) use order::OrderAcrossShuffles;
 pub(crate) use scalar_subqueries::{RunSubquery, with_values};
-
-/// DataFusion's physical rules that put filters below other nodes.
-const PUTS_FILTERS: [&str; 2] = ["FilterPushdown", "FilterPushdown(Post)"];
 
 /// The rules of the logical optimizer: DataFusion's, and those that keep its answers right.
 pub(crate) fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
@@ -76,23 +88,30 @@ pub(crate) fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
             *rule = Arc::clone(&filters);
         }
     }
+    rules.insert(0, Arc::new(ComparisonAliases));
     rules.push(Arc::new(AggregateOrder));
     // Others put limits into sorts.
     rules.push(Arc::new(LimitOverWindow));
     rules
 }
 
-/// The rules of the physical optimizer: DataFusion's, of which those that put filters below other nodes are kept right.
-pub(crate) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+/// The rules of the physical optimizer, which come before the stages are cut: DataFusion's, of which those that put filters
+/// below other nodes are kept right, and our own. `rings` puts joins on rings; `runtime` executes the plans.
+pub(crate) fn physical_rules(rings: Rule, runtime: Arc<RuntimeEnv>) -> Vec<Rule> {
     let rules = PhysicalOptimizer::new().rules.into_iter();
-    let kept_right = |rule: Arc<dyn PhysicalOptimizerRule + Send + Sync>| {
-        let puts_filters = PUTS_FILTERS.contains(&rule.name());
-        match puts_filters {
-            true => Arc::new(UnambiguousFilters(rule)) as _,
-            false => rule,
-        }
-    };
-    rules.map(kept_right).collect()
+    let mut rules: Vec<Rule> = rules.map(unambiguous).collect();
+    let modes_are_set = rules
+        .iter()
+        .position(|rule| rule.name() == "join_selection");
+    let joins = modes_are_set.map_or(0, |at| at + 1);
+    rules.splice(joins..joins, [local_joins(), rings]);
+    rules.insert(0, float_bounds());
+    rules.extend([
+        order_across_shuffles(),
+        yielding_joins(),
+        checked_scans(runtime),
+    ]);
+    rules
 }
 
 /// Plans queries for the cluster, or for one task where that is the only right way.
@@ -100,7 +119,9 @@ pub(crate) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Syn
 pub(crate) struct ClusterPlanner {
     /// datafusion-distributed's, with the handlers and rules of the session.
     stages: Arc<dyn QueryPlanner + Send + Sync>,
-    /// Has the functions that workers have.
+    /// What workers have besides this crate's functions.
+    extensions: Extensions,
+    /// A worker that nothing was set for.
     worker: Arc<TaskContext>,
 }
 
@@ -122,13 +143,16 @@ impl ClusterPlanner {
     ///
     /// # Errors
     /// When the functions that workers have cannot be made.
-    pub(crate) fn around(builder: &mut SessionStateBuilder) -> Result<Self> {
+    pub(crate) fn around(
+        builder: &mut SessionStateBuilder,
+        extensions: Extensions,
+    ) -> Result<Self> {
         let stages = builder.query_planner().take();
-        let mut worker = SessionStateBuilder::new().with_default_features().build();
-        functions::install(&mut worker)?;
+        let worker = extensions.as_on_workers(SessionConfig::new())?;
         let planner = Self {
             stages: stages.unwrap_or_else(|| Arc::clone(worker.query_planner())),
             worker: worker.task_ctx(),
+            extensions,
         };
         *builder.query_planner() = Some(Arc::new(planner.clone()));
         Ok(planner)
@@ -190,7 +214,7 @@ impl ClusterPlanner {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = self.stages.create_physical_plan(logical, session).await?;
         check::check(&plan)?;
-        travel::check(&plan, session.config(), &self.worker)?;
+        travel::check(&plan, session.config(), &self.worker, &self.extensions)?;
         Ok(plan)
     }
 }

@@ -12,14 +12,10 @@ use std::sync::Arc;
 
 use datafusion::arrow::compute::SortOptions;
 use datafusion::common::plan_err;
-use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
-use datafusion::config::ConfigOptions;
-use datafusion::error::Result;
 use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_expr::{
     EquivalenceProperties, LexOrdering, Partitioning, PhysicalSortExpr,
 };
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
@@ -28,47 +24,25 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 
+use crate::node_rule::{Replacement, Rule, node_rule};
+
 /// How a function of a window shows that it runs backwards.
 pub(super) const REVERSED: &str = "is_reversed: true";
 
 /// Sorts what a network boundary would leave unsorted.
-#[derive(Debug)]
-pub(crate) struct OrderAcrossShuffles;
-
-impl PhysicalOptimizerRule for OrderAcrossShuffles {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|node| {
-            let sorted = match sorted_above(&node)? {
-                None => forwards(&node)?,
-                sorted => sorted,
-            };
-            let sorted = match sorted {
-                None => sorted_below(&node)?,
-                sorted => sorted,
-            };
-            Ok(match sorted {
-                Some(sorted) => Transformed::yes(sorted),
-                None => Transformed::no(node),
-            })
-        })
-        .data()
-    }
-
-    fn name(&self) -> &str {
-        "OrderAcrossShuffles"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
+pub(crate) fn order_across_shuffles() -> Rule {
+    node_rule("order_across_shuffles", |node| {
+        for replacement in [sorted_above, forwards, sorted_below] {
+            if let Some(replacement) = replacement(node)? {
+                return Ok(Some(replacement));
+            }
+        }
+        Ok(None)
+    })
 }
 
 /// A shuffle that merges, as one that does not, and a sort.
-fn sorted_above(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+fn sorted_above(node: &Arc<dyn ExecutionPlan>) -> Replacement {
     let Some(shuffle) = node.downcast_ref::<RepartitionExec>() else {
         return Ok(None);
     };
@@ -85,7 +59,7 @@ fn sorted_above(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Executio
 }
 
 /// A window whose input is sorted as far as one can tell without knowing constants.
-fn sorted_below(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+fn sorted_below(node: &Arc<dyn ExecutionPlan>) -> Replacement {
     if window(node).is_none() {
         return Ok(None);
     }
@@ -120,7 +94,7 @@ pub(super) fn window(node: &Arc<dyn ExecutionPlan>) -> Option<(&[Arc<dyn WindowE
 }
 
 /// A window whose functions run backwards, as one whose functions run forwards, between sorts.
-fn forwards(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+fn forwards(node: &Arc<dyn ExecutionPlan>) -> Replacement {
     let Some((functions, keyed)) = window(node) else {
         return Ok(None);
     };

@@ -29,16 +29,9 @@ pub(crate) fn with_values<'a>(
 ) -> BoxFuture<'a, Result<LogicalPlan>> {
     Box::pin(async move {
         let mut plan = plan;
-        // Values of equal subqueries are equal, so that those of GROUP BY and of SELECT are, too.
-        let mut known: Vec<(Arc<LogicalPlan>, ScalarValue)> = Vec::new();
-        while let Some(subquery) = first_unknown(&plan, &known)? {
-            // What is within a subquery is known before it runs.
-            let inner = with_values(Arc::unwrap_or_clone(Arc::clone(&subquery)), runs).await?;
-            let value = value(inner, runs).await?;
-            known.push((subquery, value));
-        }
-        if !known.is_empty() {
-            plan = replaced(plan, &known)?;
+        while let Some(subquery) = innermost(&plan)? {
+            let value = value(Arc::unwrap_or_clone(Arc::clone(&subquery)), runs).await?;
+            plan = replaced(plan, &subquery, &value)?;
         }
         Ok(plan)
     })
@@ -57,22 +50,17 @@ async fn value(plan: LogicalPlan, runs: &dyn RunSubquery) -> Result<ScalarValue>
     }
 }
 
-/// A scalar subquery of a plan that depends on no outer row and has no value yet.
-fn first_unknown(
-    plan: &LogicalPlan,
-    known: &[(Arc<LogicalPlan>, ScalarValue)],
-) -> Result<Option<Arc<LogicalPlan>>> {
+/// A scalar subquery of a plan that depends on no outer row, and has no other such within.
+fn innermost(plan: &LogicalPlan) -> Result<Option<Arc<LogicalPlan>>> {
     let mut found = None;
     plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expression| {
             expression.apply(|expression| {
-                if let Some(subquery) = independent(expression)
-                    && !known.iter().any(|(plan, _)| plan == subquery)
-                {
-                    found = Some(Arc::clone(subquery));
-                    return Ok(TreeNodeRecursion::Stop);
-                }
-                Ok(TreeNodeRecursion::Continue)
+                let Some(subquery) = independent(expression) else {
+                    return Ok(TreeNodeRecursion::Continue);
+                };
+                found = innermost(subquery)?.or_else(|| Some(Arc::clone(subquery)));
+                Ok(TreeNodeRecursion::Stop)
             })
         })
     })?;
@@ -89,15 +77,14 @@ fn independent(expression: &Expr) -> Option<&Arc<LogicalPlan>> {
     }
 }
 
-/// A plan with values in the places of subqueries. Columns keep their names.
-fn replaced(plan: LogicalPlan, known: &[(Arc<LogicalPlan>, ScalarValue)]) -> Result<LogicalPlan> {
+/// A plan with a value in each place of a subquery. Equal ones get the same value, so that one of GROUP BY is still that of
+/// SELECT. Columns keep their names.
+fn replaced(plan: LogicalPlan, known: &LogicalPlan, value: &ScalarValue) -> Result<LogicalPlan> {
     let replace = |expression: Expr| {
-        let value = independent(&expression)
-            .and_then(|subquery| known.iter().find(|(plan, _)| plan == subquery))
-            .map(|(_, value)| value.clone());
-        Ok::<_, DataFusionError>(match value {
-            Some(value) => Transformed::yes(Expr::Literal(value, None)),
-            None => Transformed::no(expression),
+        let is_known = independent(&expression).is_some_and(|subquery| subquery.as_ref() == known);
+        Ok::<_, DataFusionError>(match is_known {
+            true => Transformed::yes(Expr::Literal(value.clone(), None)),
+            false => Transformed::no(expression),
         })
     };
     let plan = plan.transform_up_with_subqueries(|node| {
@@ -113,4 +100,79 @@ fn replaced(plan: LogicalPlan, known: &[(Arc<LogicalPlan>, ScalarValue)]) -> Res
         .map_data(LogicalPlan::recompute_schema)
     })?;
     Ok(plan.data)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use datafusion::dataframe::DataFrame;
+    use datafusion::prelude::SessionContext;
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    /// Runs subqueries in this process, and counts them.
+    struct Counting<'a> {
+        context: &'a SessionContext,
+        runs: AtomicUsize,
+    }
+
+    impl RunSubquery for Counting<'_> {
+        fn run(&self, plan: LogicalPlan) -> BoxFuture<'_, Result<Vec<ScalarValue>>> {
+            self.runs.fetch_add(1, Ordering::Relaxed);
+            async {
+                let frame = DataFrame::new(self.context.state(), plan).limit(0, Some(2))?;
+                let batches = frame.collect().await?;
+                let rows = batches.iter().flat_map(|batch| {
+                    let column = batch.column(0);
+                    (0..column.len()).map(move |row| ScalarValue::try_from_array(column, row))
+                });
+                rows.collect()
+            }
+            .boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn each_subquery_runs_once_however_deep_it_is() {
+        let context = SessionContext::new();
+        let table = "CREATE TABLE t(id BIGINT) AS SELECT * FROM generate_series(0, 29)";
+        let made = context.sql(table).await.expect("plans").collect().await;
+        made.expect("a table");
+        let mut deep = "(SELECT max(id) FROM t)".to_owned();
+        for _ in 0..4 {
+            deep = format!("(SELECT max(id) FROM t WHERE id < {deep})");
+        }
+        for (sql, runs, rows) in [
+            (format!("SELECT * FROM t LIMIT {deep} - 20"), 5, 5),
+            (format!("SELECT id FROM t WHERE id >= {deep}"), 5, 5),
+            (
+                "SELECT (SELECT max(id) FROM t) FROM t GROUP BY (SELECT max(id) FROM t)".to_owned(),
+                1,
+                1,
+            ),
+            (
+                "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM t i WHERE i.id = t.id \
+                 AND i.id > (SELECT avg(id) FROM t))"
+                    .to_owned(),
+                1,
+                15,
+            ),
+        ] {
+            let counting = Counting {
+                context: &context,
+                runs: AtomicUsize::new(0),
+            };
+            let plan = context
+                .state()
+                .create_logical_plan(&sql)
+                .await
+                .expect("a plan");
+            let plan = with_values(plan, &counting).await.expect("values");
+            assert_eq!(counting.runs.into_inner(), runs, "{sql}");
+            let frame = DataFrame::new(context.state(), plan);
+            assert_eq!(frame.count().await.expect("runs"), rows, "{sql}");
+        }
+    }
 }

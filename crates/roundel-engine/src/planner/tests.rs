@@ -33,7 +33,7 @@ async fn session(limits: bool) -> (SessionContext, ClusterPlanner, NamedTempFile
     let mut builder = SessionStateBuilder::new()
         .with_default_features()
         .with_config(config)
-        .with_physical_optimizer_rule(Arc::new(OrderAcrossShuffles))
+        .with_physical_optimizer_rule(order_across_shuffles())
         .with_distributed_worker_resolver(ThreeWorkers)
         .with_distributed_planner()
         .with_distributed_file_scan_config_bytes_per_partition(1024)
@@ -41,7 +41,7 @@ async fn session(limits: bool) -> (SessionContext, ClusterPlanner, NamedTempFile
     if limits {
         builder = builder.with_distributed_desired_task_count_handler(desired_task_count);
     }
-    let planner = ClusterPlanner::around(&mut builder).expect("a planner");
+    let planner = ClusterPlanner::around(&mut builder, Extensions::default()).expect("a planner");
     let context = SessionContext::from(builder.build());
     let mut file = tempfile::Builder::new()
         .suffix(".csv")

@@ -12,7 +12,7 @@ use datafusion::common::tree_node::{
     Transformed, TransformedResult as _, TreeNode as _, TreeNodeRecursion,
 };
 use datafusion::error::Result;
-use datafusion::execution::{SessionStateBuilder, TaskContext};
+use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use datafusion::physical_expr::ScalarFunctionExpr;
 use datafusion::physical_expr::expressions::{CastExpr, Literal, TryCastExpr};
@@ -27,19 +27,20 @@ use datafusion_proto::bytes::{
 use datafusion_proto::physical_plan::DeduplicatingProtoConverter;
 
 use super::order::{REVERSED, window};
-use crate::functions;
+use crate::Extensions;
 
-/// Refuses a plan with a stage that a worker could not read. `worker` has the functions of one.
+/// Refuses a plan with a stage that a worker could not read, which has these extensions. `worker` is one that nothing was set for.
 pub(super) fn check(
     plan: &Arc<dyn ExecutionPlan>,
     config: &SessionConfig,
     worker: &TaskContext,
+    extensions: &Extensions,
 ) -> Result<()> {
     if !plan.is_network_boundary() {
         return plan
             .children()
             .into_iter()
-            .try_for_each(|child| check(child, config, worker));
+            .try_for_each(|child| check(child, config, worker, extensions));
     }
     // The stages below travel within the one above here, and are decoded with it.
     let stage = Arc::clone(plan)
@@ -74,11 +75,7 @@ pub(super) fn check(
     };
     // Some functions differ by settings, which travel with a plan.
     let config = SessionConfig::from(config.options().as_ref().clone());
-    let mut told = SessionStateBuilder::new()
-        .with_config(config)
-        .with_default_features()
-        .build();
-    functions::install(&mut told)?;
+    let told = extensions.as_on_workers(config)?;
     check_same(&stage, &arrived(&told.task_ctx())?).map_err(|_| why)
 }
 

@@ -19,9 +19,22 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
+use crate::node_rule::Rule;
+
+/// DataFusion's physical rules that put filters below other nodes.
+const PUTS_FILTERS: [&str; 2] = ["FilterPushdown", "FilterPushdown(Post)"];
+
+/// The rule, kept right if it puts filters below other nodes.
+pub(super) fn unambiguous(rule: Rule) -> Rule {
+    match PUTS_FILTERS.contains(&rule.name()) {
+        true => Arc::new(UnambiguousFilters(rule)),
+        false => rule,
+    }
+}
+
 /// One of DataFusion's rules that put filters below other nodes.
 #[derive(Debug)]
-pub(crate) struct UnambiguousFilters(pub Arc<dyn PhysicalOptimizerRule + Send + Sync>);
+struct UnambiguousFilters(Rule);
 
 impl PhysicalOptimizerRule for UnambiguousFilters {
     fn optimize(
@@ -115,18 +128,20 @@ impl ExecutionPlan for Fence {
 #[cfg(test)]
 mod tests {
     use datafusion::execution::SessionStateBuilder;
+    use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
     use datafusion::physical_plan::displayable;
     use datafusion::prelude::{SessionConfig, SessionContext};
 
-    use crate::planner::physical_rules;
+    use super::unambiguous;
 
     #[tokio::test]
     async fn a_filter_is_of_its_own_side() {
         let config = SessionConfig::new().with_target_partitions(2);
+        let rules = PhysicalOptimizer::new().rules.into_iter();
         let state = SessionStateBuilder::new()
             .with_default_features()
             .with_config(config)
-            .with_physical_optimizer_rules(physical_rules())
+            .with_physical_optimizer_rules(rules.map(unambiguous).collect())
             .build();
         let context = SessionContext::from(state);
         for table in [

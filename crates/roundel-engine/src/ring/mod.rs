@@ -36,4 +36,4 @@ pub(crate) use pins::Pins;
 pub(crate) use rates::measure_once;
 pub use rates::{Calibration, calibrate_host};
 pub(crate) use rule::CycloJoins;
-pub(crate) use settings::check_settings;
+pub(crate) use settings::{check_settings, may_use_rings};

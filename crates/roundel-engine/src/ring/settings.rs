@@ -45,6 +45,17 @@ pub(super) struct RingSettings {
     pub pin: Option<Duration>,
 }
 
+/// Whether joins of a session may be done on rings.
+///
+/// # Errors
+/// When something is set to what it cannot be.
+pub(crate) fn may_use_rings(config: &ConfigOptions) -> Result<bool> {
+    Ok(match RingSettings::of(config)?.join {
+        JoinChoice::Auto | JoinChoice::Cyclo => true,
+        JoinChoice::Repartition | JoinChoice::Broadcast => false,
+    })
+}
+
 impl RingSettings {
     /// The settings of a session, read from its configuration or from that of a task of it.
     ///

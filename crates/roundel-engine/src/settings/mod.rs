@@ -37,8 +37,12 @@ const OF_THE_COORDINATOR: [&str; 3] = [
     "datafusion.runtime.file_statistics_cache_limit",
 ];
 
+/// Most partitions of a task. Each task of a shuffle has a queue for each partition of all: their number is that of partitions,
+/// squared.
+const PARTITIONS_MAX: usize = 1024;
+
 /// Settings that plans rely on being what a session begins with, and why.
-const OF_THE_PLANNER: [(&str, &str); 2] = [
+const OF_THE_PLANNER: [(&str, &str); 3] = [
     (
         "datafusion.optimizer.enable_physical_uncorrelated_scalar_subquery",
         "plans whose subqueries are so made cannot be sent to workers",
@@ -46,6 +50,10 @@ const OF_THE_PLANNER: [(&str, &str); 2] = [
     (
         "datafusion.optimizer.enable_aggregate_dynamic_filter_pushdown",
         "it leaves out rows that another min or max of the same query needs",
+    ),
+    (
+        "datafusion.optimizer.enable_piecewise_merge_join",
+        "outer joins by it lose rows whose key is NULL",
     ),
 ];
 
@@ -151,6 +159,13 @@ fn check(set: &SetVariable, state: &SessionState, began: &Began) -> Result<()> {
     }
     let mut options = state.config_options().as_ref().clone();
     options.set(variable, value)?;
+    let partitions = options.execution.target_partitions;
+    if partitions > PARTITIONS_MAX {
+        let why = format!(
+            "datafusion.execution.target_partitions is {partitions}: use 0 to {PARTITIONS_MAX}"
+        );
+        return Err(EngineError::Query(why).into());
+    }
     let planned = OF_THE_PLANNER.iter().find(|(name, _)| name == variable);
     if let Some((name, why)) = planned
         && let Some(Some(began)) = began.with.get(*name)

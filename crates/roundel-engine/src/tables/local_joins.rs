@@ -5,59 +5,26 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
-use datafusion::config::ConfigOptions;
-use datafusion::error::Result;
 use datafusion::physical_expr::{Partitioning, PhysicalExpr};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 
-/// Joins partition by partition what is partitioned alike.
-#[derive(Debug)]
-struct LocalJoins;
+use crate::node_rule::{Rule, node_rule};
 
-type Rules = Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>;
-
-/// DataFusion's rules, and where joins have their modes and no exchange was put below them yet, this one and `others`.
-pub(crate) fn rules_with_joins(
-    mut rules: Rules,
-    others: impl PhysicalOptimizerRule + Send + Sync + 'static,
-) -> Rules {
-    let selected = rules
-        .iter()
-        .position(|rule| rule.name() == "join_selection");
-    let after = selected.map_or(0, |at| at + 1);
-    rules.insert(after, Arc::new(LocalJoins));
-    rules.insert(after + 1, Arc::new(others));
-    rules
-}
-
-impl PhysicalOptimizerRule for LocalJoins {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|node| match node.downcast_ref::<HashJoinExec>() {
+/// Joins partition by partition what is partitioned alike. Its place is where joins have their modes, and no exchange was put
+/// below them yet.
+pub(crate) fn local_joins() -> Rule {
+    node_rule("local_joins", |node| {
+        match node.downcast_ref::<HashJoinExec>() {
             Some(join) if is_local(join) => {
                 let join = join
                     .builder()
                     .with_partition_mode(PartitionMode::Partitioned);
-                Ok(Transformed::yes(Arc::new(join.build()?)))
+                Ok(Some(Arc::new(join.build()?)))
             }
-            _ => Ok(Transformed::no(node)),
-        })
-        .data()
-    }
-
-    fn name(&self) -> &str {
-        "LocalJoins"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
+            _ => Ok(None),
+        }
+    })
 }
 
 /// Whether rows that a join brings together are in the same partition of both its inputs.

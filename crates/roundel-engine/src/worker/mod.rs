@@ -28,7 +28,6 @@ use crate::control::VERSION;
 use crate::control::server::ControlServer;
 use crate::exchange::{ExchangeServer, OwnWorker, gather_in, scatter_in};
 use crate::fabric::{Devices, Sizes, reachable_at};
-use crate::functions;
 use crate::ring::{CycloJoinCodec, Meetings, Pins, RingServer, RingWorker};
 use crate::runtime::runtime_env;
 use crate::settings::hear;
@@ -74,6 +73,7 @@ pub fn run_worker(options: WorkerOptions) -> BoxFuture<'static, Result<()>> {
             meetings: meetings.clone(),
             pins: pins.clone(),
         };
+        let extensions = options.extensions.names();
         let worker = worker(&options, &catalog, &spill_dir, rings, address)?;
         let exchange = ExchangeServer::new(devices, worker.clone());
         let forgetting = forget_ended_tasks(worker.clone());
@@ -86,7 +86,7 @@ pub fn run_worker(options: WorkerOptions) -> BoxFuture<'static, Result<()>> {
             .add_service(worker.into_worker_server())
             .add_service(exchange)
             .add_service(RingServer { meetings, pins })
-            .add_service(ControlServer::new(loader, offers))
+            .add_service(ControlServer::new(loader, offers, extensions))
             .serve_with_incoming(incoming);
 
         // A reader that is gone is no reason to end.
@@ -143,9 +143,11 @@ fn worker(
     let catalog = Arc::clone(catalog);
     let rings = Arc::new(rings);
     let partitions = partitions_per_task(options.threads);
+    let extensions = options.extensions.clone();
     let build_session = move |context: WorkerQueryContext| {
         let catalog = Arc::clone(&catalog);
         let rings = Arc::clone(&rings);
+        let extensions = extensions.clone();
         let (worker, url, nowhere) = (own.get().cloned(), url.clone(), nowhere.clone());
         async move {
             let mut builder = context
@@ -153,6 +155,7 @@ fn worker(
                 .with_distributed_user_codec(MemoryShardCodec)
                 .with_distributed_user_codec(CycloJoinCodec)
                 .with_distributed_user_codec(ScanCodec);
+            extensions.add_codecs(&mut builder);
             let config = builder.config().get_or_insert_default();
             config.options_mut().execution.target_partitions = partitions;
             config.set_extension(catalog);
@@ -174,7 +177,7 @@ fn worker(
             let own = worker.map(|worker| OwnWorker { url, worker });
             let resolver = rings.channels.resolver(fabric, &rings.devices, own)?;
             let mut state = builder.with_distributed_channel_resolver(resolver).build();
-            functions::install(&mut state)?;
+            extensions.add_functions(&mut state)?;
             Ok::<_, DataFusionError>(state)
         }
     };

@@ -6,8 +6,8 @@ use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::TryStreamExt as _;
 use roundel_engine::{
-    Architecture, BuffersChoice, ClusterOptions, DesignChoice, FabricChoice, OnLoss, Result,
-    Scheduling, Session, Skew,
+    Architecture, BuffersChoice, ClusterOptions, DesignChoice, Extensions, FabricChoice, OnLoss,
+    Result, Scheduling, Session, Skew,
 };
 
 /// The worker program that cargo builds next to the tests.
@@ -31,6 +31,7 @@ pub fn options(workers: usize) -> ClusterOptions {
         skew: Skew::default(),
         registered_memory_bytes: 256 << 20,
         memory_limit_bytes: None,
+        extensions: Extensions::default(),
         worker_program: worker_program(),
     }
 }

@@ -93,8 +93,12 @@ fn every_design_uses_the_queue_pairs_and_the_verb_of_its_name() {
         ("MEMQ/WR:mq", 3 * 2, &["write"]),
         ("SEMQ/WR:buffers", 3, &["write"]),
     ] {
-        let arguments = ["--workers", "3", "--threads", "2", "--design", design];
-        let report = tpch(&roundel, &[&arguments[..], &["--json"]].concat());
+        // Rings, and measuring them, would take connections of their own.
+        let arguments = ["--workers", "3", "--threads", "2", "--join", "repartition"];
+        let report = tpch(
+            &roundel,
+            &[&arguments[..], &["--design", design, "--json"]].concat(),
+        );
         assert_all_verified(&report, 22);
         let fabric = &report["fabric"];
         assert_eq!(fabric["queue_pairs"], queue_pairs, "{design}: {fabric}");
@@ -121,9 +125,8 @@ fn multiplexers_have_one_connection_for_each_pair_of_processes() {
     let roundel = Roundel::new();
     for transport in ["--fabric=shm", "--fabric=tcp"] {
         let arguments = ["--workers", "3", "--exchange", "multiplexer"];
+        // Rings, and measuring them, would take connections of their own.
         let joins = ["--join", "repartition", "--json", transport];
-        // The first run also measures the host, over connections of its own.
-        tpch(&roundel, &[arguments, joins].concat());
         let report = tpch(&roundel, &[arguments, joins].concat());
         assert_all_verified(&report, 22);
         assert_eq!(report["settings"]["exchange"], "multiplexer");
@@ -136,8 +139,6 @@ fn multiplexers_have_one_connection_for_each_pair_of_processes() {
 #[test]
 fn multiplexers_use_the_verb_of_their_design() {
     let roundel = Roundel::new();
-    // The first run also measures the host, over connections of its own.
-    tpch(&roundel, &["--queries", "3", "--workers", "3", "--json"]);
     for (design, opcodes) in [
         ("SEMQ/SR", &["send", "receive"][..]),
         ("SEMQ/WR", &["write_with_immediate", "receive"]),
@@ -147,7 +148,9 @@ fn multiplexers_use_the_verb_of_their_design() {
     ] {
         let arguments = ["--workers", "3", "--threads", "2", "--json"];
         let how = ["--exchange", "multiplexer", "--design", design];
-        let report = tpch(&roundel, &[&arguments[..], &how].concat());
+        // Rings, and measuring them, would take connections of their own.
+        let joins = ["--join", "repartition"];
+        let report = tpch(&roundel, &[&arguments[..], &how, &joins].concat());
         assert_all_verified(&report, 22);
         assert_eq!(report["settings"]["design"], design);
         let fabric = &report["fabric"];
@@ -169,11 +172,14 @@ fn multiplexers_use_the_verb_of_their_design() {
 #[test]
 fn streams_share_the_connections_of_multiplexers() {
     let roundel = Roundel::new();
-    // The first run also measures the host, over connections of its own.
-    tpch(&roundel, &["--queries", "3", "--workers", "3", "--json"]);
+    // Rings, and measuring them, would take connections of their own.
+    let joins = ["--join", "repartition"];
     let flags = ["--workers", "3", "--registered-memory", "32MiB"];
     let streams = ["--exchange", "multiplexer", "--streams", "4"];
-    let report = tpch(&roundel, &[&flags[..], &streams, &["--json"]].concat());
+    let report = tpch(
+        &roundel,
+        &[&flags[..], &streams, &joins, &["--json"]].concat(),
+    );
     let queries = report["queries"].as_array().unwrap();
     assert_eq!(queries.len(), 22);
     for query in queries {

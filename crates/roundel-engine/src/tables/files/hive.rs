@@ -1,7 +1,16 @@
 //! Columns whose values are in the names of directories: `key=value`, as Hive and Spark write them.
 
+use std::sync::Arc;
+
 use arrow::datatypes::{DataType, Field};
-use datafusion::common::ScalarValue;
+use datafusion::catalog::Session;
+use datafusion::common::{Column, DFSchema, ScalarValue};
+use datafusion::error::Result as DataFusionResult;
+use datafusion::execution::SessionState;
+use datafusion::functions::expr_fn::coalesce;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::projection::ProjectionExec;
 
 use super::csv::Seen;
 use super::location::FoundFile;
@@ -10,6 +19,80 @@ use crate::Result;
 
 /// What Hive writes where the value is NULL.
 const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
+
+/// As what the values of a key are written to directories' names: as texts, those that DataFusion's writer takes. Of others it
+/// takes no notice of NULL.
+pub(super) fn written_type(data_type: &DataType) -> DataType {
+    let is_plain = data_type.is_integer() || data_type.is_string();
+    match is_plain || matches!(data_type, DataType::Boolean | DataType::Date32) {
+        true => DataType::Utf8,
+        false => data_type.clone(),
+    }
+}
+
+/// What is written for a key of this type.
+fn written(key: Column, data_type: &DataType) -> Expr {
+    let key = Expr::Column(key);
+    match written_type(data_type) {
+        DataType::Utf8 => coalesce(vec![cast(key, DataType::Utf8), lit(NULL)]),
+        _ => key,
+    }
+}
+
+/// COPY … PARTITIONED BY that writes rows whose key is NULL to where readers find NULL.
+/// One that keeps the keys' columns in the files as well is left as it is: there they would be texts.
+///
+/// # Errors
+/// When the rows cannot be planned so.
+pub(crate) fn with_default_partition(
+    plan: LogicalPlan,
+    state: &SessionState,
+) -> DataFusionResult<LogicalPlan> {
+    let LogicalPlan::Copy(mut copy) = plan else {
+        return Ok(plan);
+    };
+    let keeps = copy.options.get("execution.keep_partition_by_columns");
+    let keeps = match keeps {
+        Some(value) => value.trim().eq_ignore_ascii_case("true"),
+        None => state.config_options().execution.keep_partition_by_columns,
+    };
+    if copy.partition_by.is_empty() || keeps {
+        return Ok(LogicalPlan::Copy(copy));
+    }
+    let columns = copy.input.schema().iter().map(|(qualifier, field)| {
+        let column = Column::from((qualifier, field));
+        match copy.partition_by.contains(field.name()) {
+            true => {
+                written(column, field.data_type()).alias_qualified(qualifier.cloned(), field.name())
+            }
+            false => Expr::Column(column),
+        }
+    });
+    let columns: Vec<Expr> = columns.collect();
+    let input = LogicalPlanBuilder::from(Arc::unwrap_or_clone(copy.input));
+    copy.input = Arc::new(input.project(columns)?.build()?);
+    Ok(LogicalPlan::Copy(copy))
+}
+
+/// Rows that are to be written to a table of these keys, which come as [`written_type`] says.
+pub(super) fn with_written(
+    state: &dyn Session,
+    input: Arc<dyn ExecutionPlan>,
+    keys: &[Field],
+) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+    let schema = DFSchema::try_from(input.schema())?;
+    let columns = schema.fields().iter().map(|field| {
+        let column = Column::from_name(field.name());
+        let expression = match keys.iter().any(|key| key.name() == field.name()) {
+            true => written(column, field.data_type()),
+            false => Expr::Column(column),
+        };
+        let expression = state.create_physical_expr(expression, &schema)?;
+        Ok((expression, field.name().clone()))
+    });
+    let columns = columns.collect::<DataFusionResult<Vec<_>>>()?;
+    Ok(Arc::new(ProjectionExec::try_new(columns, input)?))
+}
 
 /// The keys that all files of a table have, in the order of the directories.
 pub(super) fn keys(asked: &str, files: &[FoundFile]) -> Result<Vec<String>> {

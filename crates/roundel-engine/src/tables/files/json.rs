@@ -3,12 +3,13 @@
 //! DataFusion looks for the columns of an array line by line, and its objects may go on over several lines.
 
 use std::fmt;
-use std::io::{BufRead, BufReader, Read as _};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use arrow::datatypes::Schema;
 use arrow::json::reader::infer_json_schema_from_iterator;
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
+use serde::Deserialize as _;
 use serde::de::{Deserializer as _, Error as _, IgnoredAny, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::de::Deserializer;
@@ -28,7 +29,10 @@ pub(super) fn json_format(path: &Path, compression: FileCompressionType) -> Resu
     let mut reader = BufReader::new(open(path, compression)?);
     let marked = skip_mark(&mut reader, &shown)?;
     match first_letter(&mut reader, &shown)? {
-        Some(b'[') => Ok(Format::JsonArray),
+        Some(b'[') => {
+            check_array(reader, &shown)?;
+            Ok(Format::JsonArray)
+        }
         Some(b'{') if marked => Err(wrong(
             &shown,
             "begins with a byte order mark, which a file with a JSON object a line cannot have: remove it",
@@ -43,6 +47,14 @@ pub(super) fn json_format(path: &Path, compression: FileCompressionType) -> Resu
             ),
         )),
     }
+}
+
+/// Refuses a file that is not one array: its reader takes no notice of what comes after one.
+fn check_array(reader: impl Read, shown: &str) -> Result<()> {
+    let mut deserializer = Deserializer::from_reader(reader);
+    let read = IgnoredAny::deserialize(&mut deserializer);
+    let read = read.and_then(|_| deserializer.end());
+    read.map_err(|e| wrong(shown, format!("is no JSON array: {e}")))
 }
 
 /// Refuses a file whose first object goes on over several lines: its columns are looked for line by line.
@@ -93,8 +105,7 @@ pub(super) fn array_schema(
     };
     let read = deserializer.deserialize_seq(&mut first);
     if !first.is_full {
-        read.and_then(|()| deserializer.end())
-            .map_err(|e| wrong(&shown, format!("is no JSON array of objects: {e}")))?;
+        read.map_err(|e| wrong(&shown, format!("is no JSON array of objects: {e}")))?;
     }
     infer_json_schema_from_iterator(first.values.iter().map(Ok)).map_err(|e| wrong(&shown, e))
 }
@@ -163,6 +174,8 @@ mod tests {
         for (bytes, reason) in [
             (&b"\xef\xbb\xbf{\"a\":1}"[..], "byte order mark"),
             (b"hello", "begins with 'h'"),
+            (b"[{\"a\":1}]\n[{\"a\":2}]", "trailing characters at line 2"),
+            (b"[{\"a\":1}", "no JSON array: EOF"),
         ] {
             let file = file(bytes);
             let refused = json_format(file.path(), PLAIN).expect_err("no JSON");
@@ -191,14 +204,8 @@ mod tests {
         assert!(schema.field(0).data_type().is_floating());
         let first = array_schema(pretty.path(), PLAIN, 1).expect("columns");
         assert_eq!(first.fields().len(), 2);
-        for bytes in [
-            &b"[{\"a\":1}]\n[{\"a\":2}]"[..],
-            b"[{\"a\":1}",
-            b"[{\"a\":1}, 3]",
-        ] {
-            let file = file(bytes);
-            let refused = array_schema(file.path(), PLAIN, 100).expect_err("is refused");
-            assert!(!refused.to_string().contains('\n'), "{refused}");
-        }
+        let mixed = file(b"[{\"a\":1}, 3]");
+        let refused = array_schema(mixed.path(), PLAIN, 100).expect_err("is refused");
+        assert!(!refused.to_string().contains('\n'), "{refused}");
     }
 }

@@ -42,6 +42,7 @@ use datafusion::prelude::SessionContext;
 use self::by_path::CatalogsWithPaths;
 use self::describe::{Request, describe};
 use self::factory::FileTables;
+pub(crate) use self::hive::with_default_partition;
 pub(crate) use self::notices::Notices;
 pub(crate) use self::statement::with_format;
 use crate::{EngineError, Result};

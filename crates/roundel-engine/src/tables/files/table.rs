@@ -29,6 +29,7 @@ use parking_lot::Mutex;
 
 use super::describe::schemas;
 use super::format::{Format, Shape};
+use super::hive;
 use super::location::{FoundFile, Location};
 use super::survey::{Choice, list, same_shape};
 use crate::{EngineError, Result};
@@ -325,8 +326,10 @@ impl TableProvider for FileTable {
             .into());
         }
         let directory = format!("{}/", location.root().display());
+        let input = hive::with_written(state, input, &self.partitions)?;
         let partitions = self.partitions.iter();
-        let partitions = partitions.map(|field| (field.name().clone(), field.data_type().clone()));
+        let partitions =
+            partitions.map(|key| (key.name().clone(), hive::written_type(key.data_type())));
         let options = ListingOptions::new(Arc::clone(&self.reader.format))
             .with_file_extension("")
             .with_table_partition_cols(partitions.collect())

@@ -8,9 +8,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::stats::Precision;
-use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
+use datafusion::common::tree_node::TreeNode as _;
 use datafusion::common::{ScalarValue, Statistics};
-use datafusion::config::ConfigOptions;
 use datafusion::datasource::physical_plan::{
     FileGroup, FileScanConfig, FileScanConfigBuilder, FileSource as _, ParquetSource,
 };
@@ -23,39 +22,17 @@ use datafusion::physical_expr::expressions::{
 };
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, conjunction, split_conjunction};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
+
+use super::file_scan;
+use crate::node_rule::{Rule, node_rule};
 
 /// Takes what is known of the bounds of floating point numbers out of scans. This must be the first rule: others answer
 /// `max(x)` by it, and readers take a column of one value for a constant.
-#[derive(Debug)]
-pub(crate) struct FloatBounds;
-
-impl PhysicalOptimizerRule for FloatBounds {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|node| {
-            let scan = node
-                .downcast_ref::<DataSourceExec>()
-                .and_then(|leaf| leaf.data_source().downcast_ref::<FileScanConfig>());
-            Ok(match scan.and_then(without_float_bounds) {
-                Some(scan) => Transformed::yes(DataSourceExec::from_data_source(scan)),
-                None => Transformed::no(node),
-            })
-        })
-        .data()
-    }
-
-    fn name(&self) -> &str {
-        "FloatBounds"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
+pub(crate) fn float_bounds() -> Rule {
+    node_rule("float_bounds", |node| {
+        let scan = file_scan(node).and_then(without_float_bounds);
+        Ok(scan.map(|scan| DataSourceExec::from_data_source(scan) as _))
+    })
 }
 
 /// The scan without such bounds; none if it has none.

@@ -23,6 +23,7 @@ use datafusion_proto::protobuf;
 use prost::Message as _;
 
 use super::csv::RoundelCsvSource;
+use super::file_scan;
 use super::pieces::is_json_array;
 use super::rule::checked;
 use super::told::ReadBy;
@@ -175,9 +176,7 @@ fn decode(
     inner: &Arc<dyn ExecutionPlan>,
     context: &TaskContext,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let leaf = inner.downcast_ref::<DataSourceExec>();
-    let scan = leaf.and_then(|leaf| leaf.data_source().downcast_ref::<FileScanConfig>());
-    let Some(scan) = scan else {
+    let Some(scan) = file_scan(inner) else {
         return internal_err!("a scan of files came as {}", inner.name());
     };
     let mut scan = scan.clone();

@@ -325,11 +325,16 @@ fn open_here(
     };
     let marks = Marks::of(options);
     let start = match start {
-        0 => 0,
-        _ => match Quotes::of(meta, marks).first_record(file, start)? {
-            Some(start) => start,
-            None => return Ok(None),
+        0 => Some(0),
+        // Comments or empty lines may come before a header, and a part may begin among them.
+        _ if source.has_header() => match place_of(begin(file, compression)?, marks, 0, 2)? {
+            Some(first) => Quotes::of(meta, marks).first_record(file, start.max(first.byte))?,
+            None => None,
         },
+        _ => Quotes::of(meta, marks).first_record(file, start)?,
+    };
+    let Some(start) = start else {
+        return Ok(None);
     };
     let decoder = source.decoder(&layout, source.has_header() && start == 0)?;
     let input: Box<dyn Read + Send> = match start {

@@ -17,12 +17,8 @@ use datafusion_distributed::{
 };
 
 use super::checked::CheckedSource;
+use super::file_scan;
 use super::pieces::{Cut, deal, most_parts};
-
-fn scan_of(plan: &Arc<dyn ExecutionPlan>) -> Option<&FileScanConfig> {
-    let leaf = plan.downcast_ref::<DataSourceExec>()?;
-    leaf.data_source().downcast_ref::<FileScanConfig>()
-}
 
 fn cut_of(source: &dyn FileSource) -> Cut<'_> {
     match source.downcast_ref::<CheckedSource>() {
@@ -35,7 +31,7 @@ fn cut_of(source: &dyn FileSource) -> Cut<'_> {
 pub(crate) fn desired_task_count(
     event: DesiredTaskCountEvent<'_>,
 ) -> Option<Result<DesiredTaskCountEventResponse>> {
-    Some(desired(scan_of(event.plan)?, event.session_config))
+    Some(desired(file_scan(event.plan)?, event.session_config))
 }
 
 fn desired(scan: &FileScanConfig, config: &SessionConfig) -> Result<DesiredTaskCountEventResponse> {
@@ -61,7 +57,7 @@ fn desired(scan: &FileScanConfig, config: &SessionConfig) -> Result<DesiredTaskC
 pub(crate) fn scale_up_leaf(
     event: ScaleUpLeafNodeEvent<'_>,
 ) -> Option<Result<ScaleUpLeafNodeEventResponse>> {
-    let scan = scan_of(event.plan)?;
+    let scan = file_scan(event.plan)?;
     let plan = match event.task_count {
         // As DataFusion planned it.
         0 | 1 => Ok(Arc::clone(event.plan)),

@@ -17,6 +17,12 @@
 //!
 //! This must not know how tables are registered.
 
+use std::sync::Arc;
+
+use datafusion::datasource::physical_plan::FileScanConfig;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_plan::ExecutionPlan;
+
 mod bounds;
 mod checked;
 mod checkpoints;
@@ -31,8 +37,14 @@ mod records;
 mod rule;
 mod told;
 
-pub(crate) use bounds::FloatBounds;
+pub(crate) use bounds::float_bounds;
 pub(crate) use codec::ScanCodec;
 pub(crate) use handlers::{desired_task_count, scale_up_leaf};
-pub(crate) use rule::CheckedScans;
+pub(crate) use rule::checked_scans;
 pub(crate) use told::ReadBy;
+
+/// What a node reads, if it reads files.
+pub(crate) fn file_scan(node: &Arc<dyn ExecutionPlan>) -> Option<&FileScanConfig> {
+    let leaf = node.downcast_ref::<DataSourceExec>()?;
+    leaf.data_source().downcast_ref::<FileScanConfig>()
+}

@@ -72,9 +72,21 @@ pub(super) fn is_json_array(scan: &FileScanConfig) -> Result<bool> {
     Ok(opener.open(file.clone().with_range(0, 1)).is_err())
 }
 
-/// As many groups, of whole files.
-pub(super) fn uncut(groups: &[FileGroup]) -> Vec<FileGroup> {
-    by_size(&whole_files(groups), groups.len())
+/// As many groups as the scan has, of whole files. Where the order of rows counts, each is where it begins.
+pub(super) fn uncut(scan: &FileScanConfig) -> Vec<FileGroup> {
+    let groups = &scan.file_groups;
+    if scan.output_ordering.is_empty() {
+        return by_size(&whole_files(groups), groups.len());
+    }
+    let whole = |part: &PartitionedFile| {
+        let mut file = part.clone();
+        file.range = None;
+        (part.range().0 == 0).then_some(file)
+    };
+    let groups = groups.iter();
+    groups
+        .map(|group| FileGroup::new(group.iter().filter_map(whole).collect()))
+        .collect()
 }
 
 /// Whether the source of a scan cuts files. Asked with a file that it would want to cut, if any.

@@ -2,63 +2,32 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
-use datafusion::config::ConfigOptions;
 use datafusion::datasource::physical_plan::{CsvSource, FileScanConfig, FileSource, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::Result;
 use datafusion::execution::runtime_env::RuntimeEnv;
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
 
 use super::bounds::pruned_rightly;
 use super::checked::CheckedSource;
 use super::csv::RoundelCsvSource;
+use super::file_scan;
 use super::footers::Footers;
 use super::pieces::{is_json_array, uncut};
 use super::told::ReadBy;
+use crate::node_rule::{Rule, node_rule};
 
-/// Checks every file of a plan when it is read. This must be the last rule: others know DataFusion's sources.
-#[derive(Debug)]
-pub(crate) struct CheckedScans {
-    runtime: Arc<RuntimeEnv>,
-}
-
-impl CheckedScans {
-    /// For plans that a runtime executes, or workers with runtimes like it.
-    pub(crate) fn new(runtime: Arc<RuntimeEnv>) -> Self {
-        Self { runtime }
-    }
-}
-
-impl PhysicalOptimizerRule for CheckedScans {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|node| {
-            let scan = node
-                .downcast_ref::<DataSourceExec>()
-                .and_then(|leaf| leaf.data_source().downcast_ref::<FileScanConfig>());
-            match scan {
-                Some(scan) if !scan.file_source().is::<CheckedSource>() => {
-                    let checked = checked(scan.clone(), &self.runtime, None)?;
-                    Ok(Transformed::yes(DataSourceExec::from_data_source(checked)))
-                }
-                _ => Ok(Transformed::no(node)),
+/// Checks every file of a plan when it is read, in plans that `runtime` executes, or workers with runtimes like it. This must
+/// be the last rule: others know DataFusion's sources.
+pub(crate) fn checked_scans(runtime: Arc<RuntimeEnv>) -> Rule {
+    node_rule("checked_scans", move |node| {
+        Ok(match file_scan(node) {
+            Some(scan) if !scan.file_source().is::<CheckedSource>() => {
+                let checked = checked(scan.clone(), &runtime, None)?;
+                Some(DataSourceExec::from_data_source(checked))
             }
+            _ => None,
         })
-        .data()
-    }
-
-    fn name(&self) -> &str {
-        "CheckedScans"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
+    })
 }
 
 /// The same scan, by a source that checks; `by` is the worker that reads it, if one does.
@@ -68,8 +37,8 @@ pub(super) fn checked(
     by: Option<Arc<ReadBy>>,
 ) -> Result<FileScanConfig> {
     // DataFusion cuts them, too, which their reader refuses.
-    if scan.output_ordering.is_empty() && is_json_array(&scan)? {
-        scan.file_groups = uncut(&scan.file_groups);
+    if is_json_array(&scan)? {
+        scan.file_groups = uncut(&scan);
     }
     let footers = Footers::new(runtime.cache_manager.get_file_metadata_cache());
     let source = scan.file_source();

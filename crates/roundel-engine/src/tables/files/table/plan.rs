@@ -119,9 +119,10 @@ impl FileTable {
                 &mut column.max_value,
                 &mut column.sum_value,
             ] {
-                let is_other = value
-                    .get_value()
-                    .is_some_and(|value| value.data_type() != *field.data_type());
+                // NULL stands for a bound that DataFusion could not have in the table's type.
+                let is_other = value.get_value().is_some_and(|value| {
+                    value.is_null() || value.data_type() != *field.data_type()
+                });
                 if is_other || field.data_type().is_floating() {
                     *value = Precision::Absent;
                 }

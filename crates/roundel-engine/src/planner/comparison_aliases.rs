@@ -1,0 +1,79 @@
+//! Names the subqueries of `= ANY (…)` and `> ALL (…)`, so that their columns are not those of the query around them.
+//!
+//! DataFusion makes them conditions within the subquery, between its column and one of the outer row, and finds both by name.
+//! In `SELECT … FROM t WHERE v = ANY (SELECT v FROM t)` both are `t.v`, and the condition is always true.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::error::Result;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+
+/// What such names begin with.
+const PREFIX: &str = "__compared";
+
+/// Comes before DataFusion's rule that makes them conditions.
+#[derive(Debug)]
+pub(super) struct ComparisonAliases;
+
+impl OptimizerRule for ComparisonAliases {
+    fn name(&self) -> &str {
+        "comparison_aliases"
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        let named = |expression: Expr| match expression {
+            Expr::SetComparison(mut comparison) => {
+                let plan = Arc::unwrap_or_clone(comparison.subquery.subquery);
+                let name = config.alias_generator().next(PREFIX);
+                let plan = LogicalPlanBuilder::from(plan).alias(name)?.build()?;
+                comparison.subquery.subquery = Arc::new(plan);
+                Ok(Transformed::yes(Expr::SetComparison(comparison)))
+            }
+            other => Ok(Transformed::no(other)),
+        };
+        plan.transform_up_with_subqueries(|node| {
+            node.map_expressions(|expression| expression.transform_up(named))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::execution::SessionStateBuilder;
+    use datafusion::prelude::SessionContext;
+
+    use crate::planner::logical_rules;
+
+    #[tokio::test]
+    async fn a_comparison_is_with_the_subquerys_own_column() {
+        let state = SessionStateBuilder::new().with_default_features();
+        let state = state.with_optimizer_rules(logical_rules()).build();
+        let context = SessionContext::from(state);
+        let table = "CREATE TABLE t(id INT, v INT) AS VALUES (0, 10), (1, 11), (2, 12), (3, NULL)";
+        context
+            .sql(table)
+            .await
+            .expect("plans")
+            .collect()
+            .await
+            .expect("a table");
+        for (condition, right) in [
+            ("v = ANY (SELECT v FROM t WHERE id < 2)", 2),
+            ("v > ALL (SELECT v FROM t WHERE id < 2)", 1),
+            ("v <> ALL (SELECT v FROM t WHERE id < 1)", 2),
+            ("v > ANY (SELECT v FROM t)", 2),
+            ("v >= ALL (SELECT v FROM t)", 0),
+            ("v = ANY (SELECT v FROM t AS i WHERE i.id = t.id)", 3),
+        ] {
+            let sql = format!("SELECT id FROM t WHERE {condition}");
+            let frame = context.sql(&sql).await.expect("plans");
+            assert_eq!(frame.count().await.expect("runs"), right, "{condition}");
+        }
+    }
+}
