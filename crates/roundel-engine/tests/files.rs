@@ -564,14 +564,10 @@ async fn bounds_of_narrower_types_are_not_taken_for_none() {
     for (narrow, wide, greatest) in [
         ("INT", "BIGINT", "500"),
         ("INT UNSIGNED", "BIGINT", "500"),
-        ("TIMESTAMP(3)", "TIMESTAMP(9)", "1970-01-01T00:00:00.500"),
+        ("TIMESTAMP(3)", "TIMESTAMP(9)", "1970-01-01T00:08:20"),
     ] {
         let dir = shown(&f.at(narrow.trim_end_matches("(3)")));
         for (file, data_type, value) in [("1", narrow, 500), ("2", wide, 1)] {
-            let value = match data_type {
-                "TIMESTAMP(9)" => value * 1_000_000,
-                _ => value,
-            };
             let copy = format!(
                 "COPY (SELECT CAST({value} AS {data_type}) AS d) TO '{dir}/{file}.parquet'"
             );
@@ -689,5 +685,28 @@ async fn settings_that_would_end_in_wrong_rows_or_without_memory_are_refused() {
         .error("SELECT 1 FROM (VALUES (1)) AS t TABLESAMPLE (10 PERCENT)")
         .await;
     assert!(error.contains("TABLESAMPLE"), "{error}");
+    f.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_comes_later_has_the_tables_names() {
+    let f = Fixture::new(1).await;
+    let first = f.write("d/a.csv", "id,age\n1,2\n");
+    let dir = first.trim_end_matches("a.csv");
+    f.rows(&format!("CREATE EXTERNAL TABLE t LOCATION '{dir}'"))
+        .await;
+    f.rows(&format!(
+        "CREATE EXTERNAL TABLE declared (x BIGINT, y BIGINT) STORED AS CSV LOCATION '{dir}' OPTIONS (header 'true')"
+    ))
+    .await;
+    f.write("d/b.csv", "AGE,id\n4,3\n");
+    assert_eq!(f.rows("SELECT id, age FROM t").await, ["1|2", "3|4"]);
+    f.write("d/c.csv", "weight,height\n33,44\n");
+    let error = f.error("SELECT * FROM t").await;
+    assert!(
+        error.contains("c.csv") && error.contains("(weight, height)"),
+        "{error}"
+    );
+    assert_eq!(f.rows("SELECT x, y FROM declared").await.len(), 3);
     f.stop().await;
 }

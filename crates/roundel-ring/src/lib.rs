@@ -31,7 +31,7 @@ pub mod threads;
 
 pub use cyclo::{Cyclo, Demand, Output, Phases};
 pub use error::RingError;
-pub use join::{Algorithm, JoinSpec, JoinType, PairPredicate, Window};
+pub use join::{Algorithm, JoinSpec, JoinType, Limits, PairPredicate, Window};
 pub use pinned::{Pinned, QueryId};
 pub use roundabout::{Place, RingHost, RingOptions, Roundabout};
 pub use threads::{JoinThreads, TokioThreads};

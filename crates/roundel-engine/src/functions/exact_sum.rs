@@ -230,7 +230,9 @@ fn out_of_range(result: &DataType) -> DataFusionError {
         DataType::Int64 | DataType::UInt64 => "DECIMAL(38, 0)",
         _ => "DOUBLE",
     };
-    exec_datafusion_err!("a sum is out of the range of {result}; sum(CAST(… AS {roomy})) has more")
+    exec_datafusion_err!(
+        "a sum is out of the range of {result}; sum(CAST(… AS {roomy})) has more room"
+    )
 }
 
 impl Accumulator for InRange<Box<dyn Accumulator>> {

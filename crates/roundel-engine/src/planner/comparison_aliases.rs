@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::{Column, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
@@ -28,6 +29,20 @@ impl OptimizerRule for ComparisonAliases {
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
         let named = |expression: Expr| match expression {
+            // Another name would hide the columns that depend on the outer row.
+            Expr::SetComparison(comparison)
+                if !comparison.subquery.outer_ref_columns.is_empty() =>
+            {
+                let own = comparison.subquery.subquery.schema().qualified_field(0);
+                let own = Column::from(own);
+                if comparison.expr.column_refs().contains(&own) {
+                    return plan_err!(
+                        "{} is a column of the query and of the subquery: give the subquery's table another name",
+                        own.quoted_flat_name()
+                    );
+                }
+                Ok(Transformed::no(Expr::SetComparison(comparison)))
+            }
             Expr::SetComparison(mut comparison) => {
                 let plan = Arc::unwrap_or_clone(comparison.subquery.subquery);
                 let name = config.alias_generator().next(PREFIX);
@@ -75,5 +90,9 @@ mod tests {
             let frame = context.sql(&sql).await.expect("plans");
             assert_eq!(frame.count().await.expect("runs"), right, "{condition}");
         }
+        let sql = "SELECT 1 FROM t, t AS u WHERE t.v = ANY (SELECT v FROM t WHERE t.id = u.id)";
+        let refused = context.sql(sql).await.expect("plans").collect().await;
+        let refused = refused.expect_err("is not clear").to_string();
+        assert!(refused.contains("another name"), "{refused}");
     }
 }

@@ -34,6 +34,9 @@ impl OptimizerRule for FilterAboveAggregate {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
+        if !matches!(plan, LogicalPlan::Filter(_)) {
+            return self.0.rewrite(plan, config);
+        }
         let (conditions, node) = conditions_above(&plan);
         let stays = match node {
             LogicalPlan::Aggregate(aggregate) if has_set_without_keys(&aggregate.group_expr) => {
@@ -53,7 +56,7 @@ impl OptimizerRule for FilterAboveAggregate {
             }
             _ => false,
         };
-        match stays && matches!(plan, LogicalPlan::Filter(_)) {
+        match stays {
             true => Ok(Transformed::no(plan)),
             false => self.0.rewrite(plan, config),
         }

@@ -120,7 +120,7 @@ mod tests {
                 Dialect::ClickHouse,
                 "SETTINGS",
             ),
-            ("SELECT 1 FORMAT JSON", Dialect::ClickHouse, "FORMAT"),
+            ("SELECT v FROM t FORMAT JSON", Dialect::ClickHouse, "FORMAT"),
         ] {
             let refused = check(sql, dialect).expect_err(sql).to_string();
             assert!(refused.contains(clause), "{sql}: {refused}");

@@ -32,8 +32,8 @@ pub(crate) fn desired_task_count(
     needs_one_task(event.plan).map(|_| Ok(DesiredTaskCountEventResponse::maximum(1)))
 }
 
-/// Why a node is right in one task only; `None` if any number will do. It holds for plans with boundaries and
-/// for those that get them yet.
+/// Why a node is right in one task only; `None` if any number will do. It holds for plans with boundaries, and for
+/// those that have none yet.
 pub(super) fn needs_one_task(node: &Arc<dyn ExecutionPlan>) -> Option<&'static str> {
     if node.is_network_boundary() || node.is::<BroadcastExec>() {
         return None;

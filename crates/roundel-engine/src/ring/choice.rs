@@ -163,11 +163,13 @@ fn share(columns: (Option<&ColumnStatistics>, Option<&ColumnStatistics>), window
     };
     // A whole number is as wide as one.
     let width = match window {
-        Window::Whole { low, high } => end(
+        Window::Whole { low, high } | Window::WholeSum { low, high, .. } => end(
             finite(*low).map(|low| low as f64),
             finite(*high).map(|high| high as f64 + 1.0),
         ),
-        Window::Real { low, high } => end(finite(*low), finite(*high)),
+        Window::Real { low, high } | Window::RealSum { low, high, .. } => {
+            end(finite(*low), finite(*high))
+        }
     };
     // An inequality: half of them.
     let Some(width) = width else {

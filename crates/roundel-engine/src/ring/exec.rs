@@ -365,8 +365,12 @@ impl DisplayAs for CycloJoinExec {
                 f.write_str(&keys.collect::<Vec<_>>().join(", "))?;
             }
             Algorithm::Merge { window, .. } => match window {
-                Window::Whole { low, high } => write!(f, "sort-merge {low:?} to {high:?}")?,
-                Window::Real { low, high } => write!(f, "sort-merge {low:?} to {high:?}")?,
+                Window::Whole { low, high } | Window::WholeSum { low, high, .. } => {
+                    write!(f, "sort-merge {low:?} to {high:?}")?;
+                }
+                Window::Real { low, high } | Window::RealSum { low, high, .. } => {
+                    write!(f, "sort-merge {low:?} to {high:?}")?;
+                }
             },
             Algorithm::NestedLoops => f.write_str("nested loops")?,
         }

@@ -6,7 +6,7 @@ use arrow::array::{Array, ArrayRef, AsArray as _, RecordBatch};
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::compute::{cast, unary};
 use arrow::datatypes::{
-    DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, UInt64Type,
+    DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, UInt64Type,
 };
 use arrow::row::{RowConverter, Rows, SortField};
 use foldhash::fast::FixedState;
@@ -85,31 +85,26 @@ pub(super) fn mix(word: u64) -> u64 {
     word ^ word >> 33
 }
 
-/// A column whose values are equal where its bytes are: 0 and -0 are one, all that is no number is one, and
-/// dictionaries are looked up.
+/// A column whose values are equal where its bytes are, as engines have it: 0 and -0 are one, unless in dictionaries, which
+/// are looked up, or in what is nested. What is no number is equal to what has the same bits.
 fn plain(column: &ArrayRef) -> Result<ArrayRef> {
     Ok(match column.data_type() {
         DataType::Float64 => Arc::new(unary::<_, _, Float64Type>(
             column.as_primitive::<Float64Type>(),
-            |value| {
-                if value.is_nan() {
-                    f64::NAN
-                } else {
-                    value + 0.0
-                }
-            },
+            |value| if value == 0.0 { 0.0 } else { value },
         )),
         DataType::Float32 => Arc::new(unary::<_, _, Float32Type>(
             column.as_primitive::<Float32Type>(),
-            |value| {
-                if value.is_nan() {
-                    f32::NAN
-                } else {
-                    value + 0.0
-                }
+            |value| if value == 0.0 { 0.0 } else { value },
+        )),
+        DataType::Float16 => Arc::new(unary::<_, _, Float16Type>(
+            column.as_primitive::<Float16Type>(),
+            |value| match value.to_bits() << 1 {
+                0 => Default::default(),
+                _ => value,
             },
         )),
-        DataType::Dictionary(_, values) => plain(&cast(column, values)?)?,
+        DataType::Dictionary(_, values) => cast(column, values)?,
         _ => column.clone(),
     })
 }

@@ -2,7 +2,7 @@
 //! inequality one that is open at one end.
 
 use super::cluster::{Clustered, cluster};
-use super::{Found, Matcher, PAIRS, Pairs, Window};
+use super::{Found, Limits, Matcher, PAIRS, Pairs, Window};
 use crate::error::{Result, RingError};
 use crate::threads::{JoinThreads, on_all};
 use arrow::array::{Array as _, ArrayRef, AsArray as _, RecordBatch, UInt32Array};
@@ -21,45 +21,140 @@ const SAMPLE_EACH: usize = 512;
 /// A key that windows can be laid around.
 trait Key: Copy + Send + Sync + 'static {
     fn order(&self, other: &Self) -> Ordering;
-    /// The least that the key at a distance may be, by any way to reckon it.
-    fn least_at(self, distance: Self) -> Self;
-    /// The most that it may be.
-    fn most_at(self, distance: Self) -> Self;
 }
 
 impl Key for i64 {
     fn order(&self, other: &Self) -> Ordering {
         self.cmp(other)
     }
-
-    fn least_at(self, distance: Self) -> Self {
-        self.saturating_add(distance)
-    }
-
-    fn most_at(self, distance: Self) -> Self {
-        self.saturating_add(distance)
-    }
 }
 
 impl Key for f64 {
-    /// What is no number is equal to itself and larger than all numbers; keys have no -0.
+    /// What is no number is before or behind all numbers, by its sign; keys have no -0.
     fn order(&self, other: &Self) -> Ordering {
         self.total_cmp(other)
     }
+}
 
-    fn least_at(self, distance: Self) -> Self {
-        if distance == 0.0 {
-            self
-        } else {
-            (self + distance.next_down()).next_down()
+/// A window, as it is laid around spinning keys: the more they are, the further up it is.
+trait Around<K>: Send + Sync {
+    /// Whether the window begins behind a stationary key.
+    fn begins_behind(&self, stationary: K, spinning: K) -> bool;
+    /// Whether it ends before one.
+    fn ends_before(&self, stationary: K, spinning: K) -> bool;
+    /// The stationary keys that the window decides about, from the one to the other; a predicate does about all others.
+    fn decides(&self, spinning: K) -> Option<(K, K)>;
+}
+
+/// Around whole keys.
+struct Whole {
+    low: Bound<i64>,
+    high: Bound<i64>,
+    limits: Option<Limits>,
+}
+
+impl Around<i64> for Whole {
+    fn begins_behind(&self, stationary: i64, spinning: i64) -> bool {
+        let distance = i128::from(stationary) - i128::from(spinning);
+        match self.low {
+            Bound::Unbounded => false,
+            Bound::Included(low) => distance < i128::from(low),
+            Bound::Excluded(low) => distance <= i128::from(low),
         }
     }
 
-    fn most_at(self, distance: Self) -> Self {
+    fn ends_before(&self, stationary: i64, spinning: i64) -> bool {
+        let distance = i128::from(stationary) - i128::from(spinning);
+        match self.high {
+            Bound::Unbounded => false,
+            Bound::Included(high) => distance > i128::from(high),
+            Bound::Excluded(high) => distance >= i128::from(high),
+        }
+    }
+
+    fn decides(&self, spinning: i64) -> Option<(i64, i64)> {
+        const ALL: [i128; 2] = [i64::MIN as i128, i64::MAX as i128];
+        let Some(limits) = &self.limits else {
+            return Some((i64::MIN, i64::MAX));
+        };
+        let spinning = i128::from(spinning);
+        let [least, most] = limits.spinning;
+        let [low, high] = limits.distance.map(|end| end.saturating_add(spinning));
+        let low = low.max(limits.stationary[0]).max(ALL[0]);
+        let high = high.min(limits.stationary[1]).min(ALL[1]);
+        let decides = (least..=most).contains(&spinning) && low <= high;
+        decides.then_some((low as i64, high as i64))
+    }
+}
+
+/// Around keys of floating point.
+struct Real {
+    low: Bound<f64>,
+    high: Bound<f64>,
+    /// Whether sums are reckoned in 32 bits.
+    single: bool,
+    /// Whether it decides about what is no number.
+    nans: bool,
+}
+
+impl Real {
+    fn new(low: Bound<f64>, high: Bound<f64>) -> Self {
+        let sums = |end: Bound<f64>| match end {
+            Bound::Included(distance) | Bound::Excluded(distance) => distance != 0.0,
+            Bound::Unbounded => false,
+        };
+        let end = |end: Bound<f64>| match sums(end) {
+            true => closed(end),
+            false => end,
+        };
+        Self {
+            low: end(low),
+            high: end(high),
+            single: false,
+            nans: !sums(low) && !sums(high),
+        }
+    }
+
+    /// The least that a key at a distance may be, by any way to reckon it.
+    fn least_at(&self, spinning: f64, distance: f64) -> f64 {
         if distance == 0.0 {
-            self
+            spinning
+        } else if self.single {
+            let sum = spinning + f64::from((distance as f32).next_down());
+            f64::from((sum as f32).next_down())
         } else {
-            (self + distance.next_up()).next_up()
+            (spinning + distance.next_down()).next_down()
+        }
+    }
+
+    /// The most that it may be.
+    fn most_at(&self, spinning: f64, distance: f64) -> f64 {
+        -self.least_at(-spinning, -distance)
+    }
+}
+
+impl Around<f64> for Real {
+    fn begins_behind(&self, stationary: f64, spinning: f64) -> bool {
+        match self.low {
+            Bound::Unbounded => false,
+            Bound::Included(low) => stationary.order(&self.least_at(spinning, low)).is_lt(),
+            // What is no number may still be less, by its bits.
+            Bound::Excluded(_) => stationary.order(&spinning).is_lt() || stationary == spinning,
+        }
+    }
+
+    fn ends_before(&self, stationary: f64, spinning: f64) -> bool {
+        match self.high {
+            Bound::Unbounded => false,
+            Bound::Included(high) => stationary.order(&self.most_at(spinning, high)).is_gt(),
+            Bound::Excluded(_) => stationary.order(&spinning).is_gt() || stationary == spinning,
+        }
+    }
+
+    fn decides(&self, spinning: f64) -> Option<(f64, f64)> {
+        match self.nans {
+            true => Some((-f64::NAN, f64::NAN)),
+            false => (!spinning.is_nan()).then_some((f64::NEG_INFINITY, f64::INFINITY)),
         }
     }
 }
@@ -102,13 +197,12 @@ impl<K: Key> Sorted<K> {
 }
 
 /// The stationary rows, sorted, and the window around a spinning key.
-struct Run<K> {
+struct Run<K, W> {
     column: usize,
     sorted: Sorted<K>,
-    low: Bound<K>,
-    high: Bound<K>,
+    window: W,
     /// How keys of a fragment are read.
-    keys: fn(&ArrayRef) -> Result<Keyed<K>>,
+    keys: Read<K>,
 }
 
 /// What merges fragments, whose keys are in the `spinning` column, with all stationary rows; and those, as it numbers them.
@@ -120,37 +214,62 @@ pub(super) async fn matcher(
     window: Window,
     threads: &dyn JoinThreads,
 ) -> Result<(RecordBatch, Box<dyn Matcher>)> {
-    Ok(match window {
+    let columns = [stationary, spinning];
+    match window {
         Window::Whole { low, high } => {
-            let (clustered, parts) = sorted(schema, batches, stationary, whole, threads).await?;
-            let run = Run {
-                column: spinning,
-                sorted: Sorted::concat(parts),
-                low,
-                high,
-                keys: whole,
-            };
-            (clustered.rows, Box::new(run))
+            let limits = None;
+            let around = Whole { low, high, limits };
+            run(schema, batches, columns, around, whole, threads).await
+        }
+        Window::WholeSum { low, high, limits } => {
+            let limits = Some(limits);
+            let around = Whole { low, high, limits };
+            run(schema, batches, columns, around, whole, threads).await
         }
         Window::Real { low, high } => {
-            let (clustered, parts) = sorted(schema, batches, stationary, real, threads).await?;
-            let run = Run {
-                column: spinning,
-                sorted: Sorted::concat(parts),
-                // Sums round: what may be within the window is looked at.
+            let around = Real::new(low, high);
+            run(schema, batches, columns, around, real, threads).await
+        }
+        Window::RealSum {
+            low,
+            high,
+            single,
+            nans_match,
+        } => {
+            let around = Real {
                 low: closed(low),
                 high: closed(high),
-                keys: real,
+                single,
+                nans: false,
             };
-            (clustered.rows, Box::new(run))
+            let keys = reals(nans_match);
+            run(schema, batches, columns, around, keys, threads).await
         }
-    })
+    }
 }
 
-/// The end of a window that depends on a sum, with the keys that are at it.
+async fn run<K: Key, W: Around<K> + 'static>(
+    schema: &SchemaRef,
+    batches: Vec<RecordBatch>,
+    [stationary, spinning]: [usize; 2],
+    window: W,
+    keys: Read<K>,
+    threads: &dyn JoinThreads,
+) -> Result<(RecordBatch, Box<dyn Matcher>)> {
+    let (clustered, parts) = sorted(schema, batches, stationary, keys, threads).await?;
+    let run = Run {
+        column: spinning,
+        sorted: Sorted::concat(parts),
+        window,
+        keys,
+    };
+    Ok((clustered.rows, Box::new(run)))
+}
+
+/// The end of a window, with the keys that are at it.
 fn closed(end: Bound<f64>) -> Bound<f64> {
     match end {
-        Bound::Excluded(distance) if distance != 0.0 => Bound::Included(distance),
+        Bound::Excluded(distance) => Bound::Included(distance),
         _ => end,
     }
 }
@@ -164,12 +283,17 @@ pub(super) async fn sort(
     threads: &dyn JoinThreads,
 ) -> Result<Vec<RecordBatch>> {
     let (clustered, orders) = match window {
-        Window::Whole { .. } => {
+        Window::Whole { .. } | Window::WholeSum { .. } => {
             let (clustered, parts) = sorted(schema, batches, column, whole, threads).await?;
             (clustered, Sorted::orders(parts))
         }
         Window::Real { .. } => {
             let (clustered, parts) = sorted(schema, batches, column, real, threads).await?;
+            (clustered, Sorted::orders(parts))
+        }
+        Window::RealSum { nans_match, .. } => {
+            let keys = reals(nans_match);
+            let (clustered, parts) = sorted(schema, batches, column, keys, threads).await?;
             (clustered, Sorted::orders(parts))
         }
     };
@@ -192,7 +316,7 @@ async fn sorted<K: Key>(
     schema: &SchemaRef,
     batches: Vec<RecordBatch>,
     column: usize,
-    keys: fn(&ArrayRef) -> Result<Keyed<K>>,
+    keys: Read<K>,
     threads: &dyn JoinThreads,
 ) -> Result<(Clustered, Vec<Sorted<K>>)> {
     let between = splitters(&batches, column, keys)?;
@@ -222,11 +346,7 @@ async fn sorted<K: Key>(
 }
 
 /// The least keys of all parts but the first, by a sample of them.
-fn splitters<K: Key>(
-    batches: &[RecordBatch],
-    column: usize,
-    keys: fn(&ArrayRef) -> Result<Keyed<K>>,
-) -> Result<Vec<K>> {
+fn splitters<K: Key>(batches: &[RecordBatch], column: usize, keys: Read<K>) -> Result<Vec<K>> {
     let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
     let parts = rows.div_ceil(PART_ROWS).max(1);
     if parts == 1 {
@@ -272,6 +392,9 @@ fn refused(column: &ArrayRef) -> RingError {
 /// A key, and the row that it is of.
 type Keyed<K> = Vec<(K, u32)>;
 
+/// Reads the keys of a column.
+type Read<K> = fn(&ArrayRef) -> Result<Keyed<K>>;
+
 fn whole(column: &ArrayRef) -> Result<Keyed<i64>> {
     if is_whole(column.data_type()) != Some(true) {
         return Err(refused(column));
@@ -299,12 +422,24 @@ fn real(column: &ArrayRef) -> Result<Keyed<f64>> {
     let values = column.as_primitive::<Float64Type>().values().iter();
     let plain = |value: &f64| {
         if value.is_nan() {
-            f64::NAN
+            f64::NAN.copysign(*value)
         } else {
             value + 0.0
         }
     };
     Ok(with_rows(values.map(plain), &column))
+}
+
+/// Reads keys of which one that is no number may match, or has none.
+fn reals(nans_match: bool) -> Read<f64> {
+    match nans_match {
+        true => real,
+        false => |column| {
+            let mut keys = real(column)?;
+            keys.retain(|(key, _)| !key.is_nan());
+            Ok(keys)
+        },
+    }
 }
 
 fn with_rows<K>(values: impl Iterator<Item = K>, column: &ArrayRef) -> Keyed<K> {
@@ -317,7 +452,30 @@ fn with_rows<K>(values: impl Iterator<Item = K>, column: &ArrayRef) -> Keyed<K> 
     }
 }
 
-impl<K: Key> Matcher for Run<K> {
+impl<K: Key, W: Around<K>> Run<K, W> {
+    /// The stationary rows that the window decides about, among those that are sorted.
+    fn decided(&self, spinning: K) -> Range<usize> {
+        let keys = &self.sorted.keys;
+        let (Some(first), Some(last)) = (keys.first(), keys.last()) else {
+            return 0..0;
+        };
+        let Some((least, most)) = self.window.decides(spinning) else {
+            return 0..0;
+        };
+        // All of them, mostly.
+        let begin = match first.order(&least).is_ge() {
+            true => 0,
+            false => keys.partition_point(|key| key.order(&least).is_lt()),
+        };
+        let end = match last.order(&most).is_le() {
+            true => keys.len(),
+            false => keys.partition_point(|key| key.order(&most).is_le()),
+        };
+        begin..end
+    }
+}
+
+impl<K: Key, W: Around<K>> Matcher for Run<K, W> {
     fn pairs(
         &self,
         fragment: &RecordBatch,
@@ -327,47 +485,42 @@ impl<K: Key> Matcher for Run<K> {
         let column = fragment.column(self.column).slice(rows.start, rows.len());
         // It was sorted at its origin: that costs a look, and is done again if it was not.
         let keys = Sorted::new((self.keys)(&column)?);
-        let stationary = &self.sorted;
-        let is_before = |key: &K, at: usize| match &self.low {
-            Bound::Unbounded => false,
-            Bound::Included(distance) => {
-                stationary.keys[at].order(&key.least_at(*distance)).is_lt()
-            }
-            Bound::Excluded(distance) => {
-                stationary.keys[at].order(&key.least_at(*distance)).is_le()
-            }
-        };
-        let is_within = |key: &K, at: usize| match &self.high {
-            Bound::Unbounded => true,
-            Bound::Included(distance) => stationary.keys[at].order(&key.most_at(*distance)).is_le(),
-            Bound::Excluded(distance) => stationary.keys[at].order(&key.most_at(*distance)).is_lt(),
-        };
-        let Some(first) = keys.keys.first() else {
-            return Ok(());
-        };
-        // Where the first window begins is looked for; from there on windows only move up.
-        let (mut begin, mut beyond) = (0, stationary.keys.len());
-        while begin < beyond {
-            let middle = begin + (beyond - begin) / 2;
-            match is_before(first, middle) {
-                true => begin = middle + 1,
-                false => beyond = middle,
-            }
-        }
-        let mut end = begin;
+        let Sorted {
+            keys: stationary,
+            rows: numbers,
+        } = &self.sorted;
         let mut pairs = Pairs::default();
+        // Where the first window begins is looked for; from there on windows only move up.
+        let mut window: Option<Range<usize>> = None;
         for (key, row) in keys.keys.iter().zip(&keys.rows) {
-            while begin < stationary.keys.len() && is_before(key, begin) {
-                begin += 1;
+            let decided = self.decided(*key);
+            let mut within = 0..0;
+            if !decided.is_empty() {
+                let begins_behind = |at: &K| self.window.begins_behind(*at, *key);
+                let window = window.get_or_insert_with(|| {
+                    let begin = stationary.partition_point(begins_behind);
+                    begin..begin
+                });
+                while window.start < stationary.len() && begins_behind(&stationary[window.start]) {
+                    window.start += 1;
+                }
+                window.end = window.end.max(window.start);
+                while window.end < stationary.len()
+                    && !self.window.ends_before(stationary[window.end], *key)
+                {
+                    window.end += 1;
+                }
+                let begin = window.start.clamp(decided.start, decided.end);
+                within = begin..window.end.clamp(begin, decided.end);
             }
-            end = end.max(begin);
-            while end < stationary.keys.len() && is_within(key, end) {
-                end += 1;
-            }
-            for stationary in &stationary.rows[begin..end] {
-                pairs.push(rows.start as u32 + row, *stationary);
-                if pairs.len() == PAIRS {
-                    found(&mut pairs)?;
+            let before = 0..decided.start;
+            let behind = decided.end..stationary.len();
+            for range in [before, within, behind] {
+                for stationary in &numbers[range] {
+                    pairs.push(rows.start as u32 + row, *stationary);
+                    if pairs.len() == PAIRS {
+                        found(&mut pairs)?;
+                    }
                 }
             }
         }

@@ -114,14 +114,67 @@ pub enum Window {
         /// The most of it.
         high: Bound<i64>,
     },
-    /// For floating point. Additions round: a predicate has to say which of the pairs at the ends of the window match,
-    /// but where the ends are 0.
+    /// The same, for a predicate that adds keys in types of limited range. It decides about all pairs beyond the limits,
+    /// be they within the window or not.
+    WholeSum {
+        /// The least of `stationary - spinning`.
+        low: Bound<i64>,
+        /// The most of it.
+        high: Bound<i64>,
+        /// Where no addition of the predicate overflows.
+        limits: Limits,
+    },
+    /// For floating point, in its total order, where 0 and -0 are one. Additions round: a predicate has to say which of the
+    /// pairs at the ends of the window match, but where the ends are 0, and which of the pairs of no numbers do.
     Real {
         /// The least of `stationary - spinning`.
         low: Bound<f64>,
         /// The most of it.
         high: Bound<f64>,
     },
+    /// The same, for a predicate that adds keys, once. It decides about all pairs at the ends of the window.
+    RealSum {
+        /// The least of `stationary - spinning`.
+        low: Bound<f64>,
+        /// The most of it.
+        high: Bound<f64>,
+        /// Whether it adds in 32 bits, instead of 64.
+        single: bool,
+        /// Whether a pair may match of which one is no number: the predicate decides about all of them.
+        nans_match: bool,
+    },
+}
+
+/// Where sums of whole keys are what they would be without a limit of their type: from the one number to the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Spinning keys.
+    pub spinning: [i128; 2],
+    /// Stationary keys.
+    pub stationary: [i128; 2],
+    /// `stationary - spinning`.
+    pub distance: [i128; 2],
+}
+
+impl Limits {
+    /// All numbers.
+    pub const NONE: Self = Self {
+        spinning: [i128::MIN, i128::MAX],
+        stationary: [i128::MIN, i128::MAX],
+        distance: [i128::MIN, i128::MAX],
+    };
+
+    /// Where both hold.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let both =
+            |[low, high]: [i128; 2], other: [i128; 2]| [low.max(other[0]), high.min(other[1])];
+        Self {
+            spinning: both(self.spinning, other.spinning),
+            stationary: both(self.stationary, other.stationary),
+            distance: both(self.distance, other.distance),
+        }
+    }
 }
 
 /// How pairs of rows are found.

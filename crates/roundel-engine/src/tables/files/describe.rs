@@ -217,6 +217,7 @@ pub(super) async fn describe(state: &dyn Session, request: Request) -> Result<Fi
     let table = table.with_known(known);
     check_order(&table.own_schema(), &request.order)?;
     Ok(table.with_declared(
+        request.columns.is_some(),
         request.order,
         request.constraints,
         request.definition,
@@ -397,7 +398,7 @@ fn check_order(schema: &Schema, order: &[Vec<SortExpr>]) -> Result<()> {
     Ok(())
 }
 
-/// The session's state, as functions of DataFusion's that take it need it.
+/// The error where a table's session has ended.
 pub(super) fn no_session() -> DataFusionError {
     plan_datafusion_err!("the session has ended")
 }

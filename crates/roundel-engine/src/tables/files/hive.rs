@@ -7,8 +7,7 @@ use datafusion::catalog::Session;
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::SessionState;
-use datafusion::functions::expr_fn::coalesce;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit, when};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::ProjectionExec;
 
@@ -31,11 +30,13 @@ pub(super) fn written_type(data_type: &DataType) -> DataType {
 }
 
 /// What is written for a key of this type.
-fn written(key: Column, data_type: &DataType) -> Expr {
+fn written(key: Column, data_type: &DataType) -> DataFusionResult<Expr> {
     let key = Expr::Column(key);
     match written_type(data_type) {
-        DataType::Utf8 => coalesce(vec![cast(key, DataType::Utf8), lit(NULL)]),
-        _ => key,
+        DataType::Utf8 => {
+            when(key.clone().is_null(), lit(NULL)).otherwise(cast(key, DataType::Utf8))
+        }
+        _ => Ok(key),
     }
 }
 
@@ -63,12 +64,13 @@ pub(crate) fn with_default_partition(
         let column = Column::from((qualifier, field));
         match copy.partition_by.contains(field.name()) {
             true => {
-                written(column, field.data_type()).alias_qualified(qualifier.cloned(), field.name())
+                let text = written(column, field.data_type())?;
+                Ok(text.alias_qualified(qualifier.cloned(), field.name()))
             }
-            false => Expr::Column(column),
+            false => Ok(Expr::Column(column)),
         }
     });
-    let columns: Vec<Expr> = columns.collect();
+    let columns = columns.collect::<DataFusionResult<Vec<_>>>()?;
     let input = LogicalPlanBuilder::from(Arc::unwrap_or_clone(copy.input));
     copy.input = Arc::new(input.project(columns)?.build()?);
     Ok(LogicalPlan::Copy(copy))
@@ -84,7 +86,7 @@ pub(super) fn with_written(
     let columns = schema.fields().iter().map(|field| {
         let column = Column::from_name(field.name());
         let expression = match keys.iter().any(|key| key.name() == field.name()) {
-            true => written(column, field.data_type()),
+            true => written(column, field.data_type())?,
             false => Expr::Column(column),
         };
         let expression = state.create_physical_expr(expression, &schema)?;

@@ -1,4 +1,5 @@
-//! One schema for files of several: columns by name, types widened where that loses nothing.
+//! One schema for files that have several: columns by name, types widened. A value that does not fit the wider type is an error
+//! when it is read.
 
 use std::collections::HashSet;
 use std::path::Path;

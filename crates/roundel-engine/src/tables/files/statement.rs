@@ -8,8 +8,15 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 /// What STORED AS says where the statement leaves the format open.
 pub(super) const ANY_FORMAT: &str = "ANYFORMAT";
 
+/// A word of the statements that are looked at.
+const EXTERNAL: &str = "EXTERNAL";
+
 /// The statement with `STORED AS` in it, if it is one that needs it.
 pub(crate) fn with_format(sql: &str) -> Cow<'_, str> {
+    let mut parts = sql.as_bytes().windows(EXTERNAL.len());
+    if !parts.any(|part| part.eq_ignore_ascii_case(EXTERNAL.as_bytes())) {
+        return Cow::Borrowed(sql);
+    }
     let Ok(tokens) = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location() else {
         // The parser will say what is wrong with it.
         return Cow::Borrowed(sql);
@@ -36,7 +43,7 @@ pub(crate) fn with_format(sql: &str) -> Cow<'_, str> {
     if word(next) == Some("UNBOUNDED") {
         next += 1;
     }
-    let is_external = word(next) == Some("EXTERNAL") && word(next + 1) == Some("TABLE");
+    let is_external = word(next) == Some(EXTERNAL) && word(next + 1) == Some("TABLE");
     let has_format = words
         .windows(2)
         .any(|pair| pair[0].0 == "STORED" && pair[1].0 == "AS");

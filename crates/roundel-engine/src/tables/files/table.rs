@@ -5,7 +5,7 @@
 mod plan;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -28,10 +28,12 @@ use datafusion::physical_plan::union::UnionExec;
 use parking_lot::Mutex;
 
 use super::describe::schemas;
-use super::format::{Format, Shape};
+use super::format::{Format, Shape, open};
 use super::hive;
 use super::location::{FoundFile, Location};
 use super::survey::{Choice, list, same_shape};
+use super::wrong;
+use crate::tables::scan::{find, header};
 use crate::{EngineError, Result};
 
 /// How the files of a table are read.
@@ -95,6 +97,8 @@ pub(super) struct FileTable {
     /// The columns that are in the names of directories.
     partitions: Vec<Field>,
     schema: SchemaRef,
+    /// Whether a statement declares the columns, so that names in a CSV file's header may be others.
+    declared: bool,
     order: Vec<Vec<SortExpr>>,
     constraints: Constraints,
     definition: Option<String>,
@@ -121,6 +125,7 @@ impl FileTable {
             reader,
             file_schema,
             partitions,
+            declared: false,
             order: Vec::new(),
             constraints: Constraints::default(),
             definition: None,
@@ -136,11 +141,13 @@ impl FileTable {
 
     pub(super) fn with_declared(
         mut self,
+        columns: bool,
         order: Vec<Vec<SortExpr>>,
         constraints: Constraints,
         definition: Option<String>,
         defaults: HashMap<String, Expr>,
     ) -> Self {
+        self.declared = columns;
         self.order = order;
         self.constraints = constraints;
         self.definition = definition;
@@ -206,9 +213,48 @@ impl FileTable {
                 known.schema = Some(schema);
             }
         }
+        for file in files {
+            self.check_header(&file.path)?;
+        }
         let paths = files.iter().map(|file| file.path.clone());
         self.known.lock().extend(paths.zip(learned));
         Ok(())
+    }
+
+    /// Refuses a CSV file none of whose names is one of the table's, where these come from the names in other files: its reader
+    /// would go by their places.
+    fn check_header(&self, path: &Path) -> Result<()> {
+        let csv = self
+            .reader
+            .csv
+            .as_ref()
+            .filter(|csv| csv.has_header == Some(true));
+        let Some(csv) = csv.filter(|_| !self.declared) else {
+            return Ok(());
+        };
+        let shown = path.display().to_string();
+        let names = header(csv, open(path, self.reader.shape.compression)?);
+        let names = names.map_err(|e| wrong(&shown, e))?;
+        let columns = self.file_schema.fields();
+        if columns
+            .iter()
+            .any(|column| find(&names, column.name()).is_some())
+        {
+            return Ok(());
+        }
+        let columns: Vec<&str> = columns
+            .iter()
+            .map(|column| column.name().as_str())
+            .collect();
+        Err(wrong(
+            &shown,
+            format!(
+                "its header ({}) has none of the table's columns ({}), which are those of the files that were there first: declare \
+                 the columns to have them by their places",
+                names.join(", "),
+                columns.join(", ")
+            ),
+        ))
     }
 
     /// The schema by which a reader reads a file.

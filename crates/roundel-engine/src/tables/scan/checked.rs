@@ -1,7 +1,7 @@
 //! A source around any other: it reads only files that are as they were when the query was planned, its errors name
 //! the file, and a reader that panics is an error.
 //!
-//! It is put around a source when all plans for that one are made, and knows nothing of formats.
+//! It is put around a source once the plan is complete, and knows nothing of formats.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -81,7 +81,7 @@ impl FileSource for CheckedSource {
         scan: &FileScanConfig,
         partition: usize,
     ) -> Result<Arc<dyn FileOpener>> {
-        // Nobody asks a source for this that makes its own morsels.
+        // Not called: DataFusion asks for the morselizer.
         let scan = self.unchecked(scan);
         self.inner.create_file_opener(store, &scan, partition)
     }
@@ -261,7 +261,7 @@ impl Planned {
     async fn check(&self) -> Result<()> {
         let now = self.store.head(&self.meta.location).await;
         let now = now.map_err(|e| self.told.of(e.into()))?;
-        // Copies of a file on several hosts have one time, but not one place on their disks, which their tags are of.
+        // Copies of a file on several hosts have one time, but other inodes, of which tags are made.
         let is_of_host = self.told.name.starts_with('/');
         let is_same_tag = match (&self.meta.e_tag, &now.e_tag) {
             (Some(planned), Some(now)) => is_of_host || planned == now,

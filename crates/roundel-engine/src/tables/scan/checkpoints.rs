@@ -32,7 +32,7 @@ static KNOWN: LazyLock<Mutex<HashMap<Key, Arc<Mutex<Progress>>>>> = LazyLock::ne
 struct Progress {
     /// Places, ascending, and the state behind the bytes before each.
     states: Vec<(u64, State)>,
-    /// Bytes that were gone over, also those that were again.
+    /// Bytes that were gone over, counted again where they were again.
     scanned: u64,
 }
 

@@ -36,8 +36,10 @@ static READING: LazyLock<Mutex<HashMap<Path, Weak<tokio::sync::Mutex<()>>>>> =
 const READING_MAX: usize = 1024;
 
 /// The metadata's length and the magic bytes at the end of a file, which also begins with the latter.
-const FOOTER_BYTES: u64 = 8;
+pub(crate) const FOOTER_BYTES: u64 = 8;
 const MAGIC_BYTES: u64 = 4;
+
+const CUT: &str = "is no Parquet file, or was cut short";
 
 /// The footers that this process keeps.
 #[derive(Debug, Clone)]
@@ -137,7 +139,7 @@ impl AsyncFileReader for Reader {
         async move {
             if self.footers.get(&self.meta).is_none() {
                 let reading = read(self.footers.clone(), self.store.clone(), self.meta.clone());
-                // Others wait for it, and must not have to wait for whoever reads these rows: that may be for them to end.
+                // A task of its own reads it: the reader that asked first may not be polled until those that wait have ended.
                 let reading = AbortOnDropHandle::new(tokio::spawn(reading));
                 let read = reading.await;
                 let read = read.map_err(|ended| ParquetError::General(ended.to_string()))??;
@@ -170,27 +172,25 @@ async fn read(
 
 /// Refuses a file whose footer cannot be: the `parquet` crate panics on a length that is larger than the file.
 async fn check(store: &dyn ObjectStore, meta: &ObjectMeta) -> Result<(), ParquetError> {
-    let wrong = |reason: &str| ParquetError::General(reason.to_owned());
-    let cut = "is no Parquet file, or was cut short";
-    if meta.size < FOOTER_BYTES + MAGIC_BYTES {
-        return Err(wrong(cut));
-    }
-    let range = meta.size - FOOTER_BYTES..meta.size;
+    let range = meta.size.saturating_sub(FOOTER_BYTES)..meta.size;
     let read = store.get_range(&meta.location, range).await;
-    let footer = read.map_err(|e| ParquetError::External(Box::new(e)))?;
-    let Ok([a, b, c, d, magic @ ..]) = <[u8; FOOTER_BYTES as usize]>::try_from(footer.as_ref())
-    else {
-        return Err(wrong(cut));
+    let end = read.map_err(|e| ParquetError::External(Box::new(e)))?;
+    match fault(meta.size, &end) {
+        Some(fault) => Err(ParquetError::General(fault.to_owned())),
+        None => Ok(()),
+    }
+}
+
+/// What is wrong with a file of so many bytes that ends with these [`FOOTER_BYTES`], or fewer if it has fewer.
+pub(crate) fn fault(bytes: u64, end: &[u8]) -> Option<&'static str> {
+    let Ok([a, b, c, d, magic @ ..]) = <[u8; FOOTER_BYTES as usize]>::try_from(end) else {
+        return Some(CUT);
     };
-    if &magic != b"PAR1" && &magic != b"PARE" {
-        return Err(wrong(cut));
+    if bytes < FOOTER_BYTES + MAGIC_BYTES || &magic != b"PAR1" && &magic != b"PARE" {
+        return Some(CUT);
     }
-    match u64::from(u32::from_le_bytes([a, b, c, d])) > meta.size - FOOTER_BYTES - MAGIC_BYTES {
-        true => Err(wrong(
-            "is a corrupt Parquet file: its footer is longer than itself",
-        )),
-        false => Ok(()),
-    }
+    let too_long = u64::from(u32::from_le_bytes([a, b, c, d])) > bytes - FOOTER_BYTES - MAGIC_BYTES;
+    too_long.then_some("is a corrupt Parquet file: its footer is longer than itself")
 }
 
 #[cfg(test)]

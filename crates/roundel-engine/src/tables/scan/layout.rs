@@ -109,13 +109,13 @@ impl Layout {
     }
 }
 
-/// Where a name is in a header: exactly so, else but for upper and lower case, if it is one only.
-fn find(header: &[String], name: &str) -> Option<usize> {
-    if let Some(place) = header.iter().position(|other| other == name) {
+/// Where a name is among those of a file: an exact match, else the only one that differs just in case.
+pub(crate) fn find<T: AsRef<str>>(names: &[T], name: &str) -> Option<usize> {
+    if let Some(place) = names.iter().position(|other| other.as_ref() == name) {
         return Some(place);
     }
-    let alike = |(_, other): &(usize, &String)| other.eq_ignore_ascii_case(name);
-    let mut places = header.iter().enumerate().filter(alike);
+    let alike = |(_, other): &(usize, &T)| other.as_ref().eq_ignore_ascii_case(name);
+    let mut places = names.iter().enumerate().filter(alike);
     match (places.next(), places.next()) {
         (Some((place, _)), None) => Some(place),
         _ => None,

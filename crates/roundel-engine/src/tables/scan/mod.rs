@@ -28,7 +28,7 @@ mod checked;
 mod checkpoints;
 mod codec;
 pub(crate) mod csv;
-mod footers;
+pub(crate) mod footers;
 mod handlers;
 mod layout;
 mod pieces;
@@ -40,6 +40,8 @@ mod told;
 pub(crate) use bounds::float_bounds;
 pub(crate) use codec::ScanCodec;
 pub(crate) use handlers::{desired_task_count, scale_up_leaf};
+pub(crate) use layout::find;
+pub(crate) use records::header;
 pub(crate) use rule::checked_scans;
 pub(crate) use told::ReadBy;
 

@@ -146,7 +146,7 @@ fn read_chunk(read: &mut dyn Read, most: usize) -> io::Result<Bytes> {
 }
 
 /// The names in the first line of a file.
-pub(super) fn header(options: &CsvOptions, begin: impl Read) -> Result<Vec<String>, ArrowError> {
+pub(crate) fn header(options: &CsvOptions, begin: impl Read) -> Result<Vec<String>, ArrowError> {
     let (schema, _) = format(options)
         .with_header(true)
         .infer_schema(begin, Some(0))?;

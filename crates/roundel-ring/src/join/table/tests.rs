@@ -1,8 +1,11 @@
 use super::*;
 use crate::join::cluster::cluster;
 use crate::threads::TokioThreads;
-use arrow::array::{Array as _, ArrayRef, AsArray as _, Int64Array, RecordBatch};
-use arrow::datatypes::Int64Type;
+use arrow::array::{
+    Array as _, ArrayRef, AsArray as _, DictionaryArray, Float32Array, Float64Array, Int16Array,
+    Int64Array, RecordBatch, UInt8Array, make_array,
+};
+use arrow::datatypes::{DataType, Int64Type};
 use std::collections::HashMap;
 
 fn rows(keys: &[Option<i64>]) -> RecordBatch {
@@ -102,4 +105,49 @@ fn upper_bits_may_be_none() {
     assert_eq!((bits_for(0), bits_for(1), bits_for(PART_ROWS)), (0, 0, 0));
     assert_eq!(bits_for(PART_ROWS + 1), 1);
     assert_eq!(bits_for(u32::MAX as usize), PARTS_MAX_BITS);
+}
+
+/// Equal are the keys of floating point that engines take for equal: those of the same bits, and 0 and -0, but in
+/// dictionaries.
+#[test]
+fn words_of_real_keys_are_those_of_their_bits() {
+    let bits: Vec<u64> = vec![
+        0x7ff8_0000_0000_0000,
+        0xfff8_0000_0000_0000,
+        0x7ff8_0000_0000_0001,
+        0x7ff0_0000_0000_0123,
+        0.0_f64.to_bits(),
+        (-0.0_f64).to_bits(),
+        1.0_f64.to_bits(),
+    ];
+    let doubles = Float64Array::from_iter_values(bits.iter().map(|bits| f64::from_bits(*bits)));
+    let bits = [0x7fc0_0000_u32, 0xffc0_0000, 0x7fc0_0001, 0x7f80_0123];
+    let singles = bits.map(f32::from_bits).into_iter();
+    let singles = Float32Array::from_iter_values(singles.chain([0.0, -0.0, 1.0]));
+    let halves = Int16Array::from(vec![0x7e00, -0x200, 0x7e01, 0x7c12, 0, i16::MIN, 0x3c00]);
+    let halves = halves.into_data().into_builder();
+    let halves = halves.data_type(DataType::Float16).build().unwrap();
+    let numbers = UInt8Array::from_iter_values(0..7);
+    let dictionary = DictionaryArray::new(numbers, Arc::new(doubles.clone()));
+    let columns: [(ArrayRef, bool); 4] = [
+        (Arc::new(doubles), true),
+        (Arc::new(singles), true),
+        (make_array(halves), true),
+        (Arc::new(dictionary), false),
+    ];
+    for (column, zeros_equal) in columns {
+        let rows = RecordBatch::try_from_iter([("a", column.clone()), ("b", column)]).unwrap();
+        for columns in [&[0][..], &[0, 1]] {
+            let keys = Keys::of(&rows, columns, false).unwrap();
+            let same = |a: usize, b: usize| match &keys.bytes {
+                Some(bytes) => bytes.row(a) == bytes.row(b),
+                None => keys.words[a] == keys.words[b],
+            };
+            for (a, b) in (0..7).flat_map(|a| (0..7).map(move |b| (a, b))) {
+                let expected = a == b || zeros_equal && [4, 5].contains(&a) && [4, 5].contains(&b);
+                assert_eq!(same(a, b), expected, "{a} and {b} of {:?}", rows.schema());
+                assert!(!expected || keys.words[a] == keys.words[b]);
+            }
+        }
+    }
 }

@@ -21,6 +21,7 @@ use self::records::{Record, split};
 use super::format::open;
 use super::wrong;
 use crate::Result;
+use crate::tables::scan::find;
 
 /// What a user says of CSV files; the rest is guessed.
 #[derive(Debug, Clone, Default)]
@@ -215,19 +216,6 @@ pub(super) fn form_of_none(settings: &CsvSettings) -> Form {
     Form {
         dialect: settings.dialect(),
         header: settings.header.unwrap_or(true),
-    }
-}
-
-/// Where a name is among those of a file: exactly so, else but for upper and lower case, if it is one only.
-pub(super) fn find<T: AsRef<str>>(names: &[T], name: &str) -> Option<usize> {
-    if let Some(place) = names.iter().position(|other| other.as_ref() == name) {
-        return Some(place);
-    }
-    let alike = |(_, other): &(usize, &T)| other.as_ref().eq_ignore_ascii_case(name);
-    let mut places = names.iter().enumerate().filter(alike);
-    match (places.next(), places.next()) {
-        (Some((place, _)), None) => Some(place),
-        _ => None,
     }
 }
 
