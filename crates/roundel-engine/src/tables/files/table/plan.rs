@@ -77,11 +77,12 @@ impl FileTable {
             let store = Arc::clone(&store);
             async move {
                 let object = object(&file)?;
-                let had = {
+                let (had, own) = {
                     let known = self.known.lock();
-                    known
-                        .get(&file.path)
-                        .and_then(|known| known.statistics.clone())
+                    let known = known.get(&file.path);
+                    known.map_or((None, None), |known| {
+                        (known.statistics.clone(), known.schema.clone())
+                    })
                 };
                 let statistics = match had {
                     Some(had) if wanted => had,
@@ -92,7 +93,15 @@ impl FileTable {
                             .format
                             .infer_stats(state, &store, schema, &object);
                         let found = found.await.map_err(|e| of_file(&file.path, e))?;
-                        let found = Arc::new(self.typed(found));
+                        let own = match own {
+                            Some(own) => own,
+                            None => {
+                                let files = std::slice::from_ref(&object);
+                                let own = self.reader.format.infer_schema(state, &store, files);
+                                own.await.map_err(|e| of_file(&file.path, e))?
+                            }
+                        };
+                        let found = Arc::new(self.of_own_types(found, &own));
                         if let Some(known) = self.known.lock().get_mut(&file.path) {
                             known.statistics = Some(Arc::clone(&found));
                         }
@@ -109,21 +118,20 @@ impl FileTable {
         files.try_collect().await
     }
 
-    /// Statistics of a file whose types were widened are of the file's types. Bounds of floating point numbers say nothing
-    /// of NaN.
-    fn typed(&self, mut statistics: Statistics) -> Statistics {
+    /// What is right of the statistics of a file with these columns. DataFusion reads bounds of another type as if they were of the
+    /// table's, or takes them for NULL. Bounds of floating point numbers say nothing of NaN.
+    fn of_own_types(&self, mut statistics: Statistics, own: &Schema) -> Statistics {
         let columns = statistics.column_statistics.iter_mut();
         for (column, field) in columns.zip(self.file_schema.fields()) {
+            let own = own.field_with_name(field.name());
+            let is_own = own.is_ok_and(|own| own.data_type() == field.data_type());
             for value in [
                 &mut column.min_value,
                 &mut column.max_value,
                 &mut column.sum_value,
             ] {
-                // NULL stands for a bound that DataFusion could not have in the table's type.
-                let is_other = value.get_value().is_some_and(|value| {
-                    value.is_null() || value.data_type() != *field.data_type()
-                });
-                if is_other || field.data_type().is_floating() {
+                let is_null = value.get_value().is_some_and(ScalarValue::is_null);
+                if is_null || !is_own || field.data_type().is_floating() {
                     *value = Precision::Absent;
                 }
             }
