@@ -12,6 +12,7 @@
 //! | aggregate functions are ordered by each key once | `aggregate_order` | otherwise some fail |
 //! | limits stay above windows | `limit_over_window` | a window must see all rows |
 //! | rules of the physical optimizer: bounds of floating point numbers are forgotten | `tables::scan` | they say nothing of NaN |
+//! | outer joins are not merged piecewise | `outer_merge_joins` | rows whose key is NULL would be lost |
 //! | joins are done where equal keys are together, or on rings | `tables::local_joins`, `ring` | less is sent |
 //! | filters stay above nodes with two columns of one name | `unambiguous_filters` | they would be of the wrong one |
 //! | order is not lost in shuffles | `order` | a network shuffle does not merge, and forgets constants |
@@ -35,6 +36,7 @@ mod ignored_clauses;
 mod invariant;
 mod limit_over_window;
 mod order;
+mod outer_merge_joins;
 mod scalar_subqueries;
 mod travel;
 mod unambiguous_filters;
@@ -72,6 +74,7 @@ use comparison_aliases::ComparisonAliases;
 use filter_above_aggregate::FilterAboveAggregate;
 use limit_over_window::LimitOverWindow;
 use order::order_across_shuffles;
+use outer_merge_joins::outer_merge_joins;
 use unambiguous_filters::unambiguous;
 
 pub(crate) use depth::{check_depth, check_length};
@@ -105,7 +108,7 @@ pub(crate) fn physical_rules(rings: Rule, runtime: Arc<RuntimeEnv>) -> Vec<Rule>
         .position(|rule| rule.name() == "join_selection");
     let joins = modes_are_set.map_or(0, |at| at + 1);
     rules.splice(joins..joins, [local_joins(), rings]);
-    rules.insert(0, float_bounds());
+    rules.splice(0..0, [float_bounds(), outer_merge_joins()]);
     rules.extend([
         order_across_shuffles(),
         yielding_joins(),

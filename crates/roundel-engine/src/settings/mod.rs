@@ -42,7 +42,7 @@ const OF_THE_COORDINATOR: [&str; 3] = [
 const PARTITIONS_MAX: usize = 1024;
 
 /// Settings that plans rely on being what a session begins with, and why.
-const OF_THE_PLANNER: [(&str, &str); 3] = [
+const OF_THE_PLANNER: [(&str, &str); 2] = [
     (
         "datafusion.optimizer.enable_physical_uncorrelated_scalar_subquery",
         "plans whose subqueries are so made cannot be sent to workers",
@@ -50,10 +50,6 @@ const OF_THE_PLANNER: [(&str, &str); 3] = [
     (
         "datafusion.optimizer.enable_aggregate_dynamic_filter_pushdown",
         "it leaves out rows that another min or max of the same query needs",
-    ),
-    (
-        "datafusion.optimizer.enable_piecewise_merge_join",
-        "outer joins by it lose rows whose key is NULL",
     ),
 ];
 
