@@ -636,6 +636,13 @@ async fn a_row_without_a_key_is_written_where_it_is_read_as_null() {
         let expected = ["1|0|a|2020-01-02", "2|NULL|b|NULL", "3|7|NULL|NULL"];
         assert_eq!(back, expected, "by {key}");
     }
+    let dir = shown(&f.at("explained"));
+    f.rows(&format!(
+        "EXPLAIN ANALYZE COPY m TO '{dir}/' STORED AS PARQUET PARTITIONED BY (k)"
+    ))
+    .await;
+    let nulls = format!("SELECT v FROM '{dir}/' WHERE k IS NULL");
+    assert_eq!(f.rows(&nulls).await, ["2"]);
     let dir = shown(&f.at("inserted"));
     fs::create_dir(&dir).expect("a directory");
     f.rows(&format!(

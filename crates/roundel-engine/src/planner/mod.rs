@@ -9,10 +9,12 @@
 //! | scalar subqueries are run, and their values put in their places | `scalar_subqueries` | a stage cannot ask another plan for a value |
 //! | rules of the logical optimizer: subqueries of `ANY` and `ALL` get names | `comparison_aliases` | their columns are not the outer row's |
 //! | some filters stay above aggregates and windows | `filter_above_aggregate` | below them they are of other rows |
+//! | both sides of a join's comparisons have one type | `join_types` | equal keys would have no partner |
 //! | aggregate functions are ordered by each key once | `aggregate_order` | otherwise some fail |
 //! | limits stay above windows | `limit_over_window` | a window must see all rows |
 //! | rules of the physical optimizer: bounds of floating point numbers are forgotten | `tables::scan` | they say nothing of NaN |
 //! | outer joins are not merged piecewise | `outer_merge_joins` | rows whose key is NULL would be lost |
+//! | limits stay above sorts of what merge joins give | `limit_above_sort` | the join would miss rows |
 //! | joins are done where equal keys are together, or on rings | `tables::local_joins`, `ring` | less is sent |
 //! | filters stay above nodes with two columns of one name | `unambiguous_filters` | they would be of the wrong one |
 //! | order is not lost in shuffles | `order` | a network shuffle does not merge, and forgets constants |
@@ -34,6 +36,8 @@ mod depth;
 mod filter_above_aggregate;
 mod ignored_clauses;
 mod invariant;
+mod join_types;
+mod limit_above_sort;
 mod limit_over_window;
 mod order;
 mod outer_merge_joins;
@@ -72,6 +76,8 @@ use crate::yielding::yielding_joins;
 use aggregate_order::AggregateOrder;
 use comparison_aliases::ComparisonAliases;
 use filter_above_aggregate::FilterAboveAggregate;
+use join_types::JoinTypes;
+use limit_above_sort::limit_above_sort;
 use limit_over_window::LimitOverWindow;
 use order::order_across_shuffles;
 use outer_merge_joins::outer_merge_joins;
@@ -92,6 +98,7 @@ pub(crate) fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         }
     }
     rules.insert(0, Arc::new(ComparisonAliases));
+    rules.push(Arc::new(JoinTypes));
     rules.push(Arc::new(AggregateOrder));
     // Others put limits into sorts.
     rules.push(Arc::new(LimitOverWindow));
@@ -108,7 +115,10 @@ pub(crate) fn physical_rules(rings: Rule, runtime: Arc<RuntimeEnv>) -> Vec<Rule>
         .position(|rule| rule.name() == "join_selection");
     let joins = modes_are_set.map_or(0, |at| at + 1);
     rules.splice(joins..joins, [local_joins(), rings]);
-    rules.splice(0..0, [float_bounds(), outer_merge_joins()]);
+    rules.splice(
+        0..0,
+        [float_bounds(), outer_merge_joins(), limit_above_sort()],
+    );
     rules.extend([
         order_across_shuffles(),
         yielding_joins(),

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
 use datafusion::catalog::Session;
+use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::SessionState;
+use datafusion::logical_expr::dml::CopyTo;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit, when};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::ProjectionExec;
@@ -40,8 +42,8 @@ fn written(key: Column, data_type: &DataType) -> DataFusionResult<Expr> {
     }
 }
 
-/// COPY … PARTITIONED BY that writes rows whose key is NULL to where readers find NULL.
-/// One that keeps the keys' columns in the files as well is left as it is: there they would be texts.
+/// Has COPY … PARTITIONED BY write rows whose key is NULL to where readers find NULL, also within EXPLAIN ANALYZE. One that keeps
+/// the keys' columns in the files as well stays as it is: there they would be texts.
 ///
 /// # Errors
 /// When the rows cannot be planned so.
@@ -49,17 +51,23 @@ pub(crate) fn with_default_partition(
     plan: LogicalPlan,
     state: &SessionState,
 ) -> DataFusionResult<LogicalPlan> {
-    let LogicalPlan::Copy(mut copy) = plan else {
-        return Ok(plan);
-    };
-    let keeps = copy.options.get("execution.keep_partition_by_columns");
-    let keeps = match keeps {
+    plan.transform_down(|node| match node {
+        LogicalPlan::Copy(copy) if !copy.partition_by.is_empty() && !keeps_keys(&copy, state) => {
+            with_written_keys(copy).map(|copy| Transformed::yes(LogicalPlan::Copy(copy)))
+        }
+        other => Ok(Transformed::no(other)),
+    })
+    .data()
+}
+
+fn keeps_keys(copy: &CopyTo, state: &SessionState) -> bool {
+    match copy.options.get("execution.keep_partition_by_columns") {
         Some(value) => value.trim().eq_ignore_ascii_case("true"),
         None => state.config_options().execution.keep_partition_by_columns,
-    };
-    if copy.partition_by.is_empty() || keeps {
-        return Ok(LogicalPlan::Copy(copy));
     }
+}
+
+fn with_written_keys(mut copy: CopyTo) -> DataFusionResult<CopyTo> {
     let columns = copy.input.schema().iter().map(|(qualifier, field)| {
         let column = Column::from((qualifier, field));
         match copy.partition_by.contains(field.name()) {
@@ -73,7 +81,7 @@ pub(crate) fn with_default_partition(
     let columns = columns.collect::<DataFusionResult<Vec<_>>>()?;
     let input = LogicalPlanBuilder::from(Arc::unwrap_or_clone(copy.input));
     copy.input = Arc::new(input.project(columns)?.build()?);
-    Ok(LogicalPlan::Copy(copy))
+    Ok(copy)
 }
 
 /// Rows that are to be written to a table of these keys, which come as [`written_type`] says.
