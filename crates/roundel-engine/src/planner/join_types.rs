@@ -105,7 +105,7 @@ mod tests {
         let context = SessionContext::from(state);
         for table in [
             "CREATE TABLE keys AS SELECT arrow_cast('b' || v, 'Utf8') AS k FROM range(5) t(v)",
-            "CREATE TABLE views AS SELECT arrow_cast('b' || v % 7, 'Utf8View') AS k FROM range(500) t(v)",
+            "CREATE TABLE views AS SELECT arrow_cast('b' || (v % 7), 'Utf8View') AS k FROM range(500) t(v)",
         ] {
             let made = context.sql(table).await.expect("plans");
             made.collect().await.expect("a table");
