@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::TreeNode as _;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::SortMergeJoinExec;
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::union::UnionExec;
 
 use crate::node_rule::{Rule, node_rule};
 
@@ -22,7 +22,7 @@ pub(super) fn limit_above_sort() -> Rule {
         let Some(limit) = sort.fetch() else {
             return Ok(None);
         };
-        if !node.exists(|below| Ok(below.is::<SortMergeJoinExec>()))? {
+        if !has_merge_join(sort.input()) {
             return Ok(None);
         }
         let all: Arc<dyn ExecutionPlan> = Arc::new(sort.with_fetch(None));
@@ -31,6 +31,13 @@ pub(super) fn limit_above_sort() -> Rule {
             false => Arc::new(GlobalLimitExec::new(all, 0, Some(limit))),
         }))
     })
+}
+
+/// Whether there is a merge join below, to which a sort may be moved. Below a UNION a sort without its limit is refused by DataFusion
+/// where two columns of a branch are the same.
+fn has_merge_join(node: &Arc<dyn ExecutionPlan>) -> bool {
+    !node.is::<UnionExec>()
+        && (node.is::<SortMergeJoinExec>() || node.children().into_iter().any(has_merge_join))
 }
 
 #[cfg(test)]
