@@ -89,9 +89,9 @@ pub enum EngineError {
     Extensions {
         /// The worker's URL.
         url: String,
-        /// What the worker has.
+        /// The extensions of the worker, by name.
         theirs: String,
-        /// What this process has.
+        /// The extensions of this process, by name.
         ours: String,
     },
     /// The directory for Parquet files holds something else.

@@ -37,7 +37,7 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct Membership {
     members: Vec<Member>,
-    /// What each of them has.
+    /// The extensions that each member has.
     extensions: Vec<String>,
     /// Counts the changes of any member's state.
     changes: watch::Sender<u64>,
