@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -12,6 +13,7 @@ use crate::answer::{Answer, Outcome, Wrong, check};
 use crate::case::{Case, Input, Step};
 use crate::common;
 use crate::data::{Prepared, prepare, single_process};
+use crate::report::report;
 use crate::selection::{ClusterKind, Format, SIZES, Variant};
 
 /// A statement that takes longer hangs.
@@ -57,9 +59,12 @@ pub async fn run_all(
             }
         }
     }
-    let runs = selected.iter().map(|(kind, variants)| {
-        let (ready, base) = (&ready, base.path());
-        async move { run_in_cluster(base, cases, ready, *kind, variants).await }
+    let (all, ready): (Arc<[_]>, _) = (cases.into(), Arc::new(ready));
+    let runs = selected.iter().cloned().map(|(kind, variants)| {
+        let (all, ready, base) = (all.clone(), ready.clone(), base.path().to_owned());
+        let run = async move { run_in_cluster(&base, &all, &ready, kind, &variants).await };
+        // A task of its own: answers are compared on all cores.
+        async { tokio::spawn(run).await.expect("no panic") }
     });
     let runs: Vec<(Vec<Failure>, Spread)> = futures::stream::iter(runs)
         .buffer_unordered(CLUSTERS)
@@ -220,6 +225,15 @@ async fn run_in_cluster(
         }
     }
     cluster.stop().await.expect("stops");
+    let ClusterKind {
+        workers,
+        threads,
+        fabric,
+    } = kind;
+    eprintln!(
+        "{workers} workers of {threads} threads over {fabric}: {} failures",
+        failures.len()
+    );
     (failures, spread)
 }
 
@@ -326,14 +340,17 @@ impl CaseRun<'_> {
             place += &format!(" {} skew {}", variant.join, variant.skew);
         }
         let sql: String = sql.split_whitespace().collect::<Vec<_>>().join(" ");
-        self.failures.push(Failure {
+        let failure = Failure {
             case: format!("{}: {}", self.ready.case.name, cut(&sql, 300)),
             place,
             wrong: Wrong {
                 seen: cut(&wrong.seen, 300),
                 expected: cut(&wrong.expected, 200),
             },
-        });
+        };
+        // All combinations take long: a run that is stopped has told what it found.
+        eprintln!("{}", report(std::slice::from_ref(&failure)));
+        self.failures.push(failure);
     }
 }
 
