@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 
 /// Of every simulation.
 const SEED: u64 = 1;
-/// Longest virtual time of a run.
+/// Longest time of a run, which is virtual in simulation.
 const LIMIT: Duration = Duration::from_secs(600);
 /// As much memory as nodes want.
 const REGISTERED_BYTES_MAX: usize = 1 << 40;
@@ -130,7 +130,10 @@ impl Hosts for OfThisProcess {
 
     fn wait(&self, ended: impl Future<Output = ()> + Send + 'static) -> Result<Duration> {
         let began = Instant::now();
-        self.runtime.block_on(ended);
+        let ended = self
+            .runtime
+            .block_on(async { tokio::time::timeout(LIMIT, ended).await });
+        ended.map_err(|_| Error::Wrong(format!("nodes did not end within {LIMIT:?}")))?;
         Ok(began.elapsed())
     }
 
