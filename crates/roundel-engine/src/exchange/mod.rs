@@ -19,6 +19,7 @@ mod client;
 pub(crate) mod counters;
 mod designs;
 mod failure;
+mod key_hashes;
 mod meeting;
 mod multiplexers;
 mod node;

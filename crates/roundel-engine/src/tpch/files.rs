@@ -19,8 +19,7 @@ use parquet::file::properties::WriterProperties;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use super::generate::{Table, check_scale, generate};
-use super::single_process::available_threads;
+use super::generate::{Table, available_threads, check_scale, generate};
 use crate::{EngineError, LoadProgress, Result};
 
 const MARKER: &str = "roundel-tpch.json";

@@ -253,6 +253,11 @@ pub(crate) fn merge(table: Table, batches: Vec<RecordBatch>) -> Result<Vec<Recor
     Ok(merged)
 }
 
+/// Threads that generate: as many as the machine runs at once.
+pub(super) fn available_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |threads| threads.get())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

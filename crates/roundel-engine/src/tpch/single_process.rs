@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 
 use super::TpchTables;
 use super::files;
-use super::generate::{Table, check_scale, generate};
+use super::generate::{Table, available_threads, check_scale, generate};
 use super::outermost::{sort_columns, without_limit};
 use crate::{EngineError, LoadProgress, Result, partitions_per_task};
 
@@ -116,9 +116,4 @@ async fn memory(
         context.register_table(table.name(), Arc::new(provider))?;
     }
     Ok(())
-}
-
-/// Threads that generate: as many as the machine runs at once.
-pub(super) fn available_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |threads| threads.get())
 }

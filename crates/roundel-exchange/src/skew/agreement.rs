@@ -1,8 +1,8 @@
 //! How the tasks of a join's inputs come to one decision: what was decided first holds, whatever is heard later.
 
-use super::heavy::{Decision, decide};
+use super::heavy::{Decision, Sum, decide};
 use super::sample::{CANDIDATES_MAX, SAMPLE_ROWS, Sample};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Most partitions of a join.
@@ -60,14 +60,6 @@ impl Seen {
         let counted: u64 = self.keys.iter().map(|(_, count)| u64::from(*count)).sum();
         self.rows <= SAMPLE_ROWS && self.keys.len() <= CANDIDATES_MAX && counted <= self.rows
     }
-}
-
-/// What was seen of one input.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Sum {
-    pub(super) rows: u64,
-    /// How many of the rows had a key of this hash, for those that had many.
-    pub(super) counts: HashMap<u64, u64>,
 }
 
 /// The tasks of one join.

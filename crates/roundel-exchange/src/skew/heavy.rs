@@ -1,12 +1,8 @@
 //! Which keys are heavy, and how to tell quickly.
 
-use super::agreement::Sum;
+use super::sample::HEAVY_SHARE;
+use std::collections::HashMap;
 
-/// A key is heavy when it has more than one in so many of the rows, times the partitions of the join. A partition's fair
-/// share is one in as many as there are partitions: keys that are not heavy add at most an eighth of it each, and the
-/// chance that many of them meet in one partition is small. Twice as many would gain little and have more rows sent to
-/// all.
-pub(super) const HEAVY_SHARE: u64 = 8;
 /// A sample of fewer rows says nothing, and so few rows overload nobody.
 const SAMPLE_ROWS_LEAST: u64 = 1024;
 /// The count of a key that is expected fewer times than this is mostly chance.
@@ -17,6 +13,14 @@ pub const HEAVY_MAX: usize = 128;
 /// The hashes of heavy keys, by the input whose rows are spread, left first. No hash is in both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision(pub [Vec<u64>; 2]);
+
+/// What was seen of one input.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sum {
+    pub(super) rows: u64,
+    /// How many of the rows had a key of this hash, for those that had many.
+    pub(super) counts: HashMap<u64, u64>,
+}
 
 impl Sum {
     /// The heaviest first.

@@ -1,6 +1,5 @@
 //! The keys of the first rows of a task, counted.
 
-use super::heavy::HEAVY_SHARE;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
@@ -11,6 +10,11 @@ pub const SAMPLE_ROWS: u64 = 16 << 10;
 pub const SAMPLE_BYTES: usize = 8 << 20;
 /// Keys of a sample that are told: no more can be heavy in a join of 128 partitions.
 pub const CANDIDATES_MAX: usize = 1024;
+/// A key is heavy when it has more than one in so many of the rows, times the partitions of the join. A partition's fair
+/// share is one in as many as there are partitions: keys that are not heavy add at most an eighth of it each, and the
+/// chance that many of them meet in one partition is small. Twice as many would gain little and have more rows sent to
+/// all.
+pub(super) const HEAVY_SHARE: u64 = 8;
 /// A key may be rarer in one task than in all together: those are told that are heavy by a quarter here.
 const CANDIDATE_SHARE: u64 = 4 * HEAVY_SHARE;
 

@@ -158,7 +158,7 @@ fn a_directory_that_cannot_be_made_is_named() {
 
 #[test]
 fn the_example_of_the_documentation_is_a_report() {
-    let page = include_str!("../../../../docs/experiments.md");
+    let page = include_str!("../../../../docs/user/experiments.md");
     let json = page
         .split("```json")
         .nth(1)

@@ -1,6 +1,5 @@
 //! The task that receives and transmits, while its host works on the element at hand.
 
-use super::opening::{CREDIT, ELEMENT};
 use super::wire::{HEAD_BYTES, Head};
 use super::{Departure, Element, LostHosts, Place};
 use crate::error::{Result, RingError};
@@ -14,6 +13,9 @@ use roundel_verbs::{
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
+/// What completions are of.
+pub(super) const ELEMENT: u64 = 0;
+pub(super) const CREDIT: u64 = 1;
 /// Completions taken at a time.
 const BATCH: usize = 32;
 /// Credit that says that all elements have come, and that no more credit will.

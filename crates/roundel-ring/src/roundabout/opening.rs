@@ -1,6 +1,6 @@
 //! How hosts become a ring: each makes two queue pairs, tells its neighbours, and hears of theirs.
 
-use super::mover::Mover;
+use super::mover::{CREDIT, ELEMENT, Mover};
 use super::{HOSTS_MAX, LostHosts, OWN_BUFFERS, Place, RingHost, RingOptions, Roundabout};
 use crate::error::{Result, RingError};
 use futures::channel::{mpsc, oneshot};
@@ -9,10 +9,6 @@ use roundel_verbs::{
     CompletionQueue, QueuePair, QueuePairAddress, QueuePairOptions, ReceiveRequest, Rendezvous,
     Transport,
 };
-
-/// What completions are of.
-pub(super) const ELEMENT: u64 = 0;
-pub(super) const CREDIT: u64 = 1;
 
 /// A place in a ring that is being connected.
 pub struct Opening {

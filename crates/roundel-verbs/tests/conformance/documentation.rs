@@ -1,4 +1,4 @@
-//! The tables of docs/verbs.md that say what the providers can do and how they differ. They are made
+//! The tables of docs/design/verbs.md that say what the providers can do and how they differ. They are made
 //! from what the providers say; each provider fills its own column.
 
 use roundel_verbs::Capabilities;
@@ -16,7 +16,7 @@ const NO_DIFFERENCE: &str = "–";
 
 /// The directory of the documents.
 pub fn directory() -> PathBuf {
-    let here = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+    let here = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/design");
     std::fs::canonicalize(here).expect("the repository has documents")
 }
 
@@ -45,7 +45,7 @@ pub fn check(provider: &str, capabilities: &Capabilities, report: &Report) {
         .zip(before.lines())
         .find(|(after, before)| after != before);
     panic!(
-        "docs/verbs.md is out of date for {provider}: {line:#?}\nupdate it with `{UPDATE}=1 cargo test \
+        "docs/design/verbs.md is out of date for {provider}: {line:#?}\nupdate it with `{UPDATE}=1 cargo test \
          --release -p roundel-verbs --test conformance -- --test-threads 1`, look at the difference, \
          and commit it"
     );
@@ -105,10 +105,10 @@ fn with_column(
     );
     let (head, rest) = document
         .split_once(&begin)
-        .unwrap_or_else(|| panic!("docs/verbs.md has no line {begin:?}"));
+        .unwrap_or_else(|| panic!("docs/design/verbs.md has no line {begin:?}"));
     let (old, tail) = rest
         .split_once(&end)
-        .unwrap_or_else(|| panic!("docs/verbs.md has no line {end:?}"));
+        .unwrap_or_else(|| panic!("docs/design/verbs.md has no line {end:?}"));
     let old: Vec<Vec<&str>> = old.lines().skip(2).map(cells).collect();
     let mut lines = vec![
         line(keys.iter().chain(&PROVIDERS).copied()),

@@ -1,4 +1,4 @@
-//! The conformance suite on every provider, and what docs/verbs.md says of it.
+//! The conformance suite on every provider, and what docs/design/verbs.md says of it.
 
 mod documentation;
 

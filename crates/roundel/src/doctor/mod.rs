@@ -3,6 +3,7 @@
 
 mod calibrate;
 mod fabrics;
+mod facts;
 mod findings;
 pub mod host;
 mod kernel;

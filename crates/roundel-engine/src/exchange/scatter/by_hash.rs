@@ -1,47 +1,10 @@
-//! Which partition a row goes to: DataFusion's own hash of its keys, so that rows that another stage
-//! repartitioned by the same keys meet those that were scattered.
+//! Which partition a row goes to, by the hash of its keys.
 
+use crate::exchange::key_hashes::KeyHashes;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::common::hash_utils::create_hashes;
-use datafusion::error::DataFusionError;
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr_common::utils::evaluate_expressions_to_arrays;
 use datafusion::physical_plan::metrics::Count;
-use datafusion::physical_plan::repartition::REPARTITION_RANDOM_STATE;
 use roundel_exchange::Partitioner;
 use roundel_exchange::skew::{Routed, Router};
-use std::sync::Arc;
-
-/// The hashes of the keys of a batch's rows.
-pub(in crate::exchange) struct KeyHashes {
-    keys: Vec<Arc<dyn PhysicalExpr>>,
-    hashes: Vec<u64>,
-}
-
-impl KeyHashes {
-    pub(in crate::exchange) fn new(keys: &[Arc<dyn PhysicalExpr>]) -> Self {
-        Self {
-            keys: keys.to_vec(),
-            hashes: Vec::new(),
-        }
-    }
-
-    /// One of each row.
-    pub(in crate::exchange) fn of(
-        &mut self,
-        batch: &RecordBatch,
-    ) -> Result<&[u64], DataFusionError> {
-        let keys = evaluate_expressions_to_arrays(&self.keys, batch)?;
-        self.hashes.clear();
-        self.hashes.resize(batch.num_rows(), 0);
-        create_hashes(
-            &keys,
-            REPARTITION_RANDOM_STATE.random_state(),
-            &mut self.hashes,
-        )
-        .map(|hashes| &*hashes)
-    }
-}
 
 /// Partitions by the hash of some expressions; rows of heavy keys may go elsewhere.
 pub(super) struct ByHash {
@@ -95,6 +58,7 @@ mod tests {
     use datafusion::physical_plan::metrics::Time;
     use datafusion::physical_plan::repartition::BatchPartitioner;
     use roundel_exchange::skew::Routes;
+    use std::sync::Arc;
 
     #[test]
     fn rows_go_where_datafusion_sends_them() {

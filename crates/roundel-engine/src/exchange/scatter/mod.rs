@@ -32,7 +32,6 @@ use std::sync::{Arc, OnceLock, Weak};
 use tasks::{Destinations, Scattering};
 use tokio::sync::oneshot;
 
-pub(super) use by_hash::KeyHashes;
 pub(super) use tasks::Joined;
 
 /// A task's shuffle, which lives in the task's session.

@@ -1,8 +1,9 @@
 //! The tasks that read a stage's rows and scatter them.
 
-use super::by_hash::{ByHash, HeavyCounts, KeyHashes};
+use super::by_hash::{ByHash, HeavyCounts};
 use super::plan::ShuffleExec;
 use super::{ExchangeNode, Failed, exchange_error, failed, or_panicked, orphaned};
+use crate::exchange::key_hashes::KeyHashes;
 use crate::exchange::skew::Sampling;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};

@@ -210,7 +210,7 @@ fn gids(section: &str, port: &PortReport) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::report::tests::facts;
+    use crate::doctor::facts::tests::facts;
     use roundel_verbs::rdma::sysfs::PcieLink;
     use std::collections::BTreeSet;
 

@@ -5,7 +5,7 @@ use roundel_verbs::loopback::{Check, Verdict};
 
 use super::{Finding, Level, counted, listed};
 use crate::doctor::fabrics::{DesignReport, FabricReport};
-use crate::doctor::report::Facts;
+use crate::doctor::facts::Facts;
 
 const VERBS: &str = "Verbs, tried between two queue pairs of a device";
 const FABRICS: &str = "Fabrics, and the designs that can run";
@@ -133,7 +133,7 @@ fn by_default(facts: &Facts) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::report::tests::{fabric, facts};
+    use crate::doctor::facts::tests::{fabric, facts};
     use roundel_verbs::loopback::Outcome;
 
     #[test]

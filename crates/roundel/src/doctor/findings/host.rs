@@ -3,8 +3,8 @@
 use bytesize::ByteSize;
 
 use super::{Finding, Level, counted};
+use crate::doctor::facts::Facts;
 use crate::doctor::host::Host;
-use crate::doctor::report::Facts;
 
 const SECTION: &str = "Host";
 
@@ -172,7 +172,7 @@ fn huge_pages(facts: &Facts) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::report::tests::facts;
+    use crate::doctor::facts::tests::facts;
 
     #[test]
     fn a_low_limit_of_locked_memory_is_a_problem_only_with_a_device() {

@@ -7,7 +7,7 @@ mod rdma;
 
 use serde::Serialize;
 
-use super::report::Facts;
+use super::facts::Facts;
 
 /// How good something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

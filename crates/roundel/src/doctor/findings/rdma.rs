@@ -1,8 +1,8 @@
 //! What RDMA needs of the host: the library, the modules, the device files, and a device.
 
 use super::{Finding, Level, listed};
+use crate::doctor::facts::Facts;
 use crate::doctor::kernel::{CORE_MODULES, ModuleState, SOFT_ROCE};
-use crate::doctor::report::Facts;
 
 const SECTION: &str = "RDMA";
 
@@ -152,8 +152,8 @@ fn devices(facts: &Facts) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::facts::tests::facts;
     use crate::doctor::kernel::{Card, DeviceFile, Module};
-    use crate::doctor::report::tests::facts;
 
     fn without_devices() -> Facts {
         let mut facts = facts();

@@ -1,0 +1,394 @@
+//! The structure of the repository: which crate may use which, which modules use each other in a circle, which layer names
+//! a provider, and how long files are. What is not yet as it should be is listed here. The lists may only become shorter.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What each crate may depend on.
+const LAYERS: [(&str, &[&str]); 8] = [
+    ("roundel-verbs", &[]),
+    ("roundel-testbed", &["roundel-verbs"]),
+    ("roundel-exchange", &["roundel-verbs"]),
+    ("roundel-ring", &["roundel-verbs"]),
+    ("roundel-protocols", &["roundel-verbs"]),
+    (
+        "roundel-engine",
+        &["roundel-exchange", "roundel-ring", "roundel-verbs"],
+    ),
+    (
+        "roundel-experiments",
+        &[
+            "roundel-exchange",
+            "roundel-protocols",
+            "roundel-ring",
+            "roundel-verbs",
+        ],
+    ),
+    (
+        "roundel",
+        &[
+            "roundel-engine",
+            "roundel-exchange",
+            "roundel-experiments",
+            "roundel-protocols",
+            "roundel-verbs",
+        ],
+    ),
+];
+
+/// Modules beside each other that use each other in a circle, as `parent: children`. They are to be taken apart.
+const CIRCLES: &[&str] = &[
+    "roundel-engine: channel cluster control exchange fabric ring settings tables worker",
+    "roundel-engine::exchange: failure meeting multiplexers node",
+    "roundel-engine::tables: load memory_shard placement",
+    "roundel-engine::tables::files: describe table",
+    "roundel-engine::tables::files: format json",
+    "roundel-engine::tables::scan: checked codec csv rule",
+    "roundel-exchange: endpoint multiplexer operator options",
+    "roundel-exchange::endpoint::send: destination multicast posting read repair state write",
+    "roundel-exchange::multiplexer: address arrivals connection meeting outgoing phases reads schedule slots sources way",
+    "roundel-exchange::operator: lane local receive stream",
+    "roundel-experiments: experiments scorecard",
+    "roundel-experiments: transport workload",
+    "roundel-experiments::advise: candidate limit",
+    "roundel-experiments::simulate: cluster join nodes plan",
+    "roundel-protocols: message protocol",
+    "roundel-protocols::message: incoming outgoing port",
+    "roundel-protocols::paradigm: asking hand",
+    "roundel-protocols::perf: bandwidth drive end latency session verify",
+    "roundel-verbs: address capabilities completion_queue device error in_flight memory multicast provider queue_pair shared_receive shm work",
+    "roundel-verbs: context guarded",
+    "roundel-verbs::memory: arena buffer",
+    "roundel-verbs::rdma: address_handle channel completion_queue device events memory multicast pair_state pairs queue_pair shared_receive work",
+    "roundel-verbs::shm: completion_queue datagram_receives device monitor queue_pair receive_side segment send_side visitor",
+    "roundel-verbs::sim: completions contexts device events executor faults locks pair state switch trace",
+    "roundel-verbs::tcp: completion_queue connection datagram device events handshake",
+    "roundel-verbs::tcp::connection: send_side transmit",
+];
+
+/// Files above the verbs that name a provider of devices, and why.
+const PROVIDERS_NAMED: &[(&str, &str)] = &[
+    (
+        "roundel-engine/src/fabric/devices.rs",
+        "it opens what a user names; `verbs::choice` should",
+    ),
+    (
+        "roundel-engine/src/fabric/mod.rs",
+        "it reads what a user names; `verbs::choice` should",
+    ),
+    (
+        "roundel/src/doctor/fabrics.rs",
+        "the doctor looks at devices",
+    ),
+    (
+        "roundel/src/doctor/findings/device.rs",
+        "the doctor looks at devices",
+    ),
+    ("roundel/src/doctor/host.rs", "the doctor looks at devices"),
+    ("roundel/src/doctor/facts.rs", "the doctor looks at devices"),
+];
+
+/// Lines of a file without a reason beside it.
+const LINES_MAX: usize = 500;
+
+/// Longer files, and why.
+const LONG_FILES: &[(&str, &str)] = &[
+    (
+        "roundel-engine/src/functions/exact_sum.rs",
+        "one function, half of it tests",
+    ),
+    (
+        "roundel-engine/tests/files.rs",
+        "a table of files that are read",
+    ),
+    (
+        "roundel-engine/tests/scan.rs",
+        "a table of files that are cut",
+    ),
+    (
+        "roundel-exchange/src/endpoint/receive/tests.rs",
+        "tests of one endpoint; it splits with the designs",
+    ),
+    (
+        "roundel-exchange/src/multiplexer/sources.rs",
+        "it becomes what `link` and `designs` have in common",
+    ),
+    (
+        "roundel-exchange/src/wire/mod.rs",
+        "the header, half of it tests",
+    ),
+    (
+        "roundel-exchange/tests/exchange/repair.rs",
+        "every way to lose a datagram",
+    ),
+    (
+        "roundel-ring/src/join/merge.rs",
+        "one join; its windows could be a file",
+    ),
+    (
+        "roundel-verbs/src/sim/device.rs",
+        "one device, as wide as the trait",
+    ),
+];
+
+#[test]
+fn crates_depend_on_those_below_them_alone() {
+    let mut wrong = Vec::new();
+    for (name, allowed) in LAYERS {
+        let manifest = fs::read_to_string(crates().join(name).join("Cargo.toml")).expect("a crate");
+        let normal = manifest.split("[dependencies]").nth(1).unwrap_or_default();
+        let normal = normal.split("\n[").next().unwrap_or_default();
+        for line in normal.lines().filter(|line| line.starts_with("roundel")) {
+            let end = line.find(['.', ' ', '=']).unwrap_or(line.len());
+            if !allowed.contains(&&line[..end]) {
+                wrong.push(format!("{name} depends on {}", &line[..end]));
+            }
+        }
+    }
+    let listed: BTreeSet<String> = LAYERS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let there = fs::read_dir(crates()).expect("crates");
+    let there = there.map(|one| {
+        one.expect("a crate")
+            .file_name()
+            .into_string()
+            .expect("UTF-8")
+    });
+    assert_eq!(there.collect::<BTreeSet<_>>(), listed);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn modules_use_each_other_one_way() {
+    let mut found = BTreeSet::new();
+    for (name, _) in LAYERS {
+        for (parent, circle) in circles(&modules(&crates().join(name).join("src"))) {
+            let parent = std::iter::once(name.to_owned()).chain(parent);
+            let parent: Vec<_> = parent.collect();
+            found.insert(format!("{}: {}", parent.join("::"), circle.join(" ")));
+        }
+    }
+    as_listed(&found, CIRCLES);
+}
+
+#[test]
+fn no_layer_above_the_verbs_names_a_provider_of_devices() {
+    let mut found = BTreeSet::new();
+    for (name, _) in LAYERS.iter().filter(|(name, _)| *name != "roundel-verbs") {
+        for file in rust_files(&crates().join(name).join("src")) {
+            if file.ends_with("tests.rs") {
+                continue;
+            }
+            let code = code(&file);
+            let names = ["shm", "rdma", "tcp"].map(|one| format!("roundel_verbs::{one}"));
+            if names.iter().any(|one| code.contains(one.as_str())) {
+                found.insert(relative(&file));
+            }
+        }
+    }
+    as_listed(&found, &paths_of(PROVIDERS_NAMED));
+}
+
+#[test]
+fn long_files_have_a_reason() {
+    let mut found = BTreeSet::new();
+    for file in rust_files(&crates()) {
+        let text = fs::read_to_string(&file).expect("a file");
+        if text.lines().count() > LINES_MAX {
+            found.insert(relative(&file));
+        }
+    }
+    as_listed(&found, &paths_of(LONG_FILES));
+}
+
+fn paths_of(listed: &'static [(&str, &str)]) -> Vec<&'static str> {
+    listed.iter().map(|(path, _)| *path).collect()
+}
+
+/// What is found is what is listed: what has been mended leaves the list.
+fn as_listed(found: &BTreeSet<String>, listed: &[&str]) {
+    let listed: BTreeSet<String> = listed.iter().map(|one| (*one).to_owned()).collect();
+    let new: Vec<_> = found.difference(&listed).collect();
+    let gone: Vec<_> = listed.difference(found).collect();
+    assert!(
+        new.is_empty() && gone.is_empty(),
+        "new: {new:#?}\nno longer there, so take them from the list: {gone:#?}"
+    );
+}
+
+type Module = Vec<String>;
+
+/// The modules of a crate that are files, with their code. Tests are left out.
+fn modules(src: &Path) -> BTreeMap<Module, String> {
+    let mut modules = BTreeMap::<Module, String>::new();
+    for file in rust_files(src) {
+        let path = file.strip_prefix(src).expect("below it").with_extension("");
+        let mut module: Module = path
+            .iter()
+            .map(|part| part.to_str().expect("UTF-8").to_owned())
+            .collect();
+        if module.iter().any(|part| part.ends_with("tests")) {
+            continue;
+        }
+        if matches!(
+            module.last().map(String::as_str),
+            Some("mod" | "lib" | "main")
+        ) {
+            module.pop();
+        }
+        modules.entry(module).or_default().push_str(&code(&file));
+    }
+    modules
+}
+
+/// Modules with one parent that use each other in a circle, by their parents.
+fn circles(modules: &BTreeMap<Module, String>) -> Vec<(Module, Vec<String>)> {
+    let mut uses = BTreeMap::<Module, BTreeMap<String, BTreeSet<String>>>::new();
+    for (module, code) in modules {
+        for used in used_by(module, code, modules) {
+            let common = module.iter().zip(&used).take_while(|(a, b)| a == b).count();
+            if let (Some(from), Some(to)) = (module.get(common), used.get(common)) {
+                let siblings = uses.entry(module[..common].to_vec()).or_default();
+                siblings.entry(from.clone()).or_default().insert(to.clone());
+            }
+        }
+    }
+    let mut circles = Vec::new();
+    for (parent, uses) in uses {
+        let reached: BTreeMap<&String, BTreeSet<&String>> = uses
+            .keys()
+            .map(|from| (from, reached(from, &uses)))
+            .collect();
+        let mut seen = BTreeSet::new();
+        for from in uses.keys().filter(|from| reached[from].contains(from)) {
+            let circle = reached[from].iter().filter(|to| {
+                let back = reached.get(*to);
+                back.is_some_and(|back| back.contains(from))
+            });
+            let circle: Vec<String> = circle.map(|one| (*one).clone()).collect();
+            if seen.insert(circle.clone()) {
+                circles.push((parent.clone(), circle));
+            }
+        }
+    }
+    circles
+}
+
+/// What a module uses, and what those use, and so on.
+fn reached<'a>(from: &str, uses: &'a BTreeMap<String, BTreeSet<String>>) -> BTreeSet<&'a String> {
+    let mut reached = BTreeSet::new();
+    let mut open: Vec<&str> = vec![from];
+    while let Some(next) = open.pop() {
+        for to in uses.get(next).into_iter().flatten() {
+            if reached.insert(to) {
+                open.push(to);
+            }
+        }
+    }
+    reached
+}
+
+/// The modules that the paths in a module's code lead to.
+fn used_by(module: &Module, code: &str, all: &BTreeMap<Module, String>) -> Vec<Module> {
+    let mut used = Vec::new();
+    let starts = ["crate::", "super::"].map(|start| code.match_indices(start));
+    for (at, start) in starts.into_iter().flatten() {
+        // Within a path, `super` was followed from its first one.
+        if code[..at].ends_with("::")
+            || code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_')
+        {
+            continue;
+        }
+        let mut base: &[String] = &[];
+        let mut rest = &code[at + start.len()..];
+        if start == "super::" {
+            base = &module[..module.len().saturating_sub(1)];
+            while let Some(further) = rest.strip_prefix("super::") {
+                base = &base[..base.len().saturating_sub(1)];
+                rest = further;
+            }
+        }
+        for path in paths(rest) {
+            let mut target = base.to_vec();
+            for part in path {
+                target.push(part);
+                if !all.contains_key(&target) {
+                    target.pop();
+                    break;
+                }
+            }
+            used.push(target);
+        }
+    }
+    used
+}
+
+/// The paths that a text begins with: one, or those of a group in braces.
+fn paths(text: &str) -> Vec<Vec<String>> {
+    let text = text.trim_start();
+    if let Some(group) = text.strip_prefix('{') {
+        let (mut depth, mut begin, mut found) = (0, 0, Vec::new());
+        for (at, c) in group.char_indices() {
+            match c {
+                '{' => depth += 1,
+                ',' | '}' if depth == 0 => {
+                    found.extend(paths(&group[begin..at]));
+                    begin = at + 1;
+                    if c == '}' {
+                        break;
+                    }
+                }
+                '}' => depth -= 1,
+                _ => {}
+            }
+        }
+        return found;
+    }
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_');
+    let (name, rest) = text.split_at(end.unwrap_or(text.len()));
+    match rest.strip_prefix("::") {
+        Some(rest) => paths(rest)
+            .into_iter()
+            .map(|path| std::iter::once(name.to_owned()).chain(path).collect())
+            .collect(),
+        None => vec![vec![name.to_owned()]],
+    }
+}
+
+/// A file without its comments and its tests.
+fn code(file: &Path) -> String {
+    let text = fs::read_to_string(file).expect("a file");
+    let tests = ["#[cfg(test)]\nmod ", "#[cfg(test)]\npub(super) mod "];
+    let end = tests.iter().filter_map(|start| text.find(start)).min();
+    let text = &text[..end.unwrap_or(text.len())];
+    let lines = text
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn rust_files(directory: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        match path.is_dir() {
+            true => files.extend(rust_files(&path)),
+            false if path.extension().is_some_and(|one| one == "rs") => files.push(path),
+            false => {}
+        }
+    }
+    files.sort();
+    files
+}
+
+fn crates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .canonicalize()
+        .expect("the crates")
+}
+
+fn relative(file: &Path) -> String {
+    let path = file.strip_prefix(crates()).expect("a crate's");
+    path.to_str().expect("UTF-8").to_owned()
+}
