@@ -127,15 +127,18 @@ fn open(way: &str, number: u32) -> Node {
         _ => Design::MemqSr,
     };
     let mut options = ExchangeOptions::new(design, PARTITIONS as usize, &capabilities);
-    if way == MULTIPLEXER {
-        options = options.through(&multiplexer, 1);
-    }
+    let route = match way {
+        MULTIPLEXER => Route::through(&multiplexer, 1, &Arc::default()),
+        _ => Route::direct(),
+    };
     options.ordered = true;
     options.coupled = true;
     let budget: Arc<dyn MemoryBudget> = Arc::new(Unlimited);
     Node {
-        shuffle: Arc::new(Shuffle::open(&fabric, &options, 1, number).expect("endpoints open")),
-        receive: Receive::open(&fabric, &options, &budget).expect("endpoints open"),
+        shuffle: Arc::new(
+            Shuffle::open(&fabric, &options, &route, 1, number).expect("endpoints open"),
+        ),
+        receive: Receive::open(&fabric, &options, &route, &budget).expect("endpoints open"),
         multiplexer,
     }
 }

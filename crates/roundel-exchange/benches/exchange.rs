@@ -89,9 +89,11 @@ async fn run(design: Design, on_loss: OnLoss, batch: &RecordBatch, broadcast: bo
             let budget: Arc<dyn MemoryBudget> = Arc::new(Unlimited);
             Node {
                 shuffle: Arc::new(
-                    Shuffle::open(&fabric, options, 1, source).expect("endpoints open"),
+                    Shuffle::open(&fabric, options, &Route::direct(), 1, source)
+                        .expect("endpoints open"),
                 ),
-                receive: Receive::open(&fabric, options, &budget).expect("endpoints open"),
+                receive: Receive::open(&fabric, options, &Route::direct(), &budget)
+                    .expect("endpoints open"),
             }
         })
         .collect();

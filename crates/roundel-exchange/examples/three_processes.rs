@@ -37,8 +37,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let me = rendezvous.rank() as u32;
     let fabric = Fabric::open(shm::open(Default::default())?, Default::default())?;
     let options = ExchangeOptions::new(Design::default(), 1, fabric.device.capabilities());
-    let shuffle = Arc::new(Shuffle::open(&fabric, &options, 1, me)?);
-    let receive = Receive::open(&fabric, &options, &(Arc::new(Unlimited) as _))?;
+    let shuffle = Arc::new(Shuffle::open(&fabric, &options, &Route::direct(), 1, me)?);
+    let receive = Receive::open(
+        &fabric,
+        &options,
+        &Route::direct(),
+        &(Arc::new(Unlimited) as _),
+    )?;
     let mesh = Mesh::join(&mut rendezvous, &fabric, &shuffle, &receive, 1).await?;
 
     let keys = Arc::new(Int64Array::from_iter_values(0..ROWS / 100));

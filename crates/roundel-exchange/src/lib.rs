@@ -51,7 +51,7 @@ pub use multiplexer::{
     Scheduling, UnknownScheduling,
 };
 pub use operator::{
-    Destination, PartitionStream, Partitioner, Receive, ReceiveLink, Scatter, Shuffle,
+    Destination, PartitionStream, Partitioner, Receive, ReceiveLink, Route, Scatter, Shuffle,
 };
 pub use options::ExchangeOptions;
 pub use report::{DestinationReport, EndpointReport};

@@ -3,11 +3,8 @@
 use crate::buffers::{RC_MESSAGE_BYTES, READ_AT_ONCE_MESSAGE_BYTES, Window};
 use crate::design::{Design, Verb};
 use crate::loss::OnLoss;
-use crate::multiplexer::Multiplexer;
-use crate::operator::LocalLinks;
 use crate::wire::{HEADER_LENGTH, Missing};
 use roundel_verbs::{Capabilities, Transport};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// How many times per window the receiver of a link that has grown writes credit back.
@@ -47,13 +44,6 @@ pub struct ExchangeOptions {
     pub queue_key: Option<u32>,
     /// Over datagrams: most receives, and most sends, of a queue pair, which bounds how many links there can be.
     pub datagrams_max: usize,
-    /// The links of this process, if rows for a consumer in it are handed over in memory.
-    pub local: Option<Arc<LocalLinks>>,
-    /// Through which multiplexer, if through one: the node's connections carry the links then, and there are no
-    /// endpoints.
-    pub multiplexer: Option<Multiplexer>,
-    /// Through a multiplexer: a number of the query, whose exchanges share its quota of messages.
-    pub query: u64,
     /// Whether a task of a source may feed several destinations, so that one that is not read would
     /// hold up the others: then a receiver takes what has arrived although nobody reads it, as far as
     /// its budget and the disk go.
@@ -88,9 +78,6 @@ impl ExchangeOptions {
             on_loss: OnLoss::default(),
             queue_key: None,
             datagrams_max: DATAGRAMS_MAX.min(capabilities.work_requests_max),
-            local: None,
-            multiplexer: None,
-            query: 0,
             coupled: false,
             batch_rows: 8192,
             ordered: false,
@@ -103,19 +90,6 @@ impl ExchangeOptions {
         Self {
             endpoints: units,
             classic: true,
-            ..self
-        }
-    }
-
-    /// The same through a multiplexer, for exchanges of the query with this number.
-    pub fn through(self, multiplexer: &Multiplexer, query: u64) -> Self {
-        Self {
-            design: multiplexer.options().design,
-            message_bytes: multiplexer.options().message_bytes,
-            local: Some(multiplexer.local().clone()),
-            multiplexer: Some(multiplexer.clone()),
-            query,
-            classic: false,
             ..self
         }
     }
@@ -140,12 +114,11 @@ impl ExchangeOptions {
         2 * self.window_max()
     }
 
-    /// Most messages of a source that may arrive before one that was sent earlier.
+    /// Most messages of a source that may arrive over an endpoint before one that was sent earlier.
     pub(crate) fn messages_ahead(&self) -> usize {
-        match (&self.multiplexer, self.repairs()) {
-            (Some(multiplexer), _) => self.window_max().max(multiplexer.messages_ahead()),
-            (None, true) => self.unarrived_max(),
-            (None, false) => self.window_max(),
+        match self.repairs() {
+            true => self.unarrived_max(),
+            false => self.window_max(),
         }
     }
 

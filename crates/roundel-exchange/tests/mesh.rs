@@ -3,8 +3,8 @@
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, types::Int64Type};
 use futures::{StreamExt, TryStreamExt, stream::select_all};
 use roundel_exchange::{
-    Design, ExchangeError, ExchangeOptions, Fabric, Mesh, Partitioner, Receive, Scatter, Shuffle,
-    Unlimited,
+    Design, ExchangeError, ExchangeOptions, Fabric, Mesh, Partitioner, Receive, Route, Scatter,
+    Shuffle, Unlimited,
 };
 use roundel_verbs::{Rendezvous, SocketListener, SocketOptions, SocketRendezvous, VerbsError, shm};
 use std::sync::Arc;
@@ -50,8 +50,14 @@ impl Node {
         let fabric = Fabric::open(device, Default::default()).unwrap();
         let options = ExchangeOptions::new(design, PER_NODE as usize, fabric.device.capabilities());
         let me = rendezvous.rank() as u32;
-        let shuffle = Arc::new(Shuffle::open(&fabric, &options, 1, me).unwrap());
-        let receive = Receive::open(&fabric, &options, &(Arc::new(Unlimited) as _)).unwrap();
+        let shuffle = Arc::new(Shuffle::open(&fabric, &options, &Route::direct(), 1, me).unwrap());
+        let receive = Receive::open(
+            &fabric,
+            &options,
+            &Route::direct(),
+            &(Arc::new(Unlimited) as _),
+        )
+        .unwrap();
         let mesh = Mesh::join(&mut rendezvous, &fabric, &shuffle, &receive, PER_NODE);
         Self {
             mesh: mesh.await.unwrap(),

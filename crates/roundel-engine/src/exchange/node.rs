@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use roundel_exchange::operator::LocalLinks;
 use roundel_exchange::{
     Architecture, Buffers, BuffersChoice, Design, EndpointReport, ExchangeOptions, Fabric,
-    MemoryBudget, OnLoss, Receive, Shuffle,
+    MemoryBudget, OnLoss, Receive, Route, Shuffle,
 };
 use roundel_ring::RingHost;
 use roundel_verbs::loopback::pipe;
@@ -212,7 +212,8 @@ impl ExchangeNode {
         })
     }
 
-    fn options(&self, setting: &Setting, query: Uuid) -> Result<ExchangeOptions> {
+    /// The settings of an exchange, and the way that it takes.
+    fn options(&self, setting: &Setting, query: Uuid) -> Result<(ExchangeOptions, Route)> {
         check(setting.design, self.capabilities())?;
         let mut options =
             ExchangeOptions::new(setting.design, setting.endpoints, self.capabilities());
@@ -221,21 +222,22 @@ impl ExchangeNode {
         // nothing is overtaken.
         options.ordered = true;
         options.on_loss = self.on_loss;
-        options.local = Some(self.local.clone());
+        let beside = Route::beside(&self.local);
         Ok(match setting.architecture {
-            Architecture::Endpoint => options,
-            Architecture::Classic => options.classic(setting.endpoints),
+            Architecture::Endpoint => (options, beside),
+            Architecture::Classic => (options.classic(setting.endpoints), beside),
             Architecture::Multiplexer => {
                 let (high, low) = query.as_u64_pair();
                 let own = self.multiplexers.of(setting.design)?;
-                options.through(&own.multiplexer, high ^ low)
+                let route = Route::through(&own.multiplexer, high ^ low, &self.local);
+                (options, route)
             }
         })
     }
 
     /// The sending side of a task: all its consumers share it.
     pub(super) fn shuffle(&self, task: TaskKey, setting: &Setting) -> Result<Arc<Shuffle>> {
-        let options = self.options(setting, task.query_id)?;
+        let (options, route) = self.options(setting, task.query_id)?;
         let key = (task, *setting);
         let mut shuffles = self.shuffles.lock();
         if let Some(shuffle) = shuffles.get(&key).and_then(Weak::upgrade) {
@@ -244,7 +246,7 @@ impl ExchangeNode {
         shuffles.retain(|_, shuffle| shuffle.strong_count() > 0);
         let exchange = self.fabric.context.random();
         let source = key.0.task_number as u32;
-        let shuffle = Shuffle::open(&self.fabric, &options, exchange, source)
+        let shuffle = Shuffle::open(&self.fabric, &options, &route, exchange, source)
             .map_err(|error| exchange_error(self, error))?;
         let shuffle = Arc::new(shuffle);
         shuffles.insert(key, Arc::downgrade(&shuffle));
@@ -260,14 +262,14 @@ impl ExchangeNode {
         coupled: bool,
         budget: impl FnOnce() -> Arc<dyn MemoryBudget>,
     ) -> Result<Arc<InputSide>> {
-        let mut options = self.options(setting, key.query)?;
+        let (mut options, route) = self.options(setting, key.query)?;
         options.coupled = coupled;
         let mut receives = self.receives.lock();
         if let Some(receive) = receives.get(&key).and_then(Weak::upgrade) {
             return Ok(receive);
         }
         receives.retain(|_, receive| receive.strong_count() > 0);
-        let receive = Receive::open(&self.fabric, &options, &budget())
+        let receive = Receive::open(&self.fabric, &options, &route, &budget())
             .map_err(|error| exchange_error(self, error))?;
         let receive = Arc::new(InputSide {
             receive,

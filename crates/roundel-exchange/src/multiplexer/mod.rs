@@ -59,7 +59,6 @@ use crate::buffers::RC_MESSAGE_BYTES;
 use crate::design::Design;
 use crate::endpoint::Fabric;
 use crate::error::{ExchangeError, Result};
-use crate::operator::LocalLinks;
 use arrivals::OVERTAKING_MAX;
 use connection::Connection;
 use inbound::Ends;
@@ -156,7 +155,6 @@ struct Inner {
     options: MultiplexerOptions,
     id: NodeId,
     regions: Regions,
-    local: Arc<LocalLinks>,
     queue: CompletionQueue,
     state: Guarded<State>,
 }
@@ -227,7 +225,6 @@ impl Multiplexer {
             options,
             id,
             regions: regions.clone(),
-            local: Arc::default(),
             queue,
             state: Guarded::new(state, &*fabric.context),
         })))
@@ -252,11 +249,6 @@ impl Multiplexer {
     /// overtake it here.
     pub(crate) fn messages_ahead(&self) -> usize {
         self.0.options.link_messages + OVERTAKING_MAX as usize
-    }
-
-    /// The links within this process.
-    pub(crate) fn local(&self) -> &Arc<LocalLinks> {
-        &self.0.local
     }
 
     /// Serves the connections when no operator does, and looks now and then whether silent peers live. Ends

@@ -2,7 +2,7 @@
 
 use super::inbox::{Arrival, Inbox, Store};
 use super::incoming::{Incoming, Readers};
-use super::local::Waiting;
+use super::waiting::Waiting;
 use crate::budget::MemoryBudget;
 use crate::endpoint::{Fabric, LinkId, Message};
 use crate::error::{ExchangeError, Result};
@@ -52,6 +52,13 @@ impl Lane {
         endpoint: Incoming,
         budget: &Arc<dyn MemoryBudget>,
     ) -> Arc<Self> {
+        let ahead = match &endpoint {
+            Incoming::Endpoint(_) => options.messages_ahead(),
+            Incoming::Multiplexer(inbound) => {
+                let overtaking = inbound.multiplexer().messages_ahead();
+                options.window_max().max(overtaking)
+            }
+        };
         let lane = Arc::new(Self {
             readers: endpoint.readers(),
             state: Guarded::new(
@@ -60,7 +67,7 @@ impl Lane {
                     inboxes: HashMap::new(),
                     store: Store::new(budget.clone()),
                     messages: Vec::new(),
-                    gap: options.messages_ahead() * options.payload_bytes(),
+                    gap: ahead * options.payload_bytes(),
                     waiting_for_data: Duration::ZERO,
                     waiting: Waiting::default(),
                     pumped: false,

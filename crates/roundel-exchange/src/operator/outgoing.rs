@@ -1,5 +1,6 @@
 //! Where the messages of a SHUFFLE go: an endpoint of its own, or the node's multiplexer.
 
+use super::route::Route;
 use crate::endpoint::{
     DestinationId, Fabric, GroupId, LinkAddress, Origin, SendBuffer, SendEndpoint,
 };
@@ -21,11 +22,12 @@ impl Outgoing {
     pub(super) fn open(
         fabric: &Fabric,
         options: &ExchangeOptions,
+        route: &Route,
         exchange: u64,
         source: u32,
     ) -> Result<Vec<Self>> {
-        if let Some(multiplexer) = &options.multiplexer {
-            let outbound = Outbound::open(multiplexer, options.query, exchange, source)?;
+        if let Some(own) = &route.multiplexer {
+            let outbound = Outbound::open(&own.multiplexer, own.query, exchange, source)?;
             return Ok(vec![Self::Multiplexer(outbound)]);
         }
         let endpoints = (0..options.endpoints.max(1))

@@ -9,10 +9,12 @@
 use super::coalesce::Coalesce;
 use super::incoming::Incoming;
 use super::lane::Lane;
-use super::local::localize;
+use super::link_end::LinkEnd;
+use super::local::{LocalLinks, localize};
+use super::route::Route;
 use super::stream::PartitionStream;
 use crate::budget::MemoryBudget;
-use crate::endpoint::{Fabric, LinkAddress, LinkId, ReceiveEndpoint};
+use crate::endpoint::{Fabric, LinkAddress, ReceiveEndpoint};
 use crate::error::{ExchangeError, Result};
 use crate::frame::FrameDecoder;
 use crate::multiplexer::{Inbound, NodeId};
@@ -26,6 +28,7 @@ use std::sync::Arc;
 pub struct Receive {
     fabric: Fabric,
     options: ExchangeOptions,
+    local: Option<Arc<LocalLinks>>,
     lanes: Vec<Arc<Lane>>,
 }
 
@@ -33,37 +36,31 @@ pub struct Receive {
 /// source can no longer send.
 pub struct ReceiveLink(Arc<LinkEnd>);
 
-pub(super) struct LinkEnd {
-    /// Each with its links: one for each of the source's units.
-    pub(super) lanes: Vec<(Arc<Lane>, Vec<LinkId>)>,
-    partitions: Range<u32>,
-    pub(super) peer: String,
-    /// The number of the offer, by which a source in this process finds it.
-    number: u64,
-}
-
 impl Receive {
     /// Opens the receiving endpoints of a node.
     pub fn open(
         fabric: &Fabric,
         options: &ExchangeOptions,
+        route: &Route,
         budget: &Arc<dyn MemoryBudget>,
     ) -> Result<Self> {
-        let endpoints = match &options.multiplexer {
+        let options = route.options(options);
+        let endpoints = match &route.multiplexer {
             // Its readers share what comes.
-            Some(multiplexer) => vec![Incoming::Multiplexer(Inbound::open(multiplexer))],
+            Some(own) => vec![Incoming::Multiplexer(Inbound::open(&own.multiplexer))],
             None => (0..options.endpoints.max(1))
-                .map(|_| ReceiveEndpoint::open(fabric, options).map(Box::new))
+                .map(|_| ReceiveEndpoint::open(fabric, &options).map(Box::new))
                 .map(|endpoint| endpoint.map(Incoming::Endpoint))
                 .collect::<Result<_>>()?,
         };
         let lanes = endpoints
             .into_iter()
-            .map(|endpoint| Lane::open(fabric, options, endpoint, budget))
+            .map(|endpoint| Lane::open(fabric, &options, endpoint, budget))
             .collect();
         Ok(Self {
             fabric: fabric.clone(),
-            options: options.clone(),
+            options,
+            local: route.local.clone(),
             lanes,
         })
     }
@@ -113,7 +110,7 @@ impl Receive {
             end.lanes.push((lane.clone(), Vec::with_capacity(units)));
             for _ in 0..units {
                 let (link, mut address) = lane.state.lock().endpoint.offer(peer, node)?;
-                if self.options.local.is_some() {
+                if self.local.is_some() {
                     address.local = end.number;
                 }
                 if let Some((_, links)) = end.lanes.last_mut() {
@@ -130,7 +127,7 @@ impl Receive {
             }
         }
         let end = Arc::new(end);
-        if let Some(local) = &self.options.local {
+        if let Some(local) = &self.local {
             local.offer(end.number, &end);
         }
         Ok((ReceiveLink(end), addresses))
@@ -145,7 +142,7 @@ impl Receive {
                 reason: format!("it answers for {} endpoints of {links}", answers.len()),
             });
         }
-        if self.options.local.is_some() && answers.iter().all(|one| one.local == link.0.number) {
+        if self.local.is_some() && answers.iter().all(|one| one.local == link.0.number) {
             localize(&link.0);
             return Ok(());
         }
@@ -198,37 +195,6 @@ impl ReceiveLink {
             if let Some(end) = end.upgrade() {
                 ReceiveLink(end).abort(error);
             }
-        }
-    }
-}
-
-impl LinkEnd {
-    /// Where a partition comes in, and over which links.
-    pub(super) fn lane(&self, partition: u32) -> (&Arc<Lane>, &[LinkId]) {
-        let (lane, links) = &self.lanes[partition as usize % self.lanes.len()];
-        (lane, links)
-    }
-
-    /// All links, in the order of their addresses.
-    pub(super) fn links(&self) -> impl Iterator<Item = (&Arc<Lane>, LinkId)> {
-        let lanes = self.lanes.iter();
-        lanes.flat_map(|(lane, links)| links.iter().map(move |link| (lane, *link)))
-    }
-
-    /// Ends all links that have not ended with an error.
-    pub(super) fn abort(&self, error: &ExchangeError) {
-        for (lane, link) in self.links() {
-            lane.state.lock().endpoint.abort(link, error.clone());
-            lane.readers.wake();
-        }
-    }
-}
-
-impl Drop for LinkEnd {
-    fn drop(&mut self) {
-        for (lane, link) in self.links() {
-            let mut state = lane.state.lock();
-            state.close(link, self.partitions.clone());
         }
     }
 }

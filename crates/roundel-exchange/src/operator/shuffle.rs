@@ -3,6 +3,7 @@
 use super::frames::{self, Gathered};
 use super::local::{LocalLink, LocalLinks};
 use super::outgoing::Outgoing;
+use super::route::Route;
 use crate::design::Design;
 use crate::endpoint::{DestinationId, Fabric, GroupId, LinkAddress, Origin};
 use crate::error::{ExchangeError, Result};
@@ -114,16 +115,18 @@ impl Shuffle {
     pub fn open(
         fabric: &Fabric,
         options: &ExchangeOptions,
+        route: &Route,
         exchange: u64,
         source: u32,
     ) -> Result<Self> {
+        let options = route.options(options);
         Ok(Self {
-            endpoints: Outgoing::open(fabric, options, exchange, source)?,
+            endpoints: Outgoing::open(fabric, &options, route, exchange, source)?,
             payload_bytes: options.payload_bytes(),
             design: options.design,
             exchange,
             source,
-            local: options.local.clone(),
+            local: route.local.clone(),
             units: options.units(),
             frames: Mutex::default(),
             filled: AtomicU64::new(0),

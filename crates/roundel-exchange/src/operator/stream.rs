@@ -2,7 +2,7 @@
 
 use super::coalesce::Coalesce;
 use super::lane::Lane;
-use super::receive::LinkEnd;
+use super::link_end::LinkEnd;
 use crate::endpoint::{Fabric, LinkId};
 use crate::error::{ExchangeError, Result};
 use crate::frame::FrameDecoder;

@@ -1,6 +1,6 @@
 //! Rows for several destinations: filled into messages once, whatever carries them, and whoever leaves.
 
-use crate::cluster::{Node, Way, connect, options, ways};
+use crate::cluster::{Node, Options, Way, connect, options, ways};
 use crate::designs::batch;
 use crate::random::on_runtime;
 use arrow::array::RecordBatch;
@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use futures::future::try_join_all;
 use roundel_exchange::operator::Broadcast;
 use roundel_exchange::wire::HEADER_LENGTH;
-use roundel_exchange::{Buffers, Destination, ExchangeOptions, PartitionStream};
+use roundel_exchange::{Buffers, Destination, PartitionStream};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn open(options: &ExchangeOptions) -> Self {
+    fn open(options: &Options) -> Self {
         let nodes: Vec<Node> = (0..NODES).map(|_| Node::open(options)).collect();
         let mut links = connect(&nodes, |_| 0..PARTITIONS);
         let destinations = links.destinations.swap_remove(0).into_iter();
@@ -82,7 +82,7 @@ impl Cluster {
 }
 
 /// Messages that are short, of which a batch takes many.
-fn tiny(mut options: ExchangeOptions) -> ExchangeOptions {
+fn tiny(mut options: Options) -> Options {
     options.message_bytes = 512;
     options.window = Buffers::Fixed(2).window(512);
     options.ordered = true;
@@ -185,10 +185,7 @@ fn within_a_process_a_frame_is_shared() {
     let alone = |way: &Way| !matches!(way, Way::Multiplexer(_));
     for way in ways().into_iter().filter(alone) {
         within(async {
-            let options = ExchangeOptions {
-                local: Some(Arc::default()),
-                ..tiny(options(way, 2))
-            };
+            let options = tiny(options(way, 2)).in_one_process();
             let cluster = Cluster::open(&options);
             let leave = async {
                 let mut stream = cluster.stream(2, 0);

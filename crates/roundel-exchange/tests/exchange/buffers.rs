@@ -1,10 +1,10 @@
 //! Buffers are as many as the consumer needs at the time.
 
-use crate::cluster::{Node, connect, designs, options, own};
+use crate::cluster::{Node, Options, connect, designs, options, own};
 use crate::designs::batch;
 use arrow::array::RecordBatch;
 use futures::StreamExt;
-use roundel_exchange::{ExchangeOptions, Window};
+use roundel_exchange::Window;
 use std::time::Duration;
 
 const BATCHES: i64 = 300;
@@ -12,7 +12,7 @@ const ROWS: usize = 4000;
 
 /// Two nodes, one of which sends; the other reads at leisure. Returns the bytes of registered
 /// buffers that both had at most, and in the end.
-async fn slow_reader(options: &ExchangeOptions) -> (usize, usize) {
+async fn slow_reader(options: &Options) -> (usize, usize) {
     let cluster = [Node::open(options), Node::open(options)];
     let links = connect(&cluster, |node| own(node, 1));
     let schema = batch(0, 1, 0, 1).schema();

@@ -1,12 +1,12 @@
 //! Nodes of a cluster in one process, each with a device of its own.
 
-use roundel_exchange::operator::Group;
+use roundel_exchange::operator::{Group, LocalLinks};
 use roundel_exchange::{
     Design, Destination, ExchangeOptions, Fabric, MemoryBudget, Multiplexer, MultiplexerOptions,
-    Notification, Receive, ReceiveLink, Shuffle, Unlimited,
+    Notification, Receive, ReceiveLink, Route, Shuffle, Unlimited,
 };
 use roundel_verbs::{ArenaOptions, Device, Regions, TokioContext, rdma, shm};
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,6 +16,8 @@ pub struct Node {
     pub shuffle: Arc<Shuffle>,
     pub receive: Receive,
     pub multiplexer: Option<Multiplexer>,
+    /// Those within its process, where it has a multiplexer.
+    links: Arc<LocalLinks>,
 }
 
 /// Links between all pairs of nodes.
@@ -113,8 +115,61 @@ pub fn ways() -> Vec<Way> {
     ways
 }
 
-/// The default options of a way. Where they name a multiplexer, each node opens one like it.
-pub fn options(way: impl Into<Way>, threads: usize) -> ExchangeOptions {
+/// The settings of an exchange, and of the multiplexer that each node opens for it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    exchange: ExchangeOptions,
+    multiplexer: Option<(MultiplexerOptions, Regions)>,
+    /// Where all nodes are one process, within which rows are handed over in memory.
+    process: Option<Arc<LocalLinks>>,
+}
+
+impl From<ExchangeOptions> for Options {
+    fn from(exchange: ExchangeOptions) -> Self {
+        Self {
+            exchange,
+            multiplexer: None,
+            process: None,
+        }
+    }
+}
+
+impl Options {
+    /// The same through multiplexers of these sizes, in regions of a process.
+    pub fn through(self, sizes: MultiplexerOptions, regions: Regions) -> Self {
+        let mut through = Self {
+            multiplexer: Some((sizes, regions)),
+            ..self
+        };
+        through.message_bytes = sizes.message_bytes;
+        through
+    }
+
+    /// The same for nodes that are one process.
+    pub fn in_one_process(self) -> Self {
+        Self {
+            process: Some(Arc::default()),
+            ..self
+        }
+    }
+}
+
+impl Deref for Options {
+    type Target = ExchangeOptions;
+
+    fn deref(&self) -> &ExchangeOptions {
+        &self.exchange
+    }
+}
+
+impl DerefMut for Options {
+    fn deref_mut(&mut self) -> &mut ExchangeOptions {
+        &mut self.exchange
+    }
+}
+
+/// The default options of a way.
+pub fn options(way: impl Into<Way>, threads: usize) -> Options {
     let device = open_device();
     let way = way.into();
     let (Way::Endpoints(design) | Way::Classic(design) | Way::Multiplexer(design)) = way;
@@ -122,19 +177,14 @@ pub fn options(way: impl Into<Way>, threads: usize) -> ExchangeOptions {
     // Batches come out as they went in.
     options.batch_rows = 1;
     match way {
-        Way::Endpoints(_) => options,
-        Way::Classic(_) => options.classic(threads),
+        Way::Endpoints(_) => options.into(),
+        Way::Classic(_) => options.classic(threads).into(),
         Way::Multiplexer(design) => {
             let sizes = MultiplexerOptions {
                 design,
                 ..MultiplexerOptions::new(device.capabilities())
             };
-            let like = Multiplexer::open(
-                &fabric(device, ArenaOptions::default()),
-                sizes,
-                &Regions::made_up(2),
-            );
-            options.through(&like.unwrap(), 1)
+            Options::from(options).through(sizes, Regions::made_up(2))
         }
     }
 }
@@ -152,61 +202,59 @@ pub fn fabric(device: Device, arena: ArenaOptions) -> Fabric {
 }
 
 impl Node {
-    pub fn open(options: &ExchangeOptions) -> Self {
+    pub fn open(options: &Options) -> Self {
         let device = open_device();
         Self::on(fabric(device, ArenaOptions::default()), options)
     }
 
     /// One more exchange on a fabric.
-    pub fn on(fabric: Fabric, options: &ExchangeOptions) -> Self {
+    pub fn on(fabric: Fabric, options: &Options) -> Self {
         Self::with_budget(fabric, options, Arc::new(Unlimited))
     }
 
-    pub fn with_budget(
-        fabric: Fabric,
-        options: &ExchangeOptions,
-        budget: Arc<dyn MemoryBudget>,
-    ) -> Self {
-        let exchange = fabric.context.random();
-        let mut options = options.clone();
-        if let Some(like) = &options.multiplexer {
+    pub fn with_budget(fabric: Fabric, options: &Options, budget: Arc<dyn MemoryBudget>) -> Self {
+        let multiplexer = options.multiplexer.as_ref().map(|(sizes, regions)| {
             let sizes = MultiplexerOptions {
                 message_bytes: options.message_bytes,
-                ..*like.options()
+                ..*sizes
             };
-            let own = multiplexer(&fabric, sizes, like.regions());
-            options = options.through(&own, 1);
-        }
-        Self {
-            shuffle: Arc::new(Shuffle::open(&fabric, &options, exchange, 7).unwrap()),
-            receive: Receive::open(&fabric, &options, &budget).unwrap(),
-            multiplexer: options.multiplexer,
-            fabric,
-        }
+            multiplexer(&fabric, sizes, regions)
+        });
+        let links = Arc::default();
+        let route = match (&multiplexer, &options.process) {
+            (Some(own), _) => Route::through(own, 1, &links),
+            (None, Some(process)) => Route::beside(process),
+            (None, None) => Route::direct(),
+        };
+        Self::of(fabric, options, budget, multiplexer, links, &route)
     }
 
     /// One more exchange of the same node, through its multiplexer.
     pub fn beside(&self, options: &ExchangeOptions) -> Self {
-        let own = self.multiplexer.as_ref().unwrap();
-        let options = options.clone().through(own, 1);
-        let exchange = self.fabric.context.random();
-        Self {
-            shuffle: Arc::new(Shuffle::open(&self.fabric, &options, exchange, 7).unwrap()),
-            receive: Receive::open(&self.fabric, &options, &(Arc::new(Unlimited) as _)).unwrap(),
-            fabric: self.fabric.clone(),
-            multiplexer: options.multiplexer,
-        }
+        let own = self.multiplexer.clone().unwrap();
+        let links = self.links.clone();
+        let route = Route::through(&own, 1, &links);
+        let (fabric, budget) = (self.fabric.clone(), Arc::new(Unlimited));
+        Self::of(fabric, options, budget, Some(own), links, &route)
     }
 
-    /// One with a multiplexer of these sizes, in regions of a process.
-    pub fn multiplexed(
+    fn of(
+        fabric: Fabric,
         options: &ExchangeOptions,
-        sizes: MultiplexerOptions,
-        regions: &Regions,
+        budget: Arc<dyn MemoryBudget>,
+        multiplexer: Option<Multiplexer>,
+        links: Arc<LocalLinks>,
+        route: &Route,
     ) -> Self {
-        let fabric = fabric(open_device(), ArenaOptions::default());
-        let like = multiplexer(&fabric, sizes, regions);
-        Self::on(fabric, &options.clone().through(&like, 1))
+        let exchange = fabric.context.random();
+        let shuffle = Shuffle::open(&fabric, options, route, exchange, 7).unwrap();
+        Self {
+            shuffle: Arc::new(shuffle),
+            receive: Receive::open(&fabric, options, route, &budget).unwrap(),
+            multiplexer,
+            links,
+            fabric,
+        }
     }
 }
 

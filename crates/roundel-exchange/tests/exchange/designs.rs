@@ -1,10 +1,10 @@
 //! Every design moves every row, whatever the pattern, the order of consumption and the sizes.
 
-use crate::cluster::{Node, connect, options, own, ways};
+use crate::cluster::{Node, Options, connect, options, own, ways};
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::Int64Type;
 use futures::{StreamExt, TryStreamExt};
-use roundel_exchange::{Design, ExchangeOptions, Verb};
+use roundel_exchange::{Design, Verb};
 use roundel_verbs::{CounterSnapshot, Opcode};
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub fn number(batch: &RecordBatch) -> i64 {
     batch.column(0).as_primitive::<Int64Type>().value(0) / 1_000_000
 }
 
-async fn repartition(options: &ExchangeOptions, nodes: usize, batches: i64, rows: usize) {
+async fn repartition(options: &Options, nodes: usize, batches: i64, rows: usize) {
     let cluster: Vec<Node> = (0..nodes).map(|_| Node::open(options)).collect();
     repartition_on(&cluster, batches, rows).await;
     for node in cluster.iter().filter(|node| node.multiplexer.is_none()) {
@@ -43,7 +43,7 @@ async fn repartition(options: &ExchangeOptions, nodes: usize, batches: i64, rows
 }
 
 /// Links from a node to each endpoint of another.
-pub fn units(options: &ExchangeOptions) -> usize {
+pub fn units(options: &Options) -> usize {
     if options.classic {
         options.endpoints
     } else {

@@ -1,7 +1,7 @@
 //! Over datagrams that are lost, repeated and overtaken, every row arrives exactly once, or the
 //! receiver says that messages are missing. How lost rows are repaired is in `repair`.
 
-use crate::cluster::{Links, Node, connect, fabric, options, own};
+use crate::cluster::{Links, Node, Options, connect, fabric, options, own};
 use crate::designs::batch;
 use crate::faulty::{self, Fate, Judge};
 use crate::random::{Random, on_runtime};
@@ -9,7 +9,7 @@ use arrow::array::RecordBatch;
 use futures::{StreamExt, TryStreamExt};
 use proptest::prelude::*;
 use roundel_exchange::wire::{Header, Kind};
-use roundel_exchange::{Design, ExchangeError, ExchangeOptions, OnLoss};
+use roundel_exchange::{Design, ExchangeError, OnLoss};
 use roundel_verbs::ArenaOptions;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub const WINDOW: usize = 16;
 /// Longer than any of these exchanges takes.
 pub const HANG: Duration = Duration::from_secs(10);
 
-pub fn small(design: Design) -> ExchangeOptions {
+pub fn small(design: Design) -> Options {
     let mut options = options(design, 2);
     options.message_bytes = 512;
     options.window.least = WINDOW;
@@ -57,7 +57,7 @@ pub fn unruly(seed: u64) -> Judge {
 }
 
 /// Two nodes, each with such a device.
-pub fn pair(options: &ExchangeOptions, mut judge: impl FnMut() -> Judge) -> ([Node; 2], Links) {
+pub fn pair(options: &Options, mut judge: impl FnMut() -> Judge) -> ([Node; 2], Links) {
     let mut node = || {
         let device = faulty::open(judge());
         Node::on(fabric(device, ArenaOptions::default()), options)
@@ -68,7 +68,7 @@ pub fn pair(options: &ExchangeOptions, mut judge: impl FnMut() -> Judge) -> ([No
 }
 
 /// Sends batches of both partitions from each node to each, and checks what arrives.
-async fn exchange(options: &ExchangeOptions, batches: i64, judge: impl FnMut() -> Judge) {
+async fn exchange(options: &Options, batches: i64, judge: impl FnMut() -> Judge) {
     let (cluster, links) = pair(options, judge);
     let mut tasks = Vec::new();
     for (source, node) in cluster.iter().enumerate() {

@@ -1,10 +1,12 @@
 //! Memory that is short, is given back, or is not there.
 
-use crate::cluster::{self, Links, Node, Way, connect, designs, fabric, open_device, own, ways};
+use crate::cluster::{
+    self, Links, Node, Options, Way, connect, designs, fabric, open_device, own, ways,
+};
 use crate::designs::batch;
 use arrow::array::RecordBatch;
 use futures::{StreamExt, TryStreamExt};
-use roundel_exchange::{ExchangeError, ExchangeOptions, MemoryBudget, SpillFile, Window};
+use roundel_exchange::{ExchangeError, MemoryBudget, SpillFile, Window};
 use roundel_verbs::{Arena, ArenaOptions, VerbsError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,13 +68,13 @@ impl MemoryBudget for Limited {
 }
 
 /// With windows that hold little of what is sent.
-fn options(design: impl Into<Way>, threads: usize) -> ExchangeOptions {
+fn options(design: impl Into<Way>, threads: usize) -> Options {
     let mut options = cluster::options(design, threads);
     options.window = Window::fixed(options.window.least);
     options
 }
 
-fn pair(options: &ExchangeOptions, budget: &Arc<Limited>) -> ([Node; 2], Links) {
+fn pair(options: &Options, budget: &Arc<Limited>) -> ([Node; 2], Links) {
     let node = || {
         let device = open_device();
         let fabric = fabric(device, ArenaOptions::default());

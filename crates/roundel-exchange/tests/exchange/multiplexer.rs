@@ -33,11 +33,9 @@ pub async fn repartition(
     batches: i64,
     rows: usize,
 ) -> Vec<Node> {
-    let mut options = options(of.design, 1);
+    let mut options = options(of.design, 1).through(of, regions.clone());
     options.ordered = true;
-    let cluster: Vec<Node> = (0..nodes)
-        .map(|_| Node::multiplexed(&options, of, regions))
-        .collect();
+    let cluster: Vec<Node> = (0..nodes).map(|_| Node::open(&options)).collect();
     repartition_on(&cluster, batches, rows).await;
     for node in &cluster {
         let report = node.multiplexer.as_ref().unwrap().report();
@@ -63,9 +61,9 @@ pub async fn pair(
     batches: i64,
     regions: &Regions,
 ) -> ([Node; 2], Links, JoinHandle<Result<(), ExchangeError>>) {
-    let mut options = options(design, 1);
+    let mut options = options(design, 1).through(sizes(design), regions.clone());
     options.ordered = true;
-    let cluster = [0, 1].map(|_| Node::multiplexed(&options, sizes(design), regions));
+    let cluster = [0, 1].map(|_| Node::open(&options));
     let links = connect(&cluster, |node| own(node, 2));
     let (destination, group) = links.destinations[0][1].clone();
     let shuffle = cluster[0].shuffle.clone();
@@ -109,10 +107,9 @@ async fn exchanges_that_nobody_reads_hold_up_no_other() {
 }
 
 async fn hold_up_no_other(design: Design) {
-    let mut options = options(design, 1);
+    let mut options = options(design, 1).through(sizes(design), Regions::made_up(2));
     options.ordered = true;
-    let regions = Regions::made_up(2);
-    let cluster = [0, 1].map(|_| Node::multiplexed(&options, sizes(design), &regions));
+    let cluster = [0, 1].map(|_| Node::open(&options));
     // Together they have more messages on their way than the connection has receives.
     let unread = [0; 4].map(|_| cluster.each_ref().map(|node| node.beside(&options)));
     let mut senders = Vec::new();

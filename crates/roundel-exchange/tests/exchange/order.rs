@@ -1,12 +1,12 @@
 //! Whatever the order in which partitions and exchanges are consumed, and however slowly, every
 //! row arrives exactly once and nobody waits for ever.
 
-use crate::cluster::{Links, Node, connect, fabric, open_device, options, own, ways};
+use crate::cluster::{Links, Node, Options, connect, fabric, open_device, options, own, ways};
 use crate::designs::batch;
 use crate::random::{Random, on_runtime};
 use futures::StreamExt;
 use proptest::prelude::*;
-use roundel_exchange::{ExchangeOptions, PartitionStream};
+use roundel_exchange::PartitionStream;
 use roundel_verbs::ArenaOptions;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const ROWS: usize = 30;
 const HANG: Duration = Duration::from_secs(30);
 
 struct Case {
-    options: ExchangeOptions,
+    options: Options,
     nodes: usize,
     partitions: u32,
     /// Each source feeds all nodes from one task, and each node reads an exchange from one; else

@@ -1,13 +1,13 @@
 //! One suite for all endpoints: every design with every transmission pattern and 1 to 4 threads, over
 //! tiny pools, with sources and readers that dawdle, one of them badly.
 
-use crate::cluster::{Node, Way, connect, options, ways};
+use crate::cluster::{Node, Options, Way, connect, options, ways};
 use crate::designs::batch;
 use crate::random::{Random, on_runtime};
 use arrow::array::RecordBatch;
 use futures::StreamExt;
 use roundel_exchange::operator::Group;
-use roundel_exchange::{Buffers, ExchangeOptions, Window};
+use roundel_exchange::{Buffers, Window};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl Pattern {
     }
 }
 
-async fn run(options: &ExchangeOptions, pattern: Pattern, threads: u32, mut random: Random) {
+async fn run(options: &Options, pattern: Pattern, threads: u32, mut random: Random) {
     let cluster: Vec<Node> = (0..NODES).map(|_| Node::open(options)).collect();
     let links = connect(&cluster, |node| pattern.read_by(node, threads));
     let schema = batch(0, 0, 0, 1).schema();
@@ -112,7 +112,7 @@ async fn run(options: &ExchangeOptions, pattern: Pattern, threads: u32, mut rand
 }
 
 /// Two messages of 512 bytes at each end of a link, of which a batch takes several.
-fn tiny(design: Way, threads: u32) -> ExchangeOptions {
+fn tiny(design: Way, threads: u32) -> Options {
     let mut options = options(design, threads as usize);
     options.message_bytes = 512;
     options.window = Buffers::Fixed(2).window(512);
@@ -126,14 +126,12 @@ fn with_pattern(pattern: Pattern) {
             let seed = u64::from(threads) << 8 | design.to_string().len() as u64;
             on_runtime(threads as usize, async {
                 run(&tiny(design, threads), pattern, threads, Random(seed)).await;
-                let adaptive = ExchangeOptions {
-                    window: Window {
-                        least: 2,
-                        first: 4,
-                        most: 16,
-                        retires: true,
-                    },
-                    ..tiny(design, threads)
+                let mut adaptive = tiny(design, threads);
+                adaptive.window = Window {
+                    least: 2,
+                    first: 4,
+                    most: 16,
+                    retires: true,
                 };
                 run(&adaptive, pattern, threads, Random(seed + 1)).await;
             });

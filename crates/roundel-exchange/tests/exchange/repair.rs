@@ -1,6 +1,6 @@
 //! Datagrams that are lost are sent again: exactly those, and nobody but the report notices.
 
-use crate::cluster::{Links, Node, connect, fabric, own};
+use crate::cluster::{Links, Node, Options, connect, fabric, own};
 use crate::designs::{batch, number};
 use crate::faults::{DATAGRAMS, HANG, pair, small, unruly};
 use crate::faulty::{self, Fate, Judge};
@@ -10,9 +10,7 @@ use futures::{StreamExt, TryStreamExt};
 use proptest::prelude::*;
 use roundel_exchange::operator::Group;
 use roundel_exchange::wire::{Body, Header, Kind};
-use roundel_exchange::{
-    Destination, EndpointReport, ExchangeError, ExchangeOptions, PartitionStream, Shuffle,
-};
+use roundel_exchange::{Destination, EndpointReport, ExchangeError, PartitionStream, Shuffle};
 use roundel_verbs::ArenaOptions;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,7 +34,7 @@ fn all_delivered() -> Judge {
 /// An exchange of every node with every node. Each has two partitions of its own, and one more is
 /// broadcast: two groups use each link.
 struct Exchange {
-    options: ExchangeOptions,
+    options: Options,
     nodes: usize,
     batches: i64,
     /// Readers dawdle.
@@ -253,7 +251,7 @@ struct OneLink {
 }
 
 impl OneLink {
-    fn open(options: &ExchangeOptions, judge: impl FnMut() -> Judge) -> Self {
+    fn open(options: &Options, judge: impl FnMut() -> Judge) -> Self {
         let (cluster, links) = pair(options, judge);
         Self { cluster, links }
     }
@@ -280,7 +278,7 @@ async fn finish(shuffle: &Shuffle, destination: &Destination) -> Result<(), Exch
 const MESSAGES: u64 = 2;
 
 /// Loses some messages of one link once, and returns how many.
-async fn lose_exactly(options: &ExchangeOptions, batches: i64, lost: &'static [u64]) {
+async fn lose_exactly(options: &Options, batches: i64, lost: &'static [u64]) {
     let link = OneLink::open(options, || {
         lose_once(move |sequence| lost.contains(&sequence))
     });

@@ -2,11 +2,11 @@
 //! messages are missing, and one of the next is right. Shared memory loses none; the machine's
 //! devices do (see `machine`).
 
-use crate::cluster::{Node, connect, options, own};
+use crate::cluster::{Node, Options, connect, options, own};
 use crate::designs::batch;
 use arrow::array::RecordBatch;
 use futures::TryStreamExt;
-use roundel_exchange::{Design, ExchangeError, ExchangeOptions, OnLoss};
+use roundel_exchange::{Design, ExchangeError, OnLoss};
 use std::time::Duration;
 
 /// Some eighty messages: with a loss of a hundredth nearly half of the runs are right.
@@ -17,7 +17,7 @@ const RUNS_MAX: usize = 50;
 const HANG: Duration = Duration::from_secs(60);
 
 /// Sends rows from one node to the other; fails when some are missing, and panics when any is wrong.
-async fn run(options: &ExchangeOptions) -> Result<(), ExchangeError> {
+async fn run(options: &Options) -> Result<(), ExchangeError> {
     let cluster = [Node::open(options), Node::open(options)];
     let links = connect(&cluster, |node| own(node, 1));
     let sent: Vec<RecordBatch> = (0..BATCHES)

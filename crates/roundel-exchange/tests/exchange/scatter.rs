@@ -1,13 +1,13 @@
 //! Rows that are scattered over partitions: each arrives once, where it belongs, whatever its type.
 
 use crate::arrays::{Random, array, flat_types, nested_types};
-use crate::cluster::{Node, connect, options, own, ways};
+use crate::cluster::{Node, Options, connect, options, own, ways};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use futures::TryStreamExt;
 use futures::future::{join_all, try_join_all};
-use roundel_exchange::{ExchangeOptions, Partitioner, Scatter};
+use roundel_exchange::{Partitioner, Scatter};
 use std::sync::Arc;
 
 const NODES: usize = 2;
@@ -71,13 +71,13 @@ fn expected(batches: &[RecordBatch], partition: u32, by: ByRow) -> RecordBatch {
 }
 
 /// Every node scatters the batches; what each partition got of each node.
-async fn scatter(options: &ExchangeOptions, batches: &[RecordBatch]) -> Vec<Vec<RecordBatch>> {
+async fn scatter(options: &Options, batches: &[RecordBatch]) -> Vec<Vec<RecordBatch>> {
     scatter_by(ByRow { some_to_all: false }, options, batches).await
 }
 
 async fn scatter_by(
     by: ByRow,
-    options: &ExchangeOptions,
+    options: &Options,
     batches: &[RecordBatch],
 ) -> Vec<Vec<RecordBatch>> {
     let cluster: Vec<Node> = (0..NODES).map(|_| Node::open(options)).collect();
@@ -202,11 +202,9 @@ async fn rows_for_the_own_process_are_handed_over() {
     let mut types = flat_types();
     types.retain(|data_type| *data_type != DataType::FixedSizeBinary(0));
     for design in ways() {
-        let mut options = options(design, 2);
+        let mut options = options(design, 2).in_one_process();
         options.ordered = true;
         options.coupled = true;
-        // One for each node in truth: here they all are one process.
-        options.local = Some(Arc::default());
         scatter(&options, &batches(&types, &[3000, 1, 2000])).await;
         let texts: ArrayRef = Arc::new(arrow::array::StringArray::from_iter_values(
             (0..30).map(|row| "y".repeat(if row == 11 { 2 << 20 } else { row })),
@@ -224,13 +222,20 @@ async fn rows_for_all_partitions_reach_each_of_them_once() {
     types.retain(|data_type| *data_type != DataType::FixedSizeBinary(0));
     for design in ways() {
         for local in [false, true] {
-            let mut options = options(design, 2);
+            let mut options = placed(options(design, 2), local);
             options.ordered = true;
             options.coupled = true;
-            options.local = local.then(Arc::default);
             scatter_by(by, &options, &batches(&types, &[3000, 4, 2000])).await;
             scatter_by(by, &options, &batches(&nested_types()[..1], &[500])).await;
         }
+    }
+}
+
+/// Nodes in one process, or each in one of its own.
+fn placed(options: Options, local: bool) -> Options {
+    match local {
+        true => options.in_one_process(),
+        false => options,
     }
 }
 
@@ -243,9 +248,8 @@ async fn coupled_exchanges_are_read_in_any_order() {
         .into_iter()
         .flat_map(|one| [(one, false), (one, true)])
     {
-        let mut options = options(design, 1);
+        let mut options = placed(options(design, 1), local);
         options.coupled = true;
-        options.local = local.then(Arc::default);
         options.window.first = 2;
         options.window.most = 2;
         let exchanges = [0, 1].map(|_| {

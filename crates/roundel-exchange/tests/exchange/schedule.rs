@@ -4,7 +4,7 @@ use arrow::array::{ArrayRef, FixedSizeBinaryArray, RecordBatch};
 use futures::StreamExt as _;
 use roundel_exchange::operator::Group;
 use roundel_exchange::{
-    Design, Destination, ExchangeOptions, Fabric, Multiplexer, MultiplexerOptions, Receive,
+    Design, Destination, ExchangeOptions, Fabric, Multiplexer, MultiplexerOptions, Receive, Route,
     ScheduleReport, Scheduling, Shuffle, Unlimited,
 };
 
@@ -152,11 +152,11 @@ impl Node {
         let fabric = Fabric::on(host.device(), ArenaOptions::default(), host.context()).unwrap();
         let multiplexer = multiplexer(&fabric, sizes, &Regions::one());
         let options = ExchangeOptions::new(Design::SemqSr, 1, host.device().capabilities());
-        let options = options.through(&multiplexer, 1);
+        let route = Route::through(&multiplexer, 1, &Arc::default());
         let exchange = fabric.context.random();
         Self {
-            shuffle: Arc::new(Shuffle::open(&fabric, &options, exchange, 0).unwrap()),
-            receive: Receive::open(&fabric, &options, &(Arc::new(Unlimited) as _)).unwrap(),
+            shuffle: Arc::new(Shuffle::open(&fabric, &options, &route, exchange, 0).unwrap()),
+            receive: Receive::open(&fabric, &options, &route, &(Arc::new(Unlimited) as _)).unwrap(),
             multiplexer,
         }
     }

@@ -1,10 +1,10 @@
 //! Every design on virtual time: it moves every row, and twice the same way.
 
-use crate::cluster::{Node, Way, connect, own};
+use crate::cluster::{Node, Options, Way, connect, own};
 use crate::designs::{batch, check_verb, units};
 use arrow::array::RecordBatch;
 use futures::TryStreamExt as _;
-use roundel_exchange::{Design, ExchangeOptions, Fabric, Multiplexer, MultiplexerOptions};
+use roundel_exchange::{Design, ExchangeOptions, Fabric, MultiplexerOptions};
 use roundel_verbs::sim::{Parameters, SimNode, Simulation};
 use roundel_verbs::{ArenaOptions, Regions};
 use std::time::Duration;
@@ -27,21 +27,14 @@ fn run(way: Way, nodes: usize, threads: usize, batches: i64, rows: usize, seed: 
     let capabilities = hosts[0].device().capabilities().clone();
     let options = ExchangeOptions::new(design, threads, &capabilities);
     let mut options = match way {
-        Way::Endpoints(_) => options,
-        Way::Classic(_) => options.classic(threads),
+        Way::Endpoints(_) => Options::from(options),
+        Way::Classic(_) => options.classic(threads).into(),
         Way::Multiplexer(design) => {
-            let fabric = Fabric::on(
-                hosts[0].device(),
-                ArenaOptions::default(),
-                hosts[0].context(),
-            )
-            .unwrap();
             let sizes = MultiplexerOptions {
                 design,
                 ..MultiplexerOptions::new(&capabilities)
             };
-            let like = Multiplexer::open(&fabric, sizes, &Regions::made_up(2)).unwrap();
-            options.through(&like, 1)
+            Options::from(options).through(sizes, Regions::made_up(2))
         }
     };
     options.batch_rows = 1;

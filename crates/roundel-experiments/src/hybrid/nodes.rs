@@ -10,7 +10,7 @@ use futures::future::try_join_all;
 use parking_lot::Mutex;
 use roundel_exchange::{
     Architecture, Design, Destination, ExchangeError, ExchangeOptions, Fabric, Multiplexer,
-    MultiplexerOptions, Receive, ReceiveLink, Shuffle, Unlimited,
+    MultiplexerOptions, Receive, ReceiveLink, Route, Shuffle, Unlimited,
 };
 use roundel_verbs::{Guarded, Regions};
 use std::sync::Arc;
@@ -95,33 +95,31 @@ impl Node {
         if let Some(multiplexer) = &multiplexer {
             hosts.spawn(number, 0, Box::pin(multiplexer.drive()));
         }
-        let local = Arc::default();
-        let options = |operator: usize| {
-            let design = match hybrid.architecture {
-                Architecture::Multiplexer => Design::SemqSr,
-                Architecture::Endpoint | Architecture::Classic => Design::MemqSr,
-            };
-            let options = ExchangeOptions {
-                message_bytes,
-                // Consumers count messages.
-                batch_rows: 1,
-                local: Some(Arc::clone(&local)),
-                ..ExchangeOptions::new(design, hybrid.threads, &capabilities)
-            };
-            match &multiplexer {
-                Some(own) => options.through(own, operator as u64),
-                None if hybrid.architecture == Architecture::Classic => {
-                    options.classic(hybrid.threads)
-                }
-                None => options,
-            }
+        let links = Arc::default();
+        let design = match hybrid.architecture {
+            Architecture::Multiplexer => Design::SemqSr,
+            Architecture::Endpoint | Architecture::Classic => Design::MemqSr,
+        };
+        let options = ExchangeOptions {
+            message_bytes,
+            // Consumers count messages.
+            batch_rows: 1,
+            ..ExchangeOptions::new(design, hybrid.threads, &capabilities)
+        };
+        let options = match hybrid.architecture {
+            Architecture::Classic => options.classic(hybrid.threads),
+            Architecture::Endpoint | Architecture::Multiplexer => options,
         };
         let operators = (0..hybrid.operators).map(|operator| {
-            let options = options(operator);
-            let exchange = 1 + operator as u64;
+            let route = match &multiplexer {
+                Some(own) => Route::through(own, operator as u64, &links),
+                None => Route::beside(&links),
+            };
+            let (exchange, source) = (1 + operator as u64, number as u32);
+            let shuffle = Shuffle::open(&fabric, &options, &route, exchange, source)?;
             Ok(Operator {
-                shuffle: Arc::new(Shuffle::open(&fabric, &options, exchange, number as u32)?),
-                receive: Receive::open(&fabric, &options, &(Arc::new(Unlimited) as _))?,
+                shuffle: Arc::new(shuffle),
+                receive: Receive::open(&fabric, &options, &route, &(Arc::new(Unlimited) as _))?,
                 destinations: Vec::new(),
                 links: Vec::new(),
             })

@@ -4,7 +4,7 @@ use super::plan::{Multiplexed, Plan};
 use crate::linking::{self, End};
 use roundel_exchange::{
     Buffers, Destination, ExchangeError, ExchangeOptions, Fabric, MemoryBudget, Multiplexer,
-    MultiplexerOptions, Receive, ReceiveLink, Shuffle, Unlimited,
+    MultiplexerOptions, Receive, ReceiveLink, Route, Shuffle, Unlimited,
 };
 use roundel_verbs::sim::{SimNode, Simulation};
 use roundel_verbs::{Arena, ArenaOptions, Capabilities, Context, Regions, WaitPolicy};
@@ -75,12 +75,20 @@ impl Node {
             host.spawn(0, Box::pin(multiplexer.drive()));
         }
         let budget: Arc<dyn MemoryBudget> = Arc::new(Unlimited);
+        let links = Arc::default();
         let exchanges = (0..plan.exchanges()).map(|exchange| {
-            let options = options(plan, &capabilities, multiplexer.as_ref(), exchange);
-            let shuffle = Shuffle::open(&fabric, &options, 1 + exchange as u64, number as u32)?;
+            let options = options(plan, &capabilities, multiplexer.as_ref());
+            let route = match (&multiplexer, &plan.multiplexer) {
+                (Some(own), Some(shared)) => {
+                    Route::through(own, (exchange % shared.queries) as u64, &links)
+                }
+                _ => Route::direct(),
+            };
+            let (id, source) = (1 + exchange as u64, number as u32);
+            let shuffle = Shuffle::open(&fabric, &options, &route, id, source)?;
             Ok(Sides {
                 shuffle: Arc::new(shuffle),
-                receive: Receive::open(&fabric, &options, &budget)?,
+                receive: Receive::open(&fabric, &options, &route, &budget)?,
                 destinations: Vec::new(),
                 links: Vec::new(),
             })
@@ -115,7 +123,6 @@ fn options(
     plan: &Plan,
     capabilities: &Capabilities,
     multiplexer: Option<&Multiplexer>,
-    exchange: usize,
 ) -> ExchangeOptions {
     let mut options = ExchangeOptions::new(plan.design(), plan.threads, capabilities);
     options.message_bytes = plan.message_bytes;
@@ -126,10 +133,7 @@ fn options(
     options.on_loss = plan.on_loss;
     // Batches come out as they went in.
     options.batch_rows = 1;
-    match (multiplexer, &plan.multiplexer) {
-        (Some(own), Some(shared)) => options.through(own, (exchange % shared.queries) as u64),
-        _ => options,
-    }
+    options
 }
 
 /// Links a source with a target, in all exchanges.
