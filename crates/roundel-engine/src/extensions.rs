@@ -63,7 +63,7 @@ impl Extensions {
         self
     }
 
-    /// What there is, a name each.
+    /// The names of all functions and codecs.
     pub(crate) fn names(&self) -> Vec<String> {
         let scalars = self
             .scalars

@@ -1,4 +1,4 @@
-//! What a cluster and a worker are started with; names, limits and defaults in one place.
+//! The options that a cluster and a worker are started with: their names, limits and defaults in one place.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -128,7 +128,7 @@ impl Devices {
         node.map_err(Clone::clone)
     }
 
-    /// What the coordinator is told.
+    /// The offers that the coordinator is told.
     pub(crate) fn offers(&self) -> Vec<Offer> {
         let offer = |fabric: Fabric| {
             let opened = self.opened(fabric)?;

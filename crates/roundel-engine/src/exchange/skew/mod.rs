@@ -1,5 +1,5 @@
-//! Heavy keys of joins whose inputs are both shuffled. What they are, and where their rows go, is
-//! [`roundel_exchange::skew`]'s; here is for which joins that is right, and how the tasks of a query agree on it.
+//! Heavy keys of joins whose inputs are both shuffled. [`roundel_exchange::skew`] says which keys are heavy, and where their
+//! rows go. This module says for which joins that is right, and how the tasks of a query agree on it.
 //!
 //! ```text
 //!   coordinator      which joins, and which of their inputs may be spread      joins, role
@@ -27,7 +27,7 @@ use datafusion::config::ConfigOptions;
 use std::fmt;
 use std::str::FromStr;
 
-/// What is done about keys that have far more rows than others, in joins of two shuffled inputs.
+/// How joins of two shuffled inputs treat keys that have far more rows than others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Skew {
     /// Their rows go where their hash says, as all others do.
@@ -60,10 +60,10 @@ impl FromStr for Skew {
     }
 }
 
-/// What a session has set.
+/// The value of the setting in a session.
 ///
 /// # Errors
-/// When that is nothing of the kind.
+/// When the setting has no such value.
 pub(crate) fn skew_of(config: &ConfigOptions) -> Result<Skew> {
     let set = config.extensions.get::<ExchangeConfig>();
     set.map_or(Ok(Skew::default()), |set| set.skew.parse())

@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 use url::Url;
 
-/// What a stage is for a join. As text, `3;0;true;4;8;1000;-;http://10.0.0.1:7070/`.
+/// The part of a stage in a join. As text, `3;0;true;4;8;1000;-;http://10.0.0.1:7070/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::exchange) struct Role {
     /// The join: the number of the stage that is its left input.

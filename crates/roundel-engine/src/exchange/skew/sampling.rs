@@ -101,7 +101,7 @@ impl Sampling {
         let read = async {
             match &self.sample {
                 Some(told) => told.read(rows, keys).await,
-                // What is below has work to do before its first row.
+                // The input has work to do before its first row.
                 None => Ok(rows.try_next().await.map_err(failed)?.into_iter().collect()),
             }
         };
