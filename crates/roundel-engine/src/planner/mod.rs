@@ -17,6 +17,7 @@
 //! | limits stay above sorts of what merge joins give | `limit_above_sort` | the join would miss rows |
 //! | joins are done where equal keys are together, or on rings | `tables::local_joins`, `ring` | less is sent |
 //! | filters stay above nodes with two columns of one name | `unambiguous_filters` | they would be of the wrong one |
+//! | rows are sorted where DataFusion lost an order that it needs | `required_order` | the query would be refused |
 //! | order is not lost in shuffles | `order` | a network shuffle does not merge, and forgets constants |
 //! | joins yield | `yielding` | a worker answers, and can be cancelled |
 //! | files are checked as they are read | `tables::scan` | a file that changed gives no rows |
@@ -41,6 +42,7 @@ mod limit_above_sort;
 mod limit_over_window;
 mod order;
 mod outer_merge_joins;
+mod required_order;
 mod scalar_subqueries;
 mod travel;
 mod unambiguous_filters;
@@ -81,6 +83,7 @@ use limit_above_sort::limit_above_sort;
 use limit_over_window::LimitOverWindow;
 use order::order_across_shuffles;
 use outer_merge_joins::outer_merge_joins;
+use required_order::sort_before_check;
 use unambiguous_filters::unambiguous;
 
 pub(crate) use depth::{check_depth, check_length};
@@ -110,6 +113,7 @@ pub(crate) fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 pub(crate) fn physical_rules(rings: Rule, runtime: Arc<RuntimeEnv>) -> Vec<Rule> {
     let rules = PhysicalOptimizer::new().rules.into_iter();
     let mut rules: Vec<Rule> = rules.map(unambiguous).collect();
+    sort_before_check(&mut rules);
     let modes_are_set = rules
         .iter()
         .position(|rule| rule.name() == "join_selection");

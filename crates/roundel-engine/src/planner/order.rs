@@ -132,6 +132,6 @@ fn forwards(node: &Arc<dyn ExecutionPlan>) -> Replacement {
 }
 
 /// Sorts the rows of each partition.
-fn sort(input: Arc<dyn ExecutionPlan>, order: LexOrdering) -> Arc<dyn ExecutionPlan> {
+pub(super) fn sort(input: Arc<dyn ExecutionPlan>, order: LexOrdering) -> Arc<dyn ExecutionPlan> {
     Arc::new(SortExec::new(order, input).with_preserve_partitioning(true))
 }

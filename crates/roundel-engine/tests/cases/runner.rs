@@ -16,8 +16,12 @@ use crate::data::{Prepared, prepare, single_process};
 use crate::report::report;
 use crate::selection::{ClusterKind, Format, SIZES, Variant};
 
-/// A statement that takes longer hangs: one of a large file sorts millions of rows, in two clusters at a time.
-const STATEMENT_MAX: Duration = Duration::from_secs(120);
+/// A statement that takes longer hangs.
+const STATEMENT_MAX: Duration = Duration::from_secs(30);
+/// The same for files of millions of rows, which two clusters may sort at a time.
+const LARGE_STATEMENT_MAX: Duration = Duration::from_secs(120);
+/// Rows from which a file is such.
+const LARGE_ROWS: usize = 1_000_000;
 /// Clusters at a time: while one waits, another works.
 const CLUSTERS: usize = 2;
 
@@ -131,6 +135,7 @@ async fn make_ready(base: &Path, key: (usize, Format, usize), case: &'static Cas
     let files = prepare(base, index, case, format, size).await;
     let fill = filler(&files, &new_directory(base));
     let context = single_process();
+    let limit = statement_max(size);
     let answer = async |sql: &str| -> Outcome {
         let answered = async {
             let frame = context.sql(sql).await.map_err(|e| e.to_string())?;
@@ -140,7 +145,7 @@ async fn make_ready(base: &Path, key: (usize, Format, usize), case: &'static Cas
             Ok(Answer::of(types, &batches))
         };
         let hangs = |_| Err("hangs".to_owned());
-        timeout(STATEMENT_MAX, answered).await.unwrap_or_else(hangs)
+        timeout(limit, answered).await.unwrap_or_else(hangs)
     };
     for create in &files.creates {
         // Of Roundel's own settings it does not know.
@@ -255,7 +260,7 @@ impl CaseRun<'_> {
             settings.push(format!("SET roundel.skew = '{}'", self.variant.skew));
         }
         for sql in settings.iter().chain(&self.ready.files.creates) {
-            if let Err(error) = answer(&session, sql).await {
+            if let Err(error) = self.answer(&session, sql).await {
                 return self.fail(sql, error, "it succeeds");
             }
         }
@@ -266,13 +271,13 @@ impl CaseRun<'_> {
             match step {
                 Step::Run(sql) => {
                     let sql = fill(sql);
-                    if let Err(error) = answer(&session, &sql).await {
+                    if let Err(error) = self.answer(&session, &sql).await {
                         return self.fail(&sql, error, "it succeeds");
                     }
                 }
                 Step::Try(sql, errors) => {
                     let sql = fill(sql);
-                    let Err(error) = answer(&session, &sql).await else {
+                    let Err(error) = self.answer(&session, &sql).await else {
                         continue;
                     };
                     if !errors.iter().any(|part| error.contains(part)) {
@@ -289,7 +294,7 @@ impl CaseRun<'_> {
                 Step::Do(act) => act(out),
                 Step::Ask(sql, expected) | Step::AskAlone(sql, expected) => {
                     let sql = fill(sql);
-                    let seen = answer(&session, &sql).await;
+                    let seen = self.answer(&session, &sql).await;
                     if let Err(wrong) = check(&seen, expected, reference, &fill) {
                         self.push(&sql, wrong);
                     }
@@ -307,7 +312,7 @@ impl CaseRun<'_> {
         if !self.ready.case.spread || !reads || self.kind.workers != 3 {
             return;
         }
-        match answer(session, &format!("EXPLAIN {sql}")).await {
+        match self.answer(session, &format!("EXPLAIN {sql}")).await {
             Ok(plan) => {
                 let spread = plan.rows.iter().any(|row| row.contains("Network"));
                 let key = (self.ready.case.name, step);
@@ -315,6 +320,10 @@ impl CaseRun<'_> {
             }
             Err(error) => self.fail(sql, error, "it is explained"),
         }
+    }
+
+    async fn answer(&self, session: &Session, sql: &str) -> Outcome {
+        answer_within(session, sql, statement_max(self.variant.size)).await
     }
 
     fn fail(&mut self, sql: &str, seen: String, expected: &str) {
@@ -361,8 +370,13 @@ fn cut(text: &str, characters: usize) -> String {
     }
 }
 
-/// Runs a statement to its end.
+/// Runs a statement over small tables to its end.
 pub async fn answer(session: &Session, sql: &str) -> Outcome {
+    answer_within(session, sql, STATEMENT_MAX).await
+}
+
+/// Runs a statement to its end, or to the limit.
+async fn answer_within(session: &Session, sql: &str, limit: Duration) -> Outcome {
     let answered = async {
         let rows = session.sql(sql).await.map_err(|e| e.to_string())?;
         let schema = rows.schema();
@@ -372,6 +386,14 @@ pub async fn answer(session: &Session, sql: &str) -> Outcome {
         let batches = collected.map_err(|e| roundel_engine::EngineError::from(e).to_string())?;
         Ok(Answer::of(types, &batches))
     };
-    let hangs = |_| Err(format!("hangs: no end in {STATEMENT_MAX:?}"));
-    timeout(STATEMENT_MAX, answered).await.unwrap_or_else(hangs)
+    let hangs = |_| Err(format!("hangs: no end in {limit:?}"));
+    timeout(limit, answered).await.unwrap_or_else(hangs)
+}
+
+/// How long a statement over a file of this size may take.
+fn statement_max(size: usize) -> Duration {
+    match SIZES[size].1 {
+        rows if rows >= LARGE_ROWS => LARGE_STATEMENT_MAX,
+        _ => STATEMENT_MAX,
+    }
 }

@@ -1,0 +1,89 @@
+//! Sorts the rows of a node that needs them in an order that DataFusion lost.
+//!
+//! Rules of DataFusion take an order for given that the last of them, which checks the plan, does not see: a key that is
+//! constant, or unique, is known at one place and not at another. The statement would be refused.
+
+use std::sync::Arc;
+
+use datafusion::physical_expr::LexOrdering;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, ExecutionPlan, ExecutionPlanProperties as _, ReplaceChildrenOptions,
+};
+
+use super::order::sort;
+use crate::node_rule::{Replacement, Rule, node_rule};
+
+/// The rule that checks plans.
+const CHECK: &str = "SanityCheckPlan";
+
+/// Puts the sorting before the check, and so after the rules that move sorts.
+pub(super) fn sort_before_check(rules: &mut Vec<Rule>) {
+    let check = rules.iter().position(|rule| rule.name() == CHECK);
+    let sorting = node_rule("required_order", sorted_as_required);
+    rules.insert(check.unwrap_or(rules.len()), sorting);
+}
+
+fn sorted_as_required(node: &Arc<dyn ExecutionPlan>) -> Replacement {
+    let mut changed = false;
+    let mut inputs = Vec::new();
+    for (input, required) in node
+        .children()
+        .into_iter()
+        .zip(node.required_input_ordering())
+    {
+        let mut input = Arc::clone(input);
+        if let Some(required) = required {
+            let required = required.into_single();
+            let given = input.equivalence_properties();
+            if !given.ordering_satisfy_requirement(required.clone())? {
+                input = sort(input, LexOrdering::from(required));
+                changed = true;
+            }
+        }
+        inputs.push(input);
+    }
+    if !changed {
+        return Ok(None);
+    }
+    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    Arc::clone(node).replace_children(inputs, options).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::util::pretty::pretty_format_batches;
+    use datafusion::execution::SessionStateBuilder;
+    use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+    use datafusion::prelude::{SessionConfig, SessionContext};
+
+    use super::sort_before_check;
+
+    /// `c1` is the same in all rows, and `c0` is another in each.
+    const GROUPED_BY_CONSTANTS: &str = "SELECT array_agg(c0 ORDER BY c0 DESC NULLS LAST, c1 DESC, c2 DESC) AS c3 \
+         FROM (SELECT c3 AS c0, (c0 IS NOT NULL) AND false AS c1, sum(c2) AS c2 FROM \
+         (SELECT TIMESTAMP '2022-01-04 06:30:00' AS c0, b AS c2, count(*) OVER (PARTITION BY a ORDER BY b) AS c3 FROM t) \
+         GROUP BY c3, (c0 IS NOT NULL) AND false ORDER BY c0 DESC, c1 DESC, c2 DESC LIMIT 2) \
+         GROUP BY nullif(CASE WHEN false THEN CAST(NULL AS BIGINT) END, \
+         CASE WHEN c1 THEN CAST(NULL AS BIGINT) ELSE CAST(NULL AS BIGINT) END), 'a', c1";
+
+    #[tokio::test]
+    async fn an_order_that_was_lost_is_made() {
+        for partitions in [1, 4] {
+            let mut rules = PhysicalOptimizer::new().rules;
+            sort_before_check(&mut rules);
+            let state = SessionStateBuilder::new()
+                .with_default_features()
+                .with_config(SessionConfig::new().with_target_partitions(partitions))
+                .with_physical_optimizer_rules(rules)
+                .build();
+            let context = SessionContext::from(state);
+            let table = "CREATE TABLE t AS SELECT value % 7 AS a, value AS b FROM range(100)";
+            let made = context.sql(table).await.expect("plans").collect().await;
+            made.expect("a table");
+            let frame = context.sql(GROUPED_BY_CONSTANTS).await.expect("plans");
+            let rows = frame.collect().await.expect("runs");
+            let rows = pretty_format_batches(&rows).expect("text").to_string();
+            assert!(rows.contains("| [15, 14] |"), "{rows}");
+        }
+    }
+}
