@@ -17,6 +17,7 @@
 //! | limits stay above sorts of what merge joins give | `limit_above_sort` | the join would miss rows |
 //! | joins are done where equal keys are together, or on rings | `tables::local_joins`, `ring` | less is sent |
 //! | filters stay above nodes with two columns of one name | `unambiguous_filters` | they would be of the wrong one |
+//! | rules that only make a plan faster may fail | `optional_rules` | the query would be refused |
 //! | rows are sorted where DataFusion lost an order that it needs | `required_order` | the query would be refused |
 //! | order is not lost in shuffles | `order` | a network shuffle does not merge, and forgets constants |
 //! | joins yield | `yielding` | a worker answers, and can be cancelled |
@@ -40,6 +41,7 @@ mod invariant;
 mod join_types;
 mod limit_above_sort;
 mod limit_over_window;
+mod optional_rules;
 mod order;
 mod outer_merge_joins;
 mod required_order;
@@ -81,6 +83,7 @@ use filter_above_aggregate::FilterAboveAggregate;
 use join_types::JoinTypes;
 use limit_above_sort::limit_above_sort;
 use limit_over_window::LimitOverWindow;
+use optional_rules::optional;
 use order::order_across_shuffles;
 use outer_merge_joins::outer_merge_joins;
 use required_order::sort_before_check;
@@ -112,7 +115,7 @@ pub(crate) fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 /// below other nodes are kept right, and our own. `rings` puts joins on rings; `runtime` executes the plans.
 pub(crate) fn physical_rules(rings: Rule, runtime: Arc<RuntimeEnv>) -> Vec<Rule> {
     let rules = PhysicalOptimizer::new().rules.into_iter();
-    let mut rules: Vec<Rule> = rules.map(unambiguous).collect();
+    let mut rules: Vec<Rule> = rules.map(unambiguous).map(optional).collect();
     sort_before_check(&mut rules);
     let modes_are_set = rules
         .iter()

@@ -1,0 +1,103 @@
+//! Leaves a plan as it is where a rule of DataFusion fails that would only make it faster.
+//!
+//! Some of these rules have errors that few plans show: a statement that could be answered would be refused.
+
+use std::sync::Arc;
+
+use datafusion::config::ConfigOptions;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::node_rule::Rule;
+
+/// DataFusion's physical rules without which a plan is as right.
+const OPTIONAL: [&str; 14] = [
+    "aggregate_statistics",
+    "LimitedDistinctAggregation",
+    "FilterPushdown",
+    "FilterPushdown(Post)",
+    "WindowTopN",
+    "CombinePartialFinalAggregate",
+    "OptimizeAggregateOrder",
+    "ProjectionPushdown",
+    "LimitAggregation",
+    "LimitPushPastWindows",
+    "HashJoinBuffering",
+    "LimitPushdown",
+    "TopKRepartition",
+    "PushdownSort",
+];
+
+/// The rule, which may fail if a plan is as right without it.
+pub(super) fn optional(rule: Rule) -> Rule {
+    match OPTIONAL.contains(&rule.name()) {
+        true => Arc::new(OptionalRule(rule)),
+        false => rule,
+    }
+}
+
+/// A rule of DataFusion that may fail.
+#[derive(Debug)]
+struct OptionalRule(Rule);
+
+impl PhysicalOptimizerRule for OptionalRule {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match self.0.optimize(Arc::clone(&plan), config) {
+            Err(error) if matches!(error.find_root(), DataFusionError::Internal(_)) => {
+                tracing::debug!("the rule {} fails, and is left out: {error}", self.name());
+                Ok(plan)
+            }
+            optimized => optimized,
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.0.schema_check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::util::pretty::pretty_format_batches;
+    use datafusion::execution::SessionStateBuilder;
+    use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+    use datafusion::prelude::SessionContext;
+
+    use super::{OPTIONAL, optional};
+
+    #[test]
+    fn datafusion_has_all_of_these_rules() {
+        let rules = PhysicalOptimizer::new().rules;
+        for name in OPTIONAL {
+            assert!(rules.iter().any(|rule| rule.name() == name), "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_statement_is_answered_where_a_rule_fails() {
+        let rules = PhysicalOptimizer::new().rules.into_iter();
+        let state = SessionStateBuilder::new()
+            .with_default_features()
+            .with_physical_optimizer_rules(rules.map(optional).collect())
+            .build();
+        let context = SessionContext::from(state);
+        let no_row = "(SELECT value AS x FROM range(9) WHERE false)";
+        let sql = format!(
+            "SELECT sum(c2) FILTER (WHERE c1 % 2 = 0) AS s, count(*) AS n \
+             FROM (SELECT count(DISTINCT x) AS c1, max(x) AS c2 FROM {no_row})"
+        );
+        let frame = context.sql(&sql).await.expect("plans");
+        let rows = frame.collect().await.expect("runs");
+        let rows = pretty_format_batches(&rows).expect("text").to_string();
+        assert!(rows.contains("|   | 1 |"), "{rows}");
+    }
+}
