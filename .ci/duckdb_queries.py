@@ -6,8 +6,9 @@ Usage: duckdb_queries.py ROUNDEL [--cases N] [--seed S] [--jobs J]
 A batch is a few tables (CSV and Parquet, in one or several files, of 2 KB to 5 MB), a cluster of 1 to 4 workers with a
 fabric, a design and settings, and a hundred queries. Rows are compared as multisets, with types, and in order where the
 query orders them all. What Roundel refuses, single-process DataFusion has to refuse as well; what DuckDB refuses for what
-the tables hold (a subquery of several rows), Roundel has to refuse. A failure is told with what makes it again, and is
-made smaller. Needs the Python packages duckdb and datafusion.
+the tables hold (a subquery of several rows), Roundel has to refuse. Where DuckDB with its optimizer off answers as Roundel,
+DuckDB is wrong: such queries are counted, and may be few. A failure is told with what makes it again, and is made smaller.
+Needs the Python packages duckdb and datafusion.
 """
 
 import argparse
@@ -52,6 +53,8 @@ SMALLER_SECONDS = 40
 TEXT_MAX = 600
 # Of all queries, those that both engines may refuse: more of them would prove little.
 REFUSED_MAX = 0.1
+# Of all queries, those that DuckDB may answer otherwise once its optimizer is off.
+DUCKDB_WRONG_MAX = 0.001
 # Plans looked at in each session of several workers, and the part of them that have to have stages.
 PLANS = 10
 STAGED_MIN = 0.3
@@ -98,6 +101,16 @@ class Batch:
             return answers.answer_of(self.connection, sql, ROWS_MAX)
         finally:
             alarm.cancel()
+
+    def duckdb_unoptimized(self, sql):
+        """DuckDB's answer with its optimizer off; None if it refuses or needs too long."""
+        self.connection.execute("PRAGMA disable_optimizer")
+        try:
+            return self.duckdb(sql)
+        except duckdb.Error:
+            return None
+        finally:
+            self.connection.execute("PRAGMA enable_optimizer")
 
     def datafusion(self, sql):
         """What single-process DataFusion answers, or why it refuses. It cannot be interrupted, and may be left behind."""
@@ -184,32 +197,36 @@ def expectation(batch, tree):
 
 
 def judged(batch, tree, expected, refusal, ours, why):
-    """What is wrong with Roundel's answer or refusal, and whether both refuse. `ours` is None when it refused."""
+    """What is wrong with Roundel's answer or refusal, and else what is to be counted: that both refuse, or that DuckDB is
+    wrong. `ours` is None when it refused."""
     sql = query_tree.text(tree, "roundel")
     if ours is None:
         if refusal is not None:
-            return None, True
+            return None, BOTH_REFUSE
         rows, single_why = batch.datafusion(sql)
         if rows is None or ("more than one row" in why and several_rows(batch, tree)):
-            return None, True
-        return f"refused: {why}\n  single-process DataFusion gives {len(rows)} rows", False
+            return None, BOTH_REFUSE
+        return f"refused: {why}\n  single-process DataFusion gives {len(rows)} rows", None
     if refusal is not None:
         rows, _ = batch.datafusion(sql)
         # A subquery whose value nobody needs may be left out.
         if rows is not None and len(rows) == len(ours.rows):
-            return None, False
-        return f"{len(ours.rows)} rows, such as {str(ours.rows[:1])[:TEXT_MAX]}, where DuckDB refuses: {refusal}", False
+            return None, None
+        return f"{len(ours.rows)} rows, such as {str(ours.rows[:1])[:TEXT_MAX]}, where DuckDB refuses: {refusal}", None
     told = answers.difference(ours, expected, ordered=tree.total)
     if told is None:
-        return None, False
+        return None, None
+    plain = batch.duckdb_unoptimized(query_tree.text(tree, "duckdb"))
+    if plain is not None and answers.difference(ours, plain, ordered=tree.total) is None:
+        return None, DUCKDB_WRONG
     told = told if len(told) <= TEXT_MAX else f"{told[:TEXT_MAX]} …"
     rows, single_why = batch.datafusion(sql)
     if rows is None:
-        return f"{told}\n  single-process DataFusion refuses: {single_why}", False
+        return f"{told}\n  single-process DataFusion refuses: {single_why}", None
     mine = collections.Counter(ours.of_columns(expected.kinds))
     alone = collections.Counter(tuple(answers.plain(v, k) for v, k in zip(row, expected.kinds)) for row in rows)
     whose = "as Roundel" if alone == mine else "as DuckDB" if alone == collections.Counter(expected.rows) else "otherwise"
-    return f"{told}\n  single-process DataFusion answers {whose}", False
+    return f"{told}\n  single-process DataFusion answers {whose}", None
 
 
 def several_rows(batch, tree):
@@ -253,11 +270,16 @@ def made_smaller(batch, tree, told):
     return tree, told
 
 
+# What a verdict counts besides failures.
+BOTH_REFUSE, DUCKDB_WRONG = "both refuse", "DuckDB is wrong"
+
+
 class Outcome:
     """What came of a batch."""
 
     def __init__(self):
-        self.done, self.rows, self.empty, self.refused, self.undrawn, self.plans, self.staged = 0, 0, 0, 0, 0, 0, 0
+        self.done, self.rows, self.empty, self.undrawn, self.plans, self.staged = 0, 0, 0, 0, 0, 0
+        self.verdicts = collections.Counter()
         self.failures = []
 
 
@@ -276,8 +298,8 @@ def run_batch(program, seed, number, count, budget):
                 # The first without an answer is what failed, and the next session goes on behind it.
                 given.append(None)
             for case, ours in zip(cases[at:], given):
-                told, refused = judged(batch, case.tree, case.expected, case.refusal, ours, why)
-                outcome.refused += refused
+                told, verdict = judged(batch, case.tree, case.expected, case.refusal, ours, why)
+                outcome.verdicts[verdict] += 1
                 if case.expected is not None:
                     outcome.rows += len(case.expected.rows)
                     outcome.empty += not case.expected.rows
@@ -363,12 +385,16 @@ def main():
             for _, failure in outcome.failures:
                 print(failure, file=sys.stderr, flush=True)
     wrong = len(total.failures)
+    refused, duckdb_wrong = total.verdicts[BOTH_REFUSE], total.verdicts[DUCKDB_WRONG]
     print(f"seed {asked.seed}: {total.done - wrong} of {total.done} queries as DuckDB ({total.rows} rows, {total.empty} "
-          f"answers empty, {total.refused} refused by both, {total.undrawn} not drawn; {total.staged} of {total.plans} plans "
-          "with stages)")
+          f"answers empty, {refused} refused by both, {duckdb_wrong} as DuckDB with its optimizer off alone, {total.undrawn} "
+          f"not drawn; {total.staged} of {total.plans} plans with stages)")
     for told, times in collections.Counter(cause(told) for told, _ in total.failures).most_common():
         print(f"  {times} times {one_line(told)}")
-    if total.refused > REFUSED_MAX * total.done or total.done < 0.9 * asked.cases:
+    if duckdb_wrong > max(1, DUCKDB_WRONG_MAX * total.done):
+        print("DuckDB is wrong too often to compare with", file=sys.stderr)
+        wrong += 1
+    if refused > REFUSED_MAX * total.done or total.done < 0.9 * asked.cases:
         print("too few queries have an answer", file=sys.stderr)
         wrong += 1
     if total.plans >= PLANS_MIN and total.staged < STAGED_MIN * total.plans:

@@ -18,8 +18,10 @@
 //! | joins are done where equal keys are together, or on rings | `tables::local_joins`, `ring` | less is sent |
 //! | filters stay above nodes with two columns of one name | `unambiguous_filters` | they would be of the wrong one |
 //! | rules that only make a plan faster may fail | `optional_rules` | the query would be refused |
-//! | rows are sorted where DataFusion lost an order that it needs | `required_order` | the query would be refused |
+//! | merge joins heed a filter of no column | `merge_join_filters` | it would be ignored |
 //! | order is not lost in shuffles | `order` | a network shuffle does not merge, and forgets constants |
+//! | rows are sorted where an order was lost that a node needs | `required_order` | the rows would be wrong, or the query refused |
+//! | DataFusion checks what nodes require of their inputs | | a wrong answer is worse than none |
 //! | joins yield | `yielding` | a worker answers, and can be cancelled |
 //! | files are checked as they are read | `tables::scan` | a file that changed gives no rows |
 //! | datafusion-distributed cuts the plan into stages; nodes that need it get one task | `invariant` | the answer must not depend on the number of tasks |
@@ -41,6 +43,7 @@ mod invariant;
 mod join_types;
 mod limit_above_sort;
 mod limit_over_window;
+mod merge_join_filters;
 mod optional_rules;
 mod order;
 mod outer_merge_joins;
@@ -83,10 +86,11 @@ use filter_above_aggregate::FilterAboveAggregate;
 use join_types::JoinTypes;
 use limit_above_sort::limit_above_sort;
 use limit_over_window::LimitOverWindow;
+use merge_join_filters::merge_join_filters;
 use optional_rules::optional;
 use order::order_across_shuffles;
 use outer_merge_joins::outer_merge_joins;
-use required_order::sort_before_check;
+use required_order::required_order;
 use unambiguous_filters::unambiguous;
 
 pub(crate) use depth::{check_depth, check_length};
@@ -111,12 +115,16 @@ pub(crate) fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     rules
 }
 
+/// DataFusion's rule that checks what nodes require of their inputs, and changes nothing.
+const CHECK: &str = "SanityCheckPlan";
+
 /// The rules of the physical optimizer, which come before the stages are cut: DataFusion's, of which those that put filters
 /// below other nodes are kept right, and our own. `rings` puts joins on rings; `runtime` executes the plans.
 pub(crate) fn physical_rules(rings: Rule, runtime: Arc<RuntimeEnv>) -> Vec<Rule> {
     let rules = PhysicalOptimizer::new().rules.into_iter();
     let mut rules: Vec<Rule> = rules.map(unambiguous).map(optional).collect();
-    sort_before_check(&mut rules);
+    let check = rules.iter().position(|rule| rule.name() == CHECK);
+    let check = check.map(|at| rules.remove(at));
     let modes_are_set = rules
         .iter()
         .position(|rule| rule.name() == "join_selection");
@@ -127,10 +135,12 @@ pub(crate) fn physical_rules(rings: Rule, runtime: Arc<RuntimeEnv>) -> Vec<Rule>
         [float_bounds(), outer_merge_joins(), limit_above_sort()],
     );
     rules.extend([
+        merge_join_filters(),
         order_across_shuffles(),
-        yielding_joins(),
-        checked_scans(runtime),
+        required_order(),
     ]);
+    rules.extend(check);
+    rules.extend([yielding_joins(), checked_scans(runtime)]);
     rules
 }
 

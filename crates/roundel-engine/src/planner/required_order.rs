@@ -1,7 +1,8 @@
-//! Sorts the rows of a node that needs them in an order that DataFusion lost.
+//! Sorts the rows of a node that needs them in an order that was lost.
 //!
 //! Rules of DataFusion take an order for given that the last of them, which checks the plan, does not see: a key that is
-//! constant, or unique, is known at one place and not at another. The statement would be refused.
+//! constant, or unique, is known at one place and not at another. The statement would be refused. A sort that one of our rules puts
+//! below a window can also change the order that a node above it relies on.
 
 use std::sync::Arc;
 
@@ -13,14 +14,9 @@ use datafusion::physical_plan::{
 use super::order::sort;
 use crate::node_rule::{Replacement, Rule, node_rule};
 
-/// The rule that checks plans.
-const CHECK: &str = "SanityCheckPlan";
-
-/// Puts the sorting before the check, and so after the rules that move sorts.
-pub(super) fn sort_before_check(rules: &mut Vec<Rule>) {
-    let check = rules.iter().position(|rule| rule.name() == CHECK);
-    let sorting = node_rule("required_order", sorted_as_required);
-    rules.insert(check.unwrap_or(rules.len()), sorting);
+/// This must come after all rules that move or make sorts, and before the check.
+pub(super) fn required_order() -> Rule {
+    node_rule("required_order", sorted_as_required)
 }
 
 fn sorted_as_required(node: &Arc<dyn ExecutionPlan>) -> Replacement {
@@ -56,7 +52,7 @@ mod tests {
     use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
     use datafusion::prelude::{SessionConfig, SessionContext};
 
-    use super::sort_before_check;
+    use super::required_order;
 
     /// `c1` is the same in all rows, and `c0` is another in each.
     const GROUPED_BY_CONSTANTS: &str = "SELECT array_agg(c0 ORDER BY c0 DESC NULLS LAST, c1 DESC, c2 DESC) AS c3 \
@@ -70,7 +66,9 @@ mod tests {
     async fn an_order_that_was_lost_is_made() {
         for partitions in [1, 4] {
             let mut rules = PhysicalOptimizer::new().rules;
-            sort_before_check(&mut rules);
+            let check = rules.pop();
+            rules.push(required_order());
+            rules.extend(check);
             let state = SessionStateBuilder::new()
                 .with_default_features()
                 .with_config(SessionConfig::new().with_target_partitions(partitions))

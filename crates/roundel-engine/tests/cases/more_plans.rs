@@ -151,6 +151,13 @@ pub const CASES: &[Case] = &[
     over_t(
         "windows",
         &[
+            // The sort below the second window is not in the order of the first.
+            rows(
+                "SELECT min(a), count(m), sum(c) FROM (SELECT a, b, max(a) OVER (ORDER BY a DESC) m, \
+                 count(*) OVER (PARTITION BY b, a ORDER BY a DESC) c FROM (SELECT id a, id b FROM t) \
+                 ORDER BY b DESC, a LIMIT 400)",
+                &["{n-400}|400|400"],
+            ),
             same(
                 "SELECT max(a), max(b), sum(c) FROM (SELECT row_number() OVER (ORDER BY id) a, \
                  row_number() OVER (PARTITION BY g ORDER BY id) b, sum(v) OVER (PARTITION BY g) c FROM t)",

@@ -133,6 +133,12 @@ pub const CASES: &[Case] = &[
                 "SELECT count(*), count(a.x), count(b.x) FROM a FULL JOIN b ON a.x = b.x",
                 &["12|8|8"],
             ),
+            // The subquery is NULL, and so the condition.
+            rows(
+                "SELECT count(*), count(a.x), count(b.x) FROM a FULL JOIN b ON a.x = b.x \
+                 AND b.w < (SELECT w FROM b WHERE w > 1000)",
+                &["12|4|5"],
+            ),
             rows(
                 "SELECT a.x FROM a LEFT ANTI JOIN b ON a.x = b.x",
                 &["2", "NULL", "NULL"],

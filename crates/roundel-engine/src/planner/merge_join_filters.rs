@@ -1,0 +1,95 @@
+//! Keeps the filter of a merge join from being ignored.
+//!
+//! DataFusion's `SortMergeJoinExec` takes a filter that reads no column for none, such as NULL, which a comparison with an
+//! empty subquery becomes. Of an outer join the answer then has other rows. The filter reads a column here, and does not use it.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::Schema;
+use datafusion::common::JoinSide;
+use datafusion::physical_plan::joins::SortMergeJoinExec;
+use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
+
+use crate::node_rule::{Rule, node_rule};
+
+/// This must come after the rules that leave out columns which nobody uses.
+pub(super) fn merge_join_filters() -> Rule {
+    node_rule("merge_join_filters", |node| {
+        let Some(join) = node.downcast_ref::<SortMergeJoinExec>() else {
+            return Ok(None);
+        };
+        let filter = join.filter().as_ref();
+        let Some(filter) = filter.filter(|filter| filter.column_indices().is_empty()) else {
+            return Ok(None);
+        };
+        // A merge join has a key on each side, and so a column.
+        let first = Arc::clone(&join.left().schema().fields()[0]);
+        let column = ColumnIndex {
+            index: 0,
+            side: JoinSide::Left,
+        };
+        let filter = JoinFilter::new(
+            Arc::clone(filter.expression()),
+            vec![column],
+            Arc::new(Schema::new(vec![first])),
+        );
+        let join = SortMergeJoinExec::try_new(
+            Arc::clone(join.left()),
+            Arc::clone(join.right()),
+            join.on().to_vec(),
+            Some(filter),
+            join.join_type(),
+            join.sort_options().to_vec(),
+            join.null_equality(),
+        )?;
+        Ok(Some(Arc::new(join)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::execution::SessionStateBuilder;
+    use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+    use datafusion::physical_plan::displayable;
+    use datafusion::prelude::{SessionConfig, SessionContext};
+
+    use super::merge_join_filters;
+
+    #[tokio::test]
+    async fn a_filter_of_no_column_is_heeded() {
+        let config = SessionConfig::new()
+            .with_target_partitions(2)
+            .set_bool("datafusion.optimizer.prefer_hash_join", false);
+        let mut rules = PhysicalOptimizer::new().rules;
+        rules.push(merge_join_filters());
+        let state = SessionStateBuilder::new()
+            .with_default_features()
+            .with_config(config)
+            .with_physical_optimizer_rules(rules)
+            .build();
+        let context = SessionContext::from(state);
+        for (name, rows) in [("few", 4), ("many", 9)] {
+            let table = format!("CREATE TABLE {name} AS SELECT value AS k FROM range({rows})");
+            let made = context.sql(&table).await.expect("plans");
+            made.collect().await.expect("a table");
+        }
+        for (join, condition, count) in [
+            ("FULL", "CAST(NULL AS BOOLEAN)", 13),
+            ("FULL", "random() < 0", 13),
+            ("FULL", "random() < 2", 9),
+            ("LEFT", "random() < 0", 4),
+            ("RIGHT", "random() < 0", 9),
+            ("INNER", "random() < 0", 0),
+            ("LEFT SEMI", "random() < 2", 4),
+            ("LEFT ANTI", "random() < 0", 4),
+        ] {
+            let sql =
+                format!("SELECT 1 FROM few {join} JOIN many ON few.k = many.k AND {condition}");
+            let frame = context.sql(&sql).await.expect("plans");
+            let plan = frame.clone().create_physical_plan().await.expect("plans");
+            let shown = displayable(plan.as_ref()).indent(false).to_string();
+            let rows = frame.count().await.expect("runs");
+            assert_eq!(rows, count, "{sql}\n{shown}");
+        }
+    }
+}
