@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use crate::cluster::Core;
 use crate::cluster::membership::LiveWorkers;
-use crate::planner::{self, ClusterPlanner, Planned, RunSubquery, with_values};
+use crate::planner::{self, ClusterPlanner, NullableSideCodec, Planned, RunSubquery, with_values};
 use crate::query::{Run, Watch, restarting, watched};
 use crate::ring::{CycloJoinCodec, CycloJoins, is_on_ring, may_use_rings, measure_once};
 use crate::settings::{self, ExchangeConfig, StageConfig};
@@ -86,6 +86,7 @@ impl Session {
             .with_distributed_user_codec(MemoryShardCodec)
             .with_distributed_user_codec(CycloJoinCodec)
             .with_distributed_user_codec(ScanCodec)
+            .with_distributed_user_codec(NullableSideCodec)
             // The first that answers decides: what the planner limits, no other may spread.
             .with_distributed_desired_task_count_handler(planner::desired_task_count)
             .with_distributed_desired_task_count_handler(placement::desired_task_count)

@@ -18,6 +18,7 @@
 //! | joins are done where equal keys are together, or on rings | `tables::local_joins`, `ring` | less is sent |
 //! | filters stay above nodes with two columns of one name | `unambiguous_filters` | they would be of the wrong one |
 //! | rules that only make a plan faster may fail | `optional_rules` | the query would be refused |
+//! | what is constant in a side of an outer join is not so in the join | `nullable_sides` | sorts would be left out |
 //! | merge joins heed a filter of no column | `merge_join_filters` | it would be ignored |
 //! | order is not lost in shuffles | `order` | a network shuffle does not merge, and forgets constants |
 //! | rows are sorted where an order was lost that a node needs | `required_order` | the rows would be wrong, or the query refused |
@@ -44,6 +45,7 @@ mod join_types;
 mod limit_above_sort;
 mod limit_over_window;
 mod merge_join_filters;
+mod nullable_sides;
 mod optional_rules;
 mod order;
 mod outer_merge_joins;
@@ -87,6 +89,7 @@ use join_types::JoinTypes;
 use limit_above_sort::limit_above_sort;
 use limit_over_window::LimitOverWindow;
 use merge_join_filters::merge_join_filters;
+use nullable_sides::nullable_sides;
 use optional_rules::optional;
 use order::order_across_shuffles;
 use outer_merge_joins::outer_merge_joins;
@@ -96,6 +99,7 @@ use unambiguous_filters::unambiguous;
 pub(crate) use depth::{check_depth, check_length};
 pub(crate) use ignored_clauses::check_clauses;
 pub(crate) use invariant::desired_task_count;
+pub(crate) use nullable_sides::NullableSideCodec;
 pub(crate) use scalar_subqueries::{RunSubquery, with_values};
 
 /// The rules of the logical optimizer: DataFusion's, and those that keep its answers right.
@@ -115,6 +119,9 @@ pub(crate) fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     rules
 }
 
+/// DataFusion's rule that shuffles and sorts what needs it.
+const SORTS: &str = "EnsureRequirements";
+
 /// DataFusion's rule that checks what nodes require of their inputs, and changes nothing.
 const CHECK: &str = "SanityCheckPlan";
 
@@ -130,6 +137,8 @@ pub(crate) fn physical_rules(rings: Rule, runtime: Arc<RuntimeEnv>) -> Vec<Rule>
         .position(|rule| rule.name() == "join_selection");
     let joins = modes_are_set.map_or(0, |at| at + 1);
     rules.splice(joins..joins, [local_joins(), rings]);
+    let sorts = rules.iter().position(|rule| rule.name() == SORTS);
+    rules.insert(sorts.unwrap_or(0), nullable_sides());
     rules.splice(
         0..0,
         [float_bounds(), outer_merge_joins(), limit_above_sort()],

@@ -28,6 +28,7 @@ use crate::control::VERSION;
 use crate::control::server::ControlServer;
 use crate::exchange::{ExchangeServer, OwnWorker, gather_in, scatter_in};
 use crate::fabric::{Devices, Sizes, reachable_at};
+use crate::planner::NullableSideCodec;
 use crate::ring::{CycloJoinCodec, Meetings, Pins, RingServer, RingWorker};
 use crate::runtime::runtime_env;
 use crate::settings::hear;
@@ -154,7 +155,8 @@ fn worker(
                 .builder
                 .with_distributed_user_codec(MemoryShardCodec)
                 .with_distributed_user_codec(CycloJoinCodec)
-                .with_distributed_user_codec(ScanCodec);
+                .with_distributed_user_codec(ScanCodec)
+                .with_distributed_user_codec(NullableSideCodec);
             extensions.add_codecs(&mut builder);
             let config = builder.config().get_or_insert_default();
             config.options_mut().execution.target_partitions = partitions;

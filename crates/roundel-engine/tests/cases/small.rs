@@ -128,7 +128,16 @@ pub const CASES: &[Case] = &[
                 "SELECT a.x, count(*) FROM a JOIN b USING (x) GROUP BY a.x",
                 &["1|6", "3|1"],
             ),
+            // `w` is the same in all rows of `b`, and not in those of the join.
+            rows(
+                "SELECT a.x, b.w FROM a LEFT JOIN b ON a.x = b.x AND b.w = 30 ORDER BY b.w, a.x LIMIT 2",
+                &["3|30", "1|NULL"],
+            ),
             run("SET datafusion.optimizer.prefer_hash_join = false"),
+            rows(
+                "SELECT a.x, b.w FROM a LEFT JOIN b ON a.x = b.x AND b.w = 30 ORDER BY b.w, a.x LIMIT 2",
+                &["3|30", "1|NULL"],
+            ),
             rows(
                 "SELECT count(*), count(a.x), count(b.x) FROM a FULL JOIN b ON a.x = b.x",
                 &["12|8|8"],
