@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 WORK = Path(f"{Path(os.environ.get('CARGO_TARGET_DIR') or ROOT / 'target').resolve()}-mutants")
 SEEDS = "0..1000"
 EXCHANGE = "crates/roundel-exchange/src/endpoint"
+LINK = "crates/roundel-exchange/src/link"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Mutant:
 MUTANTS = [
     Mutant(
         "one message more is sent than there is credit for",
-        f"{EXCHANGE}/credit.rs",
+        f"{LINK}/credit.rs",
         [
             (
                 "        let left = self.granted.wrapping_sub(self.spent);",
@@ -78,7 +79,7 @@ MUTANTS = [
             (
                 "        if let (Notification::MessageQueue, Some(told))",
                 """        if notification == Notification::Buffers {
-            let words = [length as u64, super::ring::checksum(0, &[length as u64, 0, 0])];
+            let words = [length as u64, crate::link::queue::checksum(0, &[length as u64, 0, 0])];
             let seal = words.map(u64::to_le_bytes).concat();
             requests.insert(0, SendRequest {
                 id: ids[1],

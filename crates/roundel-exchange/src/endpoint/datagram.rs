@@ -1,10 +1,11 @@
 //! What both sides need of datagrams: the queue pair, receives for it, and the header of what
 //! arrives.
 
-use super::Fabric;
 use crate::error::{ExchangeError, Result};
+use crate::fabric::Fabric;
+use crate::link::header::header_at;
 use crate::options::ExchangeOptions;
-use crate::wire::{HEADER_LENGTH, Header, WireError};
+use crate::wire::Header;
 use roundel_verbs::capabilities::GRH_BYTES;
 use roundel_verbs::{
     Buffer, Completion, CompletionQueue, CompletionStatus, QUEUE_KEY_MAX, QueuePair,
@@ -82,34 +83,4 @@ pub(super) fn header(completion: &Completion) -> Option<Header> {
         return None;
     }
     header_at(buffer, GRH_BYTES, completion.bytes).ok()
-}
-
-/// Reads the header at `at` of the first `bytes` of a buffer into private memory and checks it
-/// there.
-pub(crate) fn header_at(buffer: &Buffer, at: usize, bytes: usize) -> Result<Header, WireError> {
-    let bytes = bytes.min(buffer.len());
-    let message = bytes.saturating_sub(at);
-    if message < HEADER_LENGTH {
-        return Err(WireError::Truncated { length: message });
-    }
-    let mut header = [0; HEADER_LENGTH];
-    buffer.read(at, &mut header);
-    check_header(&header, message)
-}
-
-/// Checks a header in private memory, of a message of so many bytes.
-pub(super) fn check_header(
-    header: &[u8; HEADER_LENGTH],
-    message: usize,
-) -> Result<Header, WireError> {
-    let header = Header::parse(header)?;
-    let found = message.checked_sub(HEADER_LENGTH);
-    let found = found.ok_or(WireError::Truncated { length: message })?;
-    if header.payload_length() as usize != found {
-        return Err(WireError::PayloadLength {
-            announced: header.payload_length(),
-            found,
-        });
-    }
-    Ok(header)
 }

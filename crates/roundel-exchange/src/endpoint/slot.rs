@@ -1,8 +1,8 @@
 //! A buffer of the receiver's that messages are written to, and how one is written there and told of (section 5.5).
 
-use super::ring::RemoteRing;
-use super::seal::with_seal;
 use crate::design::Notification;
+use crate::link::queue::RemoteQueue;
+use crate::link::seal::with_seal;
 use roundel_verbs::{Payload, RemoteAddress, SendOperation, SendRequest};
 
 /// A buffer of the receiver's.
@@ -21,7 +21,7 @@ impl Slot {
     pub(crate) fn write(
         &self,
         notification: Notification,
-        told: Option<&mut RemoteRing>,
+        told: Option<&mut RemoteQueue>,
         payload: Payload,
         ids: [u64; 2],
     ) -> Result<Vec<SendRequest>, &'static str> {

@@ -57,8 +57,8 @@ pub use schedule::{ScheduleReport, Scheduling, UnknownScheduling};
 
 use crate::buffers::RC_MESSAGE_BYTES;
 use crate::design::Design;
-use crate::endpoint::Fabric;
 use crate::error::{ExchangeError, Result};
+use crate::fabric::Fabric;
 use arrivals::OVERTAKING_MAX;
 use connection::Connection;
 use inbound::Ends;

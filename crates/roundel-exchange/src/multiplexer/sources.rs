@@ -5,8 +5,11 @@ use super::State;
 use super::outgoing::{About, Memory, Outgoing, Rows, inline, word};
 use super::way;
 use crate::design::Verb;
-use crate::endpoint::{Credit, DestinationId, GroupId, LinkAddress, expose, write_seal};
+use crate::endpoint::{DestinationId, GroupId, LinkAddress};
 use crate::error::{ExchangeError, Result};
+use crate::fabric::expose;
+use crate::link::credit::Credit;
+use crate::link::seal::write_seal;
 use crate::report::DestinationReport;
 use crate::wire::{Body, Data, EndOfStream, Full, HEADER_LENGTH, Header, SequenceDigest};
 use roundel_verbs::{Buffer, CompletionStatus, Payload};
@@ -151,7 +154,7 @@ impl State {
             source: key.source,
             destination: index as u32,
             credit: 0,
-            ring: None,
+            queue: None,
             local: 0,
             queue_pair: own,
         };

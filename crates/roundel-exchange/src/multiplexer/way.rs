@@ -6,8 +6,8 @@ use super::address::ConnectionAddress;
 use super::reads::Reads;
 use super::slots::{self, Slots};
 use crate::design::{Notification, Verb};
-use crate::endpoint::Fabric;
 use crate::error::Result;
+use crate::fabric::Fabric;
 use crate::wire::HEADER_LENGTH;
 use roundel_verbs::{Buffer, Regions};
 

@@ -158,7 +158,7 @@ impl Shuffle {
                 exchange: self.exchange,
                 source: self.source,
                 credit: 0,
-                ring: None,
+                queue: None,
                 ..offer.clone()
             };
             return Ok((destination, offers.iter().map(answer).collect()));

@@ -3,6 +3,8 @@
 use super::super::LinkState;
 use super::link::{Carrier, Connection, Link, Way};
 use super::{LinkId, Message, Place, ReceiveEndpoint, datagram, read};
+use crate::link::header::{check_header, header_at};
+use crate::link::silence::Repetition;
 use crate::wire::{Body, EndOfStream, HEADER_LENGTH, Header};
 use roundel_verbs::capabilities::GRH_BYTES;
 use roundel_verbs::{Buffer, Completion, CompletionStatus, Opcode, QueuePair, ReceiveRequest};
@@ -38,7 +40,7 @@ impl ReceiveEndpoint {
         }
         self.completions = completions;
         self.ask_for_missing(found < limit);
-        any |= found > 0 || self.poll_rings(messages, limit);
+        any |= found > 0 || self.poll_queues(messages, limit);
         if messages.len() > before || !any {
             self.note_look(&messages[before..]);
         }
@@ -135,13 +137,11 @@ impl ReceiveEndpoint {
     ) {
         let link = &mut self.links[index];
         let header = match &place {
-            Place::Here { buffer, at, .. } => {
-                datagram::header_at(buffer, *at, at.saturating_add(bytes))
-            }
+            Place::Here { buffer, at, .. } => header_at(buffer, *at, at.saturating_add(bytes)),
             Place::There { queue_pair, at, .. } => {
                 let mut header = [0; HEADER_LENGTH];
                 match read::ended(queue_pair.read_at_once(*at, &mut header)) {
-                    Ok(()) => datagram::check_header(&header, bytes),
+                    Ok(()) => check_header(&header, bytes),
                     Err(status) => {
                         link.broken.get_or_insert(status);
                         return;
@@ -200,7 +200,7 @@ impl ReceiveEndpoint {
     fn early_max(&self) -> usize {
         let offered = |link: &&Link| matches!(link.carrier, Carrier::Offered(None));
         let links = self.links.iter().filter(offered);
-        links.map(|link| link.credit as usize).sum()
+        links.map(|link| link.grant.granted() as usize).sum()
     }
 
     fn take_message(
@@ -217,8 +217,8 @@ impl ReceiveEndpoint {
                     return;
                 }
                 let link = &mut self.links[index];
-                link.heard_at = self.fabric.context.now();
-                link.asks = 0;
+                link.silence.hear(self.fabric.context.now());
+                link.silence.asks = 0;
                 messages.push(Message {
                     link: LinkId(index),
                     partition: header.partition,
@@ -264,7 +264,7 @@ impl ReceiveEndpoint {
     fn take_end(&mut self, index: usize, end: &EndOfStream) {
         let link = &mut self.links[index];
         if link.end.is_none() {
-            link.heard_at = self.fabric.context.now();
+            link.silence.hear(self.fabric.context.now());
         }
         link.end = Some(end.sent);
         self.check_end(index);
@@ -307,7 +307,7 @@ impl ReceiveEndpoint {
     ) {
         let link = &mut self.links[index];
         link.arrived.add(group, sequence);
-        link.heard = link.heard.wrapping_add(1);
+        let left = link.grant.hear(credit_seen);
         let waits = match link.connection() {
             Some(Connection {
                 way: Way::Read(reads),
@@ -315,12 +315,11 @@ impl ReceiveEndpoint {
             }) => reads.is_starved(),
             _ => false,
         };
-        link.starved |= waits || credit_seen == link.heard;
-        self.note_unused(index, credit_seen);
-        let link = &mut self.links[index];
-        if link.starved && link.idle {
-            self.grow(index);
+        if waits || left == 0 {
+            link.window.starve();
         }
+        self.note_unused(index, left as usize);
+        self.grow(index);
         self.count_receives(index, posted);
         self.check_end(index);
     }
@@ -344,13 +343,13 @@ impl ReceiveEndpoint {
                         post_receive(queue_pair, index, None);
                         posted = 1;
                     }
-                    self.pump_rings(index);
+                    self.pump_queues(index);
                 }
                 Way::Read(reads) => {
                     if !retired {
                         reads.give(buffer);
                     }
-                    self.pump_rings(index);
+                    self.pump_queues(index);
                 }
             },
             None if retired => {}
@@ -376,9 +375,7 @@ impl ReceiveEndpoint {
         let exact = repairs || matches!(link.carrier, Carrier::Connected(_));
         if link.arrived == end {
             link.state = LinkState::Complete;
-            link.complete_at = now;
-            link.repeat_after = self.options.repeat_interval;
-            link.repeat_at = now + link.repeat_after;
+            link.acknowledgement = Repetition::start(now, self.options.repeat_interval);
             if repairs {
                 self.acknowledge(index, end.count);
             }

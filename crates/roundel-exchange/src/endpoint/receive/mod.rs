@@ -4,20 +4,22 @@
 mod arrivals;
 mod link;
 mod multicast;
+mod queues;
 mod read;
 mod repair;
-mod rings;
-mod sequence;
 mod silence;
 #[cfg(test)]
 mod tests;
 mod window;
 mod written;
 
-use super::{Fabric, LinkAddress, LinkState, datagram};
+use super::{LinkAddress, LinkState, datagram};
 use crate::design::Verb;
 use crate::error::{ExchangeError, Result};
+use crate::fabric::Fabric;
 use crate::frame::aligned;
+use crate::link::credit::Grant;
+use crate::link::silence::Silence;
 use crate::options::ExchangeOptions;
 use crate::report::EndpointReport;
 use crate::wire::{Data, HEADER_LENGTH};
@@ -207,20 +209,21 @@ impl ReceiveEndpoint {
                 (Some(connection), address)
             }
         };
-        let ring = connection.as_ref().and_then(Connection::ring);
+        let queue = connection.as_ref().and_then(Connection::queue);
         let now = self.fabric.context.now();
-        let mut link = Link::offered(peer, connection, buffers, now);
-        if let Verb::Write(_) = self.options.design.verb() {
-            link.credit = self.receives_beyond_buffers() as u32;
-        }
-        self.links.push(link);
+        let grant = Grant::new(match self.options.design.verb() {
+            Verb::Write(_) => self.receives_beyond_buffers(),
+            _ => buffers,
+        });
+        self.links
+            .push(Link::offered(peer, connection, (buffers, grant), now));
         self.widen(index, self.window_start());
         let address = LinkAddress {
             exchange: 0,
             source: 0,
             destination: 0,
             credit: self.links[index].first_credit(),
-            ring,
+            queue,
             local: 0,
             queue_pair: address,
         };
@@ -290,7 +293,7 @@ impl ReceiveEndpoint {
             true => count * bytes,
             false => 0,
         };
-        self.report.registered_bytes += buffers + connection.ring_bytes();
+        self.report.registered_bytes += buffers + connection.queue_bytes();
         Ok(connection)
     }
 
@@ -315,7 +318,7 @@ impl ReceiveEndpoint {
         target.carrier = match std::mem::replace(&mut target.carrier, Carrier::Closed) {
             Carrier::Offered(Some(mut connection)) => {
                 connection.queue_pair.connect(&answer.queue_pair)?;
-                connection.begin(answer.ring, &target.peer)?;
+                connection.begin(answer.queue, &target.peer)?;
                 Carrier::Connected(connection)
             }
             Carrier::Offered(None) => {
@@ -330,10 +333,9 @@ impl ReceiveEndpoint {
             }
             _ => return Err(target.broke_protocol("it answers an offer twice")),
         };
-        let now = self.fabric.context.now();
-        (target.heard_at, target.asked_at) = (now, now);
+        target.silence = Silence::since(self.fabric.context.now());
         self.recheck_early = true;
-        self.pump_rings(link.0);
+        self.pump_queues(link.0);
         self.say_credit(link.0, 0, 0)
     }
 
@@ -344,7 +346,7 @@ impl ReceiveEndpoint {
 
     /// Buffers of a link: the messages that its source may have in flight.
     pub fn window(&self, link: LinkId) -> usize {
-        self.links[link.0].buffers
+        self.links[link.0].window.buffers()
     }
 
     /// The links on which more may come.

@@ -7,10 +7,10 @@
 //! With each message that was read the source is told how many it may have waiting: as many as this
 //! end has buffers, or would have.
 
-use super::super::Fabric;
-use super::super::ring::{Entry, RemoteRing, Ring};
 use super::Place;
 use crate::error::Result;
+use crate::fabric::Fabric;
+use crate::link::queue::{Entry, Queue, RemoteQueue};
 use crate::options::ExchangeOptions;
 use roundel_verbs::{
     Buffer, CompletionStatus, Payload, QueuePair, RemoteAddress, SendOperation, SendRequest,
@@ -23,9 +23,9 @@ pub(super) struct Reads {
     buffer_bytes: usize,
     at_once: bool,
     /// `ValidArr`.
-    pub(super) valid: Ring,
+    pub(super) valid: Queue,
     /// `FreeArr`, once the source has answered.
-    pub(super) free: Option<RemoteRing>,
+    pub(super) free: Option<RemoteQueue>,
     /// Local buffers that are free.
     local: Vec<Buffer>,
     /// A message that waits for one.
@@ -52,7 +52,7 @@ impl Reads {
         Ok(Self {
             buffer_bytes: options.message_bytes,
             at_once,
-            valid: Ring::open(&fabric.arena, options.window_max())?,
+            valid: Queue::open(&fabric.arena, options.window_max())?,
             free: None,
             local,
             waiting: None,

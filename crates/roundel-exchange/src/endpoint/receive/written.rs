@@ -4,12 +4,12 @@
 //! With polled buffers, the receiver looks only at the one that the source was given first, since the source uses them
 //! in the order in which it got them. The paper's receivers look at all of them.
 
-use super::super::ring::{RemoteRing, Ring};
-use super::super::seal::{arrived, break_seal, sealed_length};
-use super::super::{Fabric, expose};
 use super::Place;
 use crate::design::Notification;
 use crate::error::Result;
+use crate::fabric::{Fabric, expose};
+use crate::link::queue::{Queue, RemoteQueue};
+use crate::link::seal::{arrived, break_seal, sealed_length};
 use crate::options::ExchangeOptions;
 use roundel_verbs::{Buffer, ExposedBuffer, SendRequest};
 use std::collections::VecDeque;
@@ -27,9 +27,9 @@ pub(super) struct Written {
     /// Those that it has, in order, where buffers are polled.
     given: VecDeque<u32>,
     /// `ValidArr`, where it is polled; and for the source to ask for the bell.
-    pub(super) valid: Option<Ring>,
+    pub(super) valid: Option<Queue>,
     /// `FreeArr`, once the source has answered.
-    pub(super) free: Option<RemoteRing>,
+    pub(super) free: Option<RemoteQueue>,
     /// Messages taken.
     taken: u64,
 }
@@ -45,7 +45,7 @@ impl Written {
             Notification::Buffers => Some(0),
             Notification::CompletionQueue => None,
         };
-        let valid = entries.map(|entries| Ring::open(&fabric.arena, entries));
+        let valid = entries.map(|entries| Queue::open(&fabric.arena, entries));
         let mut written = Self {
             notification,
             buffer_bytes: match notification {

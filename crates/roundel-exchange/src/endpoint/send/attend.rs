@@ -1,11 +1,11 @@
 //! What a SEND endpoint does now and then by itself: the tasks that send may be busy with other
 //! things for long, or wait for a peer that is gone.
 
-use super::super::PROBE_INTERVAL;
 use super::destination::Carrier;
 use super::state::State;
 use super::{Inner, SendEndpoint};
 use crate::design::Verb;
+use crate::link::silence::PROBE_INTERVAL;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! What a send endpoint knows of one destination: how messages get there, and what has come of them.
 
-use super::super::credit::Credit;
-use super::super::ring::{RemoteRing, Ring};
 use super::read::Reading;
 use super::write::Writing;
 use crate::error::ExchangeError;
+use crate::link::credit::Credit;
+use crate::link::queue::{Queue, RemoteQueue};
 use crate::report::DestinationReport;
 use crate::wire::SequenceDigest;
 use roundel_verbs::{AddressHandle, CompletionStatus, QueuePair};
@@ -108,7 +108,7 @@ impl Destination {
 
     /// Its queue pair, its queue at this end and this end's at it, and what it has been sent, if
     /// either end may have to be woken by a bell.
-    pub(super) fn bell(&mut self) -> Option<(&QueuePair, &Ring, &mut RemoteRing, u64)> {
+    pub(super) fn bell(&mut self) -> Option<(&QueuePair, &Queue, &mut RemoteQueue, u64)> {
         let Carrier::Connected { queue_pair, way } = &mut self.carrier else {
             return None;
         };

@@ -10,7 +10,6 @@ mod posting;
 mod progress;
 mod read;
 mod repair;
-mod retained;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -20,19 +19,20 @@ pub use buffer::SendBuffer;
 pub(crate) use buffer::TakesBack;
 pub use repair::Origin;
 
-use super::seal::sealed_length;
-use super::{Fabric, LinkAddress, datagram};
+use super::{LinkAddress, datagram};
 use crate::buffers::Circulation;
 use crate::design::{Notification, Verb};
 use crate::error::ExchangeError;
 use crate::error::Result;
+use crate::fabric::Fabric;
+use crate::link::repair::Retained;
+use crate::link::seal::sealed_length;
 use crate::options::ExchangeOptions;
 use crate::report::{DestinationReport, EndpointReport};
 use crate::wire::{Body, Data, HEADER_LENGTH, Header};
 use destination::{Carrier, Destination, Way};
 use read::Reading;
 use repair::REPAIR_BUFFERS;
-use retained::Retained;
 use roundel_verbs::completion_queue::until_ready;
 use roundel_verbs::{
     Buffer, CompletionQueue, CompletionStatus, Guarded, QueuePairOptions, ReceiveRequest, Transport,
@@ -170,24 +170,24 @@ impl SendEndpoint {
         let inner = &*self.0;
         let mut state = inner.state.lock();
         let index = state.destinations.len();
-        let (carrier, queue_pair, ring) = match &state.datagrams {
+        let (carrier, queue_pair, queue) = match &state.datagrams {
             None => {
                 let arena = &inner.fabric.arena;
-                let (way, ring) = match inner.options.design.verb() {
+                let (way, queue) = match inner.options.design.verb() {
                     Verb::Send => (Way::Send, None),
                     Verb::Write(notification) => {
                         let writing =
-                            Writing::open(notification, arena, &inner.options, offer.ring, peer)?;
-                        let ring = writing.free.address();
+                            Writing::open(notification, arena, &inner.options, offer.queue, peer)?;
+                        let queue = writing.free.address();
                         state.report.registered_bytes += writing.free.bytes();
-                        (Way::Write(Box::new(writing)), Some(ring))
+                        (Way::Write(Box::new(writing)), Some(queue))
                     }
                     Verb::Read => {
-                        let offered = (offer.ring, offer.credit);
+                        let offered = (offer.queue, offer.credit);
                         let reading = Reading::open(arena, &inner.options, offered, peer)?;
-                        let ring = reading.free.address();
+                        let queue = reading.free.address();
                         state.report.registered_bytes += reading.free.bytes();
-                        (Way::Read(Box::new(reading)), Some(ring))
+                        (Way::Read(Box::new(reading)), Some(queue))
                     }
                 };
                 let control = inner.options.credits_in_flight() + 4;
@@ -213,7 +213,7 @@ impl SendEndpoint {
                 let address = queue_pair.address().clone();
                 state.by_queue_pair.insert(address.number, index);
                 state.report.queue_pairs += 1;
-                (Carrier::Connected { queue_pair, way }, address, ring)
+                (Carrier::Connected { queue_pair, way }, address, queue)
             }
             Some(datagrams) => {
                 let handle = inner
@@ -242,7 +242,7 @@ impl SendEndpoint {
             source: inner.source,
             destination: index as u32,
             credit: 0,
-            ring,
+            queue,
             local: 0,
             queue_pair,
         };

@@ -1,9 +1,6 @@
 //! How a message gets out: as the verb of the design has it, to one destination or all of a group, and the bells that wake
 //! those who wait for what is written.
 
-use super::super::expose;
-use super::super::ring::{self, empty_write};
-use super::super::seal::write_seal;
 use super::destination::{Carrier, Way};
 use super::multicast::Multicast;
 use super::read::Unread;
@@ -11,6 +8,9 @@ use super::repair::{Kept, Origin};
 use super::state::{SharedSend, State};
 use crate::design::{Notification, Verb};
 use crate::error::{ExchangeError, Result};
+use crate::fabric::expose;
+use crate::link::queue::{empty_write, post};
+use crate::link::seal::write_seal;
 use crate::wire::{Data, Header};
 use roundel_verbs::{
     AddressHandle, Buffer, CompletionStatus, Payload, QueuePair, SendOperation, SendRequest,
@@ -212,7 +212,7 @@ impl State {
     }
 
     /// Takes what the queues of this end bring, and wakes who has asked for it.
-    pub(super) fn take_rings(&mut self) {
+    pub(super) fn take_queues(&mut self) {
         if self.verb == Verb::Send {
             return;
         }
@@ -239,7 +239,7 @@ impl State {
         let target = &mut self.destinations[destination];
         if let Some((queue_pair, own, there, sent)) = target.bell()
             && there.must_ring(own, sent)
-            && ring::post(queue_pair, empty_write(CONTROL, Some(0)))
+            && post(queue_pair, empty_write(CONTROL, Some(0)))
         {
             target.in_flight += 1;
         }
@@ -254,7 +254,7 @@ impl State {
             let target = &mut self.destinations[*index];
             if let Some((queue_pair, own, there, _)) = target.bell()
                 && let Some(request) = there.ask_for_bell(CONTROL, own.taken())
-                && ring::post(queue_pair, request)
+                && post(queue_pair, request)
             {
                 target.in_flight += 1;
             }
@@ -265,7 +265,7 @@ impl State {
     pub(super) fn probe(&mut self, destination: usize) {
         let target = &mut self.destinations[destination];
         if let Carrier::Connected { queue_pair, .. } = &target.carrier
-            && ring::post(queue_pair, empty_write(CONTROL, None))
+            && post(queue_pair, empty_write(CONTROL, None))
         {
             target.in_flight += 1;
         }

@@ -29,7 +29,7 @@ impl SendEndpoint {
                 break;
             }
         }
-        state.take_rings();
+        state.take_queues();
         // One answer for all the questions that came meanwhile.
         if std::mem::take(&mut state.asked) {
             for index in 0..state.destinations.len() {

@@ -2,18 +2,18 @@
 //! names those that are full in a queue of the receiver's, `ValidArr`; the receiver names those that
 //! it has read in a queue of the source's, `FreeArr`.
 
-use super::super::ring::{RemoteRing, Ring, RingAddress};
 use super::state::State;
 use crate::error::{ExchangeError, Result};
+use crate::link::queue::{Queue, QueueAddress, RemoteQueue};
 use crate::options::ExchangeOptions;
 use roundel_verbs::{Arena, ExposedBuffer, RemoteAddress, SendRequest};
 
 /// One destination that reads.
 pub(super) struct Reading {
     /// `FreeArr`.
-    pub(super) free: Ring,
+    pub(super) free: Queue,
     /// `ValidArr`.
-    pub(super) valid: RemoteRing,
+    pub(super) valid: RemoteQueue,
     /// Messages that it has been told of and has not read, and how many there may be.
     unread: u64,
     window: u64,
@@ -35,18 +35,18 @@ impl Reading {
     pub(super) fn open(
         arena: &Arena,
         options: &ExchangeOptions,
-        (offered, window): (Option<RingAddress>, u32),
+        (offered, window): (Option<QueueAddress>, u32),
         peer: &str,
     ) -> Result<Self> {
-        let Some(valid) = offered.filter(|ring| ring.entries > 0) else {
+        let Some(valid) = offered.filter(|queue| queue.entries > 0) else {
             return Err(ExchangeError::Protocol {
                 peer: peer.into(),
                 reason: "it offers no queue to tell it of messages".into(),
             });
         };
         Ok(Self {
-            free: Ring::open(arena, options.window_max())?,
-            valid: RemoteRing::new(valid, peer)?,
+            free: Queue::open(arena, options.window_max())?,
+            valid: RemoteQueue::new(valid, peer)?,
             unread: 0,
             window: window.into(),
             control: None,

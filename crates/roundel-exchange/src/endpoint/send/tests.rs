@@ -1,7 +1,7 @@
 //! Ways into an endpoint for tests that pair it with a receiver.
 
-use super::retained::Retained;
 use super::{DestinationId, GroupId, SendEndpoint};
+use crate::link::repair::Retained;
 use crate::wire::Body;
 use roundel_verbs::QueuePairAddress;
 

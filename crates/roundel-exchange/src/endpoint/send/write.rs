@@ -1,11 +1,11 @@
 //! MQ/WR at the source (section 5.5): messages are written into buffers of the receiver, which names
 //! those that are free in a queue of this end's, `FreeArr`.
 
-use super::super::ring::{RemoteRing, Ring, RingAddress};
 use super::super::slot::Slot;
 use super::posting::CONTROL;
 use crate::design::Notification;
 use crate::error::{ExchangeError, Result};
+use crate::link::queue::{Queue, QueueAddress, RemoteQueue};
 use crate::options::ExchangeOptions;
 use roundel_verbs::{Arena, Payload, RemoteAddress, SendRequest};
 use std::collections::VecDeque;
@@ -14,9 +14,9 @@ use std::collections::VecDeque;
 pub(super) struct Writing {
     notification: Notification,
     /// `FreeArr`.
-    pub(super) free: Ring,
+    pub(super) free: Queue,
     /// Where the receiver is told, or asks for the bell.
-    pub(super) told: Option<RemoteRing>,
+    pub(super) told: Option<RemoteQueue>,
     /// The receiver's buffers that are free.
     slots: VecDeque<Slot>,
     /// Messages written.
@@ -28,12 +28,12 @@ impl Writing {
         notification: Notification,
         arena: &Arena,
         options: &ExchangeOptions,
-        offered: Option<RingAddress>,
+        offered: Option<QueueAddress>,
         peer: &str,
     ) -> Result<Self> {
         let told = match (notification, offered) {
             (Notification::CompletionQueue, _) => None,
-            (_, Some(address)) => Some(RemoteRing::new(address, peer)?),
+            (_, Some(address)) => Some(RemoteQueue::new(address, peer)?),
             (_, None) => {
                 return Err(ExchangeError::Protocol {
                     peer: peer.into(),
@@ -43,7 +43,7 @@ impl Writing {
         };
         Ok(Self {
             notification,
-            free: Ring::open(arena, options.window_max())?,
+            free: Queue::open(arena, options.window_max())?,
             told,
             slots: VecDeque::new(),
             sent: 0,

@@ -4,7 +4,7 @@
 use super::super::outgoing::{About, Outgoing, inline};
 use super::super::way::Way;
 use super::{CONTROL_SENDS, CREDITS_PER_WINDOW, Connection};
-use crate::endpoint::empty_write;
+use crate::link::queue::empty_write;
 use roundel_verbs::{Buffer, CompletionStatus, Payload, SendOperation, SendRequest};
 
 /// Rows leave one part in so many of the credit to control messages.
@@ -20,7 +20,7 @@ impl Connection {
         let mut requests = Vec::new();
         // Rounded up: there are spare receives for so many words and no more.
         let window = self.options.receives.div_ceil(CREDITS_PER_WINDOW);
-        if self.unsaid as usize >= window && self.control_in_flight < CONTROL_SENDS {
+        if self.grant.unsaid() as usize >= window && self.control_in_flight < CONTROL_SENDS {
             self.say_credit(&mut requests);
         }
         while self.credit.left() > 0
@@ -72,8 +72,7 @@ impl Connection {
 
     /// A word about credit, which is also the bell.
     fn say_credit(&mut self, requests: &mut Vec<SendRequest>) {
-        self.unsaid = 0;
-        let mut word = empty_write(0, Some(self.room));
+        let mut word = empty_write(0, Some(self.grant.say()));
         word.id = self.note(About::Control);
         requests.push(word);
     }

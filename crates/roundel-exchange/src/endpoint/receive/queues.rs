@@ -1,11 +1,11 @@
 //! What a RECEIVE endpoint does where messages are written or read: it looks at the queues and buffers
 //! that sources write to, tells sources what is free again, and rings and asks for the bell.
 
-use super::super::ring::{self, RemoteRing, Ring, RingAddress, empty_write};
 use super::link::{Carrier, Connection, Way};
 use super::{Message, Place, ReceiveEndpoint};
 use crate::design::Verb;
 use crate::error::{ExchangeError, Result};
+use crate::link::queue::{Queue, QueueAddress, RemoteQueue, empty_write, post};
 use roundel_verbs::{Completion, CompletionStatus};
 
 /// Marks requests that name buffers or read messages.
@@ -13,43 +13,43 @@ const ABOUT_BUFFERS: u64 = 1 << 63;
 
 impl Connection {
     /// The queue that the source writes to.
-    pub(super) fn ring(&self) -> Option<RingAddress> {
+    pub(super) fn queue(&self) -> Option<QueueAddress> {
         match &self.way {
             Way::Send => None,
-            Way::Write(written) => written.valid.as_ref().map(Ring::address),
+            Way::Write(written) => written.valid.as_ref().map(Queue::address),
             Way::Read(reads) => Some(reads.valid.address()),
         }
     }
 
     /// Bytes of registered memory of that queue.
-    pub(super) fn ring_bytes(&self) -> usize {
+    pub(super) fn queue_bytes(&self) -> usize {
         match &self.way {
             Way::Send => 0,
-            Way::Write(written) => written.valid.as_ref().map_or(0, Ring::bytes),
+            Way::Write(written) => written.valid.as_ref().map_or(0, Queue::bytes),
             Way::Read(reads) => reads.valid.bytes(),
         }
     }
 
     /// The source has answered, with a queue of its own.
-    pub(super) fn begin(&mut self, answered: Option<RingAddress>, peer: &str) -> Result<()> {
+    pub(super) fn begin(&mut self, answered: Option<QueueAddress>, peer: &str) -> Result<()> {
         let free = match &mut self.way {
             Way::Send => return Ok(()),
             Way::Write(written) => &mut written.free,
             Way::Read(reads) => &mut reads.free,
         };
-        let Some(address) = answered.filter(|ring| ring.entries > 0) else {
+        let Some(address) = answered.filter(|queue| queue.entries > 0) else {
             return Err(ExchangeError::Protocol {
                 peer: peer.into(),
                 reason: "it answers without a queue for free buffers".into(),
             });
         };
-        *free = Some(RemoteRing::new(address, peer)?);
+        *free = Some(RemoteQueue::new(address, peer)?);
         Ok(())
     }
 
     /// The queue at this end, the one at the source's, messages taken here, and what the source was
     /// told.
-    fn bell(&mut self) -> Option<(&Ring, &mut RemoteRing, u64, u64)> {
+    fn bell(&mut self) -> Option<(&Queue, &mut RemoteQueue, u64, u64)> {
         let (own, free, taken) = match &mut self.way {
             Way::Send => return None,
             Way::Write(written) => {
@@ -71,7 +71,7 @@ impl Connection {
             .bell()
             .is_some_and(|(own, free, _, told)| free.must_ring(own, told));
         if must_ring {
-            ring::post(&self.queue_pair, empty_write(id, Some(0)));
+            post(&self.queue_pair, empty_write(id, Some(0)));
         }
     }
 
@@ -81,7 +81,7 @@ impl Connection {
             .bell()
             .and_then(|(_, free, taken, _)| free.ask_for_bell(id, taken));
         if let Some(request) = request {
-            ring::post(&self.queue_pair, request);
+            post(&self.queue_pair, request);
         }
     }
 }
@@ -104,13 +104,13 @@ impl Way {
 
 impl ReceiveEndpoint {
     /// Takes what has arrived where sources write to; returns whether there was anything.
-    pub(super) fn poll_rings(&mut self, messages: &mut Vec<Message>, limit: usize) -> bool {
+    pub(super) fn poll_queues(&mut self, messages: &mut Vec<Message>, limit: usize) -> bool {
         if self.options.design.verb() == Verb::Send {
             return false;
         }
         let mut any = false;
         for index in 0..self.links.len() {
-            any |= self.pump_rings(index);
+            any |= self.pump_queues(index);
             for _ in 0..limit {
                 let link = &mut self.links[index];
                 let open = link.is_open();
@@ -144,10 +144,10 @@ impl ReceiveEndpoint {
 
     /// Posts what a link has to say and to read, as far as there is room; returns whether it posted
     /// anything.
-    pub(super) fn pump_rings(&mut self, index: usize) -> bool {
+    pub(super) fn pump_queues(&mut self, index: usize) -> bool {
         let link = &mut self.links[index];
         let open = link.is_open();
-        let window = link.buffers;
+        let window = link.window.buffers();
         let Carrier::Connected(connection) = &mut link.carrier else {
             return false;
         };
@@ -226,7 +226,7 @@ impl ReceiveEndpoint {
             };
             self.take_arrived(index, place, completion.bytes, messages);
         }
-        self.pump_rings(index);
+        self.pump_queues(index);
     }
 
     /// Tells a source that a message was read where it was.
@@ -237,7 +237,7 @@ impl ReceiveEndpoint {
         }) = self.links[index].connection()
         {
             reads.untold.push_back(number);
-            self.pump_rings(index);
+            self.pump_queues(index);
         }
     }
 
@@ -259,7 +259,7 @@ impl ReceiveEndpoint {
     pub(super) fn ring_bells(&mut self) {
         if self.options.design.verb() != Verb::Send {
             for index in 0..self.links.len() {
-                self.pump_rings(index);
+                self.pump_queues(index);
             }
         }
     }
