@@ -19,10 +19,8 @@
 //! accepts and answers, the receiver completes the link and grants its first credit.
 
 mod address;
-mod datagram;
 mod receive;
 mod send;
-mod slot;
 
 pub use crate::fabric::Fabric;
 pub use crate::link::queue::QueueAddress;
@@ -30,7 +28,6 @@ pub use address::LinkAddress;
 pub use receive::{LinkId, Message, ReceiveEndpoint};
 pub(crate) use send::TakesBack;
 pub use send::{DestinationId, GroupId, Origin, SendBuffer, SendEndpoint};
-pub(crate) use slot::Slot;
 
 use crate::error::{ExchangeError, Result};
 

@@ -15,9 +15,7 @@
 use crate::error::{ExchangeError, Result};
 use crate::wire::mix;
 use roundel_verbs::work::InlineBytes;
-use roundel_verbs::{
-    Arena, ExposedBuffer, Payload, QueuePair, RemoteAddress, SendOperation, SendRequest,
-};
+use roundel_verbs::{Arena, ExposedBuffer, Payload, RemoteAddress, SendOperation, SendRequest};
 use std::sync::atomic::Ordering;
 
 /// What an entry says; its meaning is the queue's.
@@ -111,14 +109,32 @@ pub(crate) struct RemoteQueue {
 }
 
 impl RemoteQueue {
+    /// `ValidArr` of a receiver.
+    ///
     /// # Errors
-    /// When a queue of so many entries cannot be.
-    pub(crate) fn new(address: QueueAddress, peer: &str) -> Result<Self> {
+    /// When there is none, or one of so many entries cannot be.
+    pub(crate) fn valid(address: Option<QueueAddress>, peer: &str) -> Result<Self> {
+        Self::of(address, peer, "it has no queue to tell it of messages")
+    }
+
+    /// `FreeArr` of a source.
+    ///
+    /// # Errors
+    /// When there is none, or one of so many entries cannot be.
+    pub(crate) fn free(address: Option<QueueAddress>, peer: &str) -> Result<Self> {
+        let address = address.filter(|queue| queue.entries > 0);
+        Self::of(address, peer, "it answers without a queue for free buffers")
+    }
+
+    fn of(address: Option<QueueAddress>, peer: &str, lack: &str) -> Result<Self> {
+        let refused = |reason: String| ExchangeError::Protocol {
+            peer: peer.into(),
+            reason,
+        };
+        let address = address.ok_or_else(|| refused(lack.into()))?;
         if address.entries > ENTRIES_MAX {
-            return Err(ExchangeError::Protocol {
-                peer: peer.into(),
-                reason: format!("its queue has {} entries", address.entries),
-            });
+            let entries = address.entries;
+            return Err(refused(format!("its queue has {entries} entries")));
         }
         Ok(Self {
             address,
@@ -178,28 +194,6 @@ pub(crate) const NOWHERE: RemoteAddress = RemoteAddress {
     address: 0,
     remote_key: 0,
 };
-
-/// A WRITE without bytes: a bell or a credit with immediate data, a sign of life without.
-pub(crate) fn empty_write(id: u64, immediate: Option<u32>) -> SendRequest {
-    SendRequest {
-        id,
-        operation: match immediate {
-            Some(immediate) => SendOperation::WriteWithImmediate(NOWHERE, immediate),
-            None => SendOperation::Write(NOWHERE),
-        },
-        payload: Payload::Empty,
-        destination: None,
-    }
-}
-
-/// Posts one request; whether there was room. A queue pair that refuses is broken, which its
-/// completions say.
-pub(crate) fn post(queue_pair: &QueuePair, request: SendRequest) -> bool {
-    let mut requests = vec![request];
-    queue_pair
-        .post_send(&mut requests)
-        .is_ok_and(|posted| posted == 1)
-}
 
 fn entry_at(position: u64, entries: u64) -> Option<usize> {
     let index = position.checked_rem(entries)?;

@@ -1,7 +1,7 @@
 //! What two nodes tell each other of their ends of a connection when they meet.
 
 use super::meeting::NodeId;
-use crate::design::Design;
+use crate::designs::Design;
 use crate::error::{ExchangeError, Result};
 use crate::link::queue::{NOWHERE, QueueAddress};
 use roundel_verbs::{QueuePairAddress, RemoteAddress};
@@ -93,8 +93,8 @@ impl ConnectionAddress {
             true => Ok(()),
             false => Err(ExchangeError::OtherDesign {
                 peer: format!("{peer}, node {node},"),
-                own,
-                theirs: self.design,
+                own: own.name(),
+                theirs: self.design.name(),
             }),
         }
     }
@@ -116,7 +116,7 @@ fn place(rest: &mut &[u8]) -> Option<RemoteAddress> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::design::Notification;
+    use crate::designs::Notification;
     use proptest::prelude::*;
     use roundel_verbs::shm::{self, ShmOptions};
 

@@ -84,11 +84,12 @@ impl Connection {
         name: &str,
     ) -> Result<Self> {
         let way = Way::open(fabric, options, regions)?;
+        let messages = options.posted + CONTROL_SENDS;
         let receives = options.receives + SPARE_RECEIVES;
         let queue_pair = fabric.device.create_queue_pair(
             &QueuePairOptions {
                 transport: Transport::ReliableConnection,
-                send_depth: way.requests(options.posted + CONTROL_SENDS),
+                send_depth: way.requests(messages * options.design.requests_each()),
                 receive_depth: receives,
                 rnr_retry: 7,
                 queue_key: 0,

@@ -56,7 +56,7 @@ pub(crate) use outbound::Outbound;
 pub use schedule::{ScheduleReport, Scheduling, UnknownScheduling};
 
 use crate::buffers::RC_MESSAGE_BYTES;
-use crate::design::Design;
+use crate::designs::Design;
 use crate::error::{ExchangeError, Result};
 use crate::fabric::Fabric;
 use arrivals::OVERTAKING_MAX;

@@ -9,12 +9,12 @@
 use super::MultiplexerOptions;
 use super::address::ConnectionAddress;
 use super::way::Place;
-use crate::design::Notification;
-use crate::endpoint::Slot;
+use crate::designs::Notification;
+use crate::designs::write_rc::{self, Slot, slot_bytes};
 use crate::error::{ExchangeError, Result};
 use crate::fabric::{Fabric, expose};
 use crate::link::queue::{Queue, RemoteQueue};
-use crate::link::seal::{arrived, break_seal, sealed_length};
+use crate::link::seal::{arrived, break_seal};
 use roundel_verbs::{ExposedBuffer, Payload, Regions, SendRequest};
 
 /// Both ends of what is written over a connection.
@@ -38,15 +38,6 @@ struct Remote {
     told: Option<RemoteQueue>,
 }
 
-/// Bytes of a buffer that a message is written from or to.
-pub(super) fn buffer_bytes(notification: Notification, message_bytes: usize) -> usize {
-    match notification {
-        Notification::Buffers => sealed_length(message_bytes),
-        // Exposed memory is words.
-        _ => message_bytes.next_multiple_of(8),
-    }
-}
-
 impl Slots {
     /// As many as a peer may have messages on their way, of the regions in turn.
     pub(super) fn open(
@@ -55,7 +46,7 @@ impl Slots {
         options: &MultiplexerOptions,
         regions: &Regions,
     ) -> Result<Self> {
-        let slot_bytes = buffer_bytes(notification, options.message_bytes);
+        let slot_bytes = slot_bytes(notification, options.message_bytes);
         let mut own = Vec::with_capacity(options.receives);
         for turn in 0..options.receives {
             let arena = fabric.arena.in_region(regions.in_turn(turn));
@@ -63,20 +54,14 @@ impl Slots {
             break_seal(&slot);
             own.push(Some(slot));
         }
-        let entries = match notification {
-            Notification::CompletionQueue => None,
-            Notification::MessageQueue => Some(options.receives),
-            // For the bell alone.
-            Notification::Buffers => Some(0),
-        };
-        let told = entries.map(|entries| Queue::open(&fabric.arena, entries));
+        let told = write_rc::valid(notification, &fabric.arena, options.receives)?;
         Ok(Self {
             notification,
             own,
             slot_bytes,
             taken: 0,
             freed: 0,
-            told: told.transpose()?,
+            told,
             remote: None,
         })
     }
@@ -84,14 +69,6 @@ impl Slots {
     /// Whether memory is looked at for messages.
     pub(super) fn is_polled(&self) -> bool {
         self.notification != Notification::CompletionQueue
-    }
-
-    /// Requests that a message takes.
-    pub(super) fn requests_each(&self) -> usize {
-        match self.notification {
-            Notification::MessageQueue => 2,
-            _ => 1,
-        }
     }
 
     /// Registered bytes.
@@ -123,8 +100,7 @@ impl Slots {
             {
                 return Err(refused("its queue of messages has not room for all"));
             }
-            (_, Some(queue)) => Some(RemoteQueue::new(queue, peer)?),
-            (_, None) => return Err(refused("it has no queue to tell it of messages")),
+            (_, queue) => Some(RemoteQueue::valid(queue, peer)?),
         };
         let slots = remote.slots.iter().zip(0..).map(|(at, number)| Slot {
             at: *at,

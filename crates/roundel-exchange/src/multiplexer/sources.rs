@@ -2,14 +2,12 @@
 //! what of their messages is on its way.
 
 use super::State;
-use super::outgoing::{About, Memory, Outgoing, Rows, inline, word};
-use super::way;
-use crate::design::Verb;
+use super::outgoing::{About, Memory, Outgoing, Rows, word};
+use crate::designs::carrier::inline;
 use crate::endpoint::{DestinationId, GroupId, LinkAddress};
 use crate::error::{ExchangeError, Result};
 use crate::fabric::expose;
 use crate::link::credit::Credit;
-use crate::link::seal::write_seal;
 use crate::report::DestinationReport;
 use crate::wire::{Body, Data, EndOfStream, Full, HEADER_LENGTH, Header, SequenceDigest};
 use roundel_verbs::{Buffer, CompletionStatus, Payload};
@@ -305,10 +303,8 @@ impl State {
                 memory,
             })
         };
-        if way::is_sealed(self.design.verb()) {
-            write_seal(&mut memory, length);
-        }
-        if self.design.verb() == Verb::Read {
+        self.design.seal(&mut memory, length);
+        if self.design.reads() {
             let exposed = Arc::new(expose(memory)?);
             let at = exposed.remote_address();
             let full = Body::Full(Full {

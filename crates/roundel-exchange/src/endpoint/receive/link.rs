@@ -1,7 +1,6 @@
 //! One link as its receiver sees it.
 
-use super::read::Reads;
-use super::written::Written;
+use crate::designs::carrier::ReceiverEnd;
 use crate::endpoint::LinkState;
 use crate::error::ExchangeError;
 use crate::link::credit::Grant;
@@ -17,7 +16,7 @@ use std::time::Duration;
 
 pub(super) struct Link {
     pub(super) peer: String,
-    pub(super) carrier: Carrier,
+    pub(super) stage: Stage,
     pub(super) exchange: u64,
     pub(super) source: u32,
     /// Index of this link among the sender's destinations.
@@ -44,7 +43,8 @@ pub(super) struct Link {
     pub(super) acknowledgement: Repetition,
 }
 
-pub(super) enum Carrier {
+/// What a link has got to.
+pub(super) enum Stage {
     /// Until the sender has answered.
     Offered(Option<Connection>),
     Connected(Connection),
@@ -55,19 +55,12 @@ pub(super) enum Carrier {
 /// A queue pair of the link's own.
 pub(super) struct Connection {
     pub(super) queue_pair: Arc<QueuePair>,
-    pub(super) way: Way,
+    pub(super) carrier: Box<dyn ReceiverEnd>,
     /// Requests about buffers that are posted and have not completed, and how many may be.
     pub(super) in_flight: usize,
     pub(super) in_flight_max: usize,
     /// Those that found the queue full, in order.
     pub(super) unposted: Vec<SendRequest>,
-}
-
-/// How messages get over a connection.
-pub(super) enum Way {
-    Send,
-    Write(Box<Written>),
-    Read(Box<Reads>),
 }
 
 impl Link {
@@ -79,7 +72,7 @@ impl Link {
     ) -> Self {
         Self {
             peer: peer.into(),
-            carrier: Carrier::Offered(connection),
+            stage: Stage::Offered(connection),
             exchange: 0,
             source: 0,
             destination: 0,
@@ -101,19 +94,19 @@ impl Link {
     /// What the source may send before it hears more: over connections it first waits for that, except for
     /// messages that are to be read.
     pub(super) fn first_credit(&self) -> u32 {
-        match &self.carrier {
-            Carrier::Offered(Some(Connection {
-                way: Way::Read(_), ..
-            })) => self.window.buffers() as u32,
-            Carrier::Offered(None) => self.grant.granted(),
+        match &self.stage {
+            Stage::Offered(Some(connection)) => {
+                connection.carrier.first_credit(self.window.buffers())
+            }
+            Stage::Offered(None) => self.grant.granted(),
             _ => 0,
         }
     }
 
     /// Its queue pair and what goes over it, once it is connected.
     pub(super) fn connection(&mut self) -> Option<&mut Connection> {
-        match &mut self.carrier {
-            Carrier::Connected(connection) => Some(connection),
+        match &mut self.stage {
+            Stage::Connected(connection) => Some(connection),
             _ => None,
         }
     }

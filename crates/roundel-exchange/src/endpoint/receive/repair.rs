@@ -1,7 +1,7 @@
 //! Over datagrams: a receiver that misses messages asks for exactly those again.
 
 use super::ReceiveEndpoint;
-use super::link::Carrier;
+use super::link::Stage;
 use crate::error::Result;
 use crate::link::sequence::Arrival;
 use crate::wire::{Body, FLAG_REPEATED, Header, Sent};
@@ -49,7 +49,7 @@ impl ReceiveEndpoint {
         let interval = self.options.repeat_interval;
         for index in 0..self.links.len() {
             let link = &mut self.links[index];
-            if !link.is_open() || !matches!(link.carrier, Carrier::Datagram(_)) {
+            if !link.is_open() || !matches!(link.stage, Stage::Datagram(_)) {
                 continue;
             }
             let asks = link.groups.ask(now, interval, all_taken);

@@ -1,12 +1,13 @@
 //! Over datagrams: what a receiver says, and what it does when it hears nothing.
 
 use super::super::LinkState;
-use super::link::Carrier;
+use super::link::Stage;
 use super::{LinkId, ReceiveEndpoint};
+use crate::designs::carrier::inline;
+use crate::designs::send_ud;
 use crate::error::Result;
-use crate::link::queue::{empty_write, post};
+use crate::link::send_queue::{empty_write, post};
 use crate::wire::{Acknowledge, Body, Header};
-use roundel_verbs::{Payload, SendOperation, SendRequest};
 use std::time::Duration;
 
 /// Intervals between acknowledgements of an end, at most.
@@ -28,8 +29,7 @@ impl ReceiveEndpoint {
         for index in 0..self.links.len() {
             let link = &mut self.links[index];
             let silent = link.silence.lasts(now);
-            if !link.is_open() || !matches!(link.carrier, Carrier::Datagram(_)) || silent < interval
-            {
+            if !link.is_open() || !matches!(link.stage, Stage::Datagram(_)) || silent < interval {
                 continue;
             }
             let short = link.is_short();
@@ -56,7 +56,7 @@ impl ReceiveEndpoint {
     fn probe_connections(&mut self) {
         let now = self.fabric.context.now();
         for (index, link) in self.links.iter_mut().enumerate() {
-            if let (Carrier::Connected(connection), true) = (&link.carrier, link.is_open())
+            if let (Stage::Connected(connection), true) = (&link.stage, link.is_open())
                 && link.silence.probes(now)
             {
                 post(&connection.queue_pair, empty_write(index as u64, None));
@@ -81,7 +81,7 @@ impl ReceiveEndpoint {
         let now = self.fabric.context.now();
         self.links.iter().any(|link| {
             matches!(link.state, LinkState::Complete)
-                && matches!(link.carrier, Carrier::Datagram(_))
+                && matches!(link.stage, Stage::Datagram(_))
                 && link.acknowledgement.age(now) < linger
         })
     }
@@ -101,7 +101,7 @@ impl ReceiveEndpoint {
         for index in 0..self.links.len() {
             let link = &mut self.links[index];
             if matches!(link.state, LinkState::Complete)
-                && matches!(link.carrier, Carrier::Datagram(_))
+                && matches!(link.stage, Stage::Datagram(_))
                 && link.acknowledgement.repeats(now, rarest)
             {
                 let messages = link.arrived.count;
@@ -119,7 +119,7 @@ impl ReceiveEndpoint {
 
     pub(super) fn say(&self, index: usize, group: u16, flags: u8, body: Body) -> Result<()> {
         let link = &self.links[index];
-        let (Some(datagrams), Carrier::Datagram(handle)) = (&self.datagrams, &link.carrier) else {
+        let (Some(datagrams), Stage::Datagram(handle)) = (&self.datagrams, &link.stage) else {
             return Ok(());
         };
         let header = Header {
@@ -132,14 +132,7 @@ impl ReceiveEndpoint {
             credit_seen: 0,
             body,
         };
-        let bytes = roundel_verbs::work::InlineBytes::new(&header.emit())
-            .expect("a header is smaller than an inline payload");
-        let mut requests = vec![SendRequest {
-            id: index as u64,
-            operation: SendOperation::Send,
-            payload: Payload::Inline(bytes),
-            destination: Some(handle.clone()),
-        }];
+        let mut requests = vec![send_ud::datagram(index as u64, inline(&header), handle)];
         // Control over datagrams may be lost, here as on the way.
         datagrams.post_send(&mut requests)?;
         Ok(())

@@ -2,8 +2,8 @@
 
 use super::super::send::{DestinationId, GroupId, Origin, SendEndpoint};
 use super::*;
-use crate::design::{Design, Notification};
-use crate::link::queue::{empty_write, post};
+use crate::designs::{Design, Notification};
+use crate::link::send_queue::{empty_write, post};
 use crate::loss::OnLoss;
 use crate::wire::{Body, Credit, HEADER_LENGTH, Header, Missing, Sent};
 use futures::FutureExt;
@@ -523,9 +523,9 @@ async fn a_message_long_before_its_turn_ends_the_link() {
 fn stranger_sends(fabric: &Fabric, to: &roundel_verbs::QueuePairAddress, messages: &[Vec<u8>]) {
     let queue = fabric.device.create_completion_queue(64, None).unwrap();
     // Numbers are each device's own: this one shall not be that of either side.
-    let options = ExchangeOptions::new(Design::SesqSr, 1, fabric.device.capabilities());
-    let other = [0, 1].map(|_| datagram::open(fabric, &queue, &options).unwrap());
-    let stranger = datagram::open(fabric, &queue, &options).unwrap();
+    let open = || send_ud::open(fabric, &queue, 64, None).unwrap();
+    let other = [0, 1].map(|_| open());
+    let stranger = open();
     assert!(other.iter().all(|other| other.number() < stranger.number()));
     let handle = fabric.device.create_address_handle(to).unwrap();
     for message in messages {

@@ -1,9 +1,9 @@
 //! The window of a link: how many receives it has, and the credit that its source hears of.
 
-use super::link::{Carrier, Connection, Way};
+use super::link::Stage;
 use super::{Message, ReceiveEndpoint};
 use crate::error::Result;
-use crate::link::queue::empty_write;
+use crate::link::send_queue::empty_write;
 use crate::report::CREDITS_PER_SAMPLE;
 use crate::wire::{Body, Credit};
 use roundel_verbs::ReceiveRequest;
@@ -40,13 +40,9 @@ impl ReceiveEndpoint {
     /// may write to or that it had credit for, or, where messages are read into buffers, of those here.
     pub(super) fn note_unused(&mut self, index: usize, credit_left: usize) {
         let link = &mut self.links[index];
-        let unused = match link.connection() {
-            Some(Connection {
-                way: Way::Read(reads),
-                ..
-            }) if !reads.at_once() => reads.free(),
-            _ => credit_left,
-        };
+        let connection = link.connection();
+        let unused = connection.and_then(|connection| connection.carrier.unused());
+        let unused = unused.unwrap_or(credit_left);
         link.window.note_unused(unused, &self.options.window);
     }
 
@@ -67,7 +63,7 @@ impl ReceiveEndpoint {
     /// Whether a link has registered buffers here.
     fn has_buffers(&mut self, index: usize) -> bool {
         let connection = self.links[index].connection();
-        connection.is_none_or(|connection| connection.way.has_buffers())
+        connection.is_none_or(|connection| connection.carrier.has_buffers())
     }
 
     /// Doubles the window of a link whose source ran out of credit while there was nothing to do
@@ -94,17 +90,11 @@ impl ReceiveEndpoint {
         if wanted == 0 {
             return;
         }
-        if let Carrier::Connected(Connection { way, .. })
-        | Carrier::Offered(Some(Connection { way, .. })) = &mut link.carrier
-        {
-            let added = match way {
-                Way::Send => None,
-                Way::Write(written) => Some(written.widen(&self.fabric, wanted)),
-                Way::Read(reads) => Some(reads.widen(&self.fabric, wanted)),
-            };
-            if let Some(added) = added {
+        if let Stage::Connected(connection) | Stage::Offered(Some(connection)) = &mut link.stage {
+            let carrier = &mut connection.carrier;
+            if let Some(added) = carrier.widen(&self.fabric, wanted) {
                 link.window.add(added);
-                if way.has_buffers() {
+                if carrier.has_buffers() {
                     self.report.registered_bytes += added * self.options.message_bytes;
                 }
                 self.pump_queues(index);
@@ -126,8 +116,8 @@ impl ReceiveEndpoint {
             });
         }
         // A queue pair that has no room for all leaves the rest, and they go back to the arena.
-        let posted = match (&link.carrier, &self.datagrams) {
-            (Carrier::Connected(connection) | Carrier::Offered(Some(connection)), _) => {
+        let posted = match (&link.stage, &self.datagrams) {
+            (Stage::Connected(connection) | Stage::Offered(Some(connection)), _) => {
                 connection.queue_pair.post_receive(&mut receives)
             }
             (_, Some(datagrams)) => datagrams.post_receive(&mut receives),
@@ -169,18 +159,16 @@ impl ReceiveEndpoint {
     pub(super) fn say_credit(&mut self, index: usize, group: u16, flags: u8) -> Result<()> {
         let link = &mut self.links[index];
         let credit = link.grant.say();
-        match &link.carrier {
-            Carrier::Connected(Connection {
-                queue_pair, way, ..
-            }) => {
-                if way.counts_on_receives() {
+        match &link.stage {
+            Stage::Connected(connection) => {
+                if connection.carrier.counts_on_receives() {
                     // A full queue has newer credit to say than the sender has taken: it can wait.
                     let mut requests = vec![empty_write(index as u64, Some(credit))];
-                    queue_pair.post_send(&mut requests)?;
+                    connection.queue_pair.post_send(&mut requests)?;
                 }
                 Ok(())
             }
-            Carrier::Datagram(_) => {
+            Stage::Datagram(_) => {
                 let acknowledged = link.groups.acknowledge(group);
                 let body = Body::Credit(Credit {
                     credit,
@@ -188,7 +176,7 @@ impl ReceiveEndpoint {
                 });
                 self.say(index, group, flags, body)
             }
-            Carrier::Offered(_) | Carrier::Closed => Ok(()),
+            Stage::Offered(_) | Stage::Closed => Ok(()),
         }
     }
 }

@@ -40,6 +40,6 @@ impl SendEndpoint {
     pub(in super::super) fn datagram_address(&self) -> Option<QueuePairAddress> {
         let state = self.0.state.lock();
         let datagrams = state.datagrams.as_ref()?;
-        Some(datagrams.address().clone())
+        Some(datagrams.queue_pair.address().clone())
     }
 }

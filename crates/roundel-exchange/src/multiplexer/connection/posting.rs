@@ -1,10 +1,11 @@
 //! What a connection posts, in which order and how much at a time: credit, control, rows, READs, the bell. And what of it
 //! is on its way.
 
-use super::super::outgoing::{About, Outgoing, inline};
+use super::super::outgoing::{About, Outgoing};
 use super::super::way::Way;
 use super::{CONTROL_SENDS, CREDITS_PER_WINDOW, Connection};
-use crate::link::queue::empty_write;
+use crate::designs::carrier::inline;
+use crate::link::send_queue::empty_write;
 use roundel_verbs::{Buffer, CompletionStatus, Payload, SendOperation, SendRequest};
 
 /// Rows leave one part in so many of the credit to control messages.
@@ -92,12 +93,8 @@ impl Connection {
             }
             (_, about) => about,
         };
-        let each = match &self.way {
-            Way::Write(slots) => slots.requests_each(),
-            Way::Send | Way::Read(_) => 1,
-        };
         let first = self.next;
-        if each > 1 {
+        if self.options.design.requests_each() > 1 {
             self.note(About::Part);
         }
         let id = self.note(about);
