@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent
 WORK = Path(f"{Path(os.environ.get('CARGO_TARGET_DIR') or ROOT / 'target').resolve()}-mutants")
 SEEDS = "0..1000"
 EXCHANGE = "crates/roundel-exchange/src/endpoint"
+LINK = "crates/roundel-exchange/src/link"
+WRITE = "crates/roundel-exchange/src/designs/write_rc.rs"
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Mutant:
 MUTANTS = [
     Mutant(
         "one message more is sent than there is credit for",
-        f"{EXCHANGE}/credit.rs",
+        f"{LINK}/credit.rs",
         [
             (
                 "        let left = self.granted.wrapping_sub(self.spent);",
@@ -58,13 +60,13 @@ MUTANTS = [
     ),
     Mutant(
         "a buffer is given back twice",
-        f"{EXCHANGE}/receive/written.rs",
+        WRITE,
         [
             (
-                """        if let Ok(buffer) = buffer.expose() {
+                """        } else if let Ok(buffer) = buffer.expose() {
             self.put(buffer, slot);
 """,
-                """        if let Ok(buffer) = buffer.expose() {
+                """        } else if let Ok(buffer) = buffer.expose() {
             self.put(buffer, slot);
             self.untold.push_back(slot);
 """,
@@ -73,12 +75,12 @@ MUTANTS = [
     ),
     Mutant(
         "the seal is written first",
-        f"{EXCHANGE}/slot.rs",
+        WRITE,
         [
             (
-                "        if let (Notification::MessageQueue, Some(told))",
+                "        if let (Notification::MessageQueue, Some(valid))",
                 """        if notification == Notification::Buffers {
-            let words = [length as u64, super::ring::checksum(0, &[length as u64, 0, 0])];
+            let words = [length as u64, crate::link::queue::checksum(0, &[length as u64, 0, 0])];
             let seal = words.map(u64::to_le_bytes).concat();
             requests.insert(0, SendRequest {
                 id: ids[1],
@@ -87,17 +89,17 @@ MUTANTS = [
                 destination: None,
             });
         }
-        if let (Notification::MessageQueue, Some(told))""",
+        if let (Notification::MessageQueue, Some(valid))""",
             )
         ],
     ),
     Mutant(
         "a message is announced before it is written",
-        f"{EXCHANGE}/slot.rs",
+        WRITE,
         [
             (
-                "            requests.push(told.put(ids[1], entry));",
-                "            requests.insert(0, told.put(ids[1], entry));",
+                "            requests.push(valid.put(ids[1], entry));",
+                "            requests.insert(0, valid.put(ids[1], entry));",
             )
         ],
     ),

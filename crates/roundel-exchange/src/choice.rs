@@ -2,7 +2,7 @@
 //! 7.1.6 and 7.3.2) as rules.
 
 use crate::buffers::WINDOW_BYTES;
-use crate::design::{Design, UnknownDesign};
+use crate::designs::{Design, UnknownDesign};
 use roundel_verbs::Capabilities;
 use std::fmt;
 use std::str::FromStr;

@@ -1,6 +1,5 @@
 //! What an exchange can fail with. Every error names the peer.
 
-use crate::design::Design;
 use crate::frame::FrameError;
 use arrow::error::ArrowError;
 use roundel_verbs::{CompletionStatus, VerbsError};
@@ -59,9 +58,9 @@ pub enum ExchangeError {
         /// The peer, as messages name it.
         peer: String,
         /// The design of this node.
-        own: Design,
+        own: &'static str,
         /// The design of the peer.
-        theirs: Design,
+        theirs: &'static str,
     },
     /// A frame could not be made or read.
     #[error("frame from {peer}: {source}")]

@@ -1,7 +1,8 @@
 //! The settings of an exchange, with their defaults and limits.
 
 use crate::buffers::{RC_MESSAGE_BYTES, READ_AT_ONCE_MESSAGE_BYTES, Window};
-use crate::design::{Design, Verb};
+use crate::designs::Design;
+use crate::designs::carrier::LinkSizes;
 use crate::loss::OnLoss;
 use crate::wire::{HEADER_LENGTH, Missing};
 use roundel_verbs::{Capabilities, Transport};
@@ -59,11 +60,11 @@ impl ExchangeOptions {
     /// The defaults of a design on a device, in nodes of so many threads.
     pub fn new(design: Design, threads: usize, capabilities: &Capabilities) -> Self {
         let connected = |bytes: usize| bytes.min(capabilities.rc_message_bytes_max);
-        let message_bytes = match (design.transport(), design.verb()) {
-            (Transport::ReliableConnection, Verb::Read) if capabilities.reads_at_once => {
+        let message_bytes = match design.transport() {
+            Transport::ReliableConnection if design.reads() && capabilities.reads_at_once => {
                 connected(READ_AT_ONCE_MESSAGE_BYTES)
             }
-            (Transport::ReliableConnection, _) => connected(RC_MESSAGE_BYTES),
+            Transport::ReliableConnection => connected(RC_MESSAGE_BYTES),
             _ => capabilities.ud_message_bytes_max,
         };
         Self {
@@ -164,6 +165,15 @@ impl ExchangeOptions {
             }
             buffers = (2 * buffers).min(self.window_max());
             growths += 1;
+        }
+    }
+
+    /// The size of a link over a connection.
+    pub(crate) fn link_sizes(&self) -> LinkSizes {
+        LinkSizes {
+            message_bytes: self.message_bytes,
+            least: self.window.least,
+            most: self.window_max(),
         }
     }
 

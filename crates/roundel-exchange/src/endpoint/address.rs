@@ -1,7 +1,7 @@
 //! What the two ends of a link tell each other out of band.
 
-use super::ring::{NOWHERE, RingAddress};
 use crate::error::{ExchangeError, Result};
+use crate::link::queue::{NOWHERE, QueueAddress};
 use roundel_verbs::{QueuePairAddress, RemoteAddress};
 
 /// One end of a link, as its peer needs it.
@@ -22,7 +22,7 @@ pub struct LinkAddress {
     /// number, if it was one that did. 0 where links within a process are links like others.
     pub local: u64,
     /// The queue of this end that the other one writes to, in the designs that have one.
-    pub ring: Option<RingAddress>,
+    pub queue: Option<QueueAddress>,
     /// The queue pair of this end.
     pub queue_pair: QueuePairAddress,
 }
@@ -38,11 +38,11 @@ impl LinkAddress {
         bytes.extend_from_slice(&self.source.to_le_bytes());
         bytes.extend_from_slice(&self.destination.to_le_bytes());
         bytes.extend_from_slice(&self.credit.to_le_bytes());
-        let (at, entries) = match self.ring {
-            Some(RingAddress { at, entries }) => (at, entries),
+        let (at, entries) = match self.queue {
+            Some(QueueAddress { at, entries }) => (at, entries),
             None => (NOWHERE, 0),
         };
-        bytes.extend_from_slice(&u32::from(self.ring.is_some()).to_le_bytes());
+        bytes.extend_from_slice(&u32::from(self.queue.is_some()).to_le_bytes());
         bytes.extend_from_slice(&at.address.to_le_bytes());
         bytes.extend_from_slice(&at.remote_key.to_le_bytes());
         bytes.extend_from_slice(&entries.to_le_bytes());
@@ -65,7 +65,7 @@ impl LinkAddress {
             u32::from_le_bytes(bytes)
         };
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-        let ring = RingAddress {
+        let queue = QueueAddress {
             at: RemoteAddress {
                 address: long(24),
                 remote_key: word(32),
@@ -77,7 +77,7 @@ impl LinkAddress {
             source: word(8),
             destination: word(12),
             credit: word(16),
-            ring: (word(20) != 0).then_some(ring),
+            queue: (word(20) != 0).then_some(queue),
             local: long(40),
             queue_pair: QueuePairAddress::from_bytes(rest)?,
         })

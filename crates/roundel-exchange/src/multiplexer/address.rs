@@ -1,9 +1,9 @@
 //! What two nodes tell each other of their ends of a connection when they meet.
 
 use super::meeting::NodeId;
-use crate::design::Design;
-use crate::endpoint::{NOWHERE, RingAddress};
+use crate::designs::Design;
 use crate::error::{ExchangeError, Result};
+use crate::link::queue::{NOWHERE, QueueAddress};
 use roundel_verbs::{QueuePairAddress, RemoteAddress};
 
 /// Most slots that a peer may say it has.
@@ -19,7 +19,7 @@ pub struct ConnectionAddress {
     /// Bytes of each.
     pub slot_bytes: u32,
     /// The queue of this end in which messages are told of, and in which the bell is asked for, where there is one.
-    pub ring: Option<RingAddress>,
+    pub queue: Option<QueueAddress>,
     /// Its queue pair.
     pub queue_pair: QueuePairAddress,
 }
@@ -41,9 +41,9 @@ impl ConnectionAddress {
             bytes.extend_from_slice(&at.remote_key.to_le_bytes());
         };
         self.slots.iter().copied().for_each(&mut place);
-        place(self.ring.map_or(NOWHERE, |ring| ring.at));
-        bytes.push(u8::from(self.ring.is_some()));
-        let entries = self.ring.map_or(0, |ring| ring.entries);
+        place(self.queue.map_or(NOWHERE, |queue| queue.at));
+        bytes.push(u8::from(self.queue.is_some()));
+        let entries = self.queue.map_or(0, |queue| queue.entries);
         bytes.extend_from_slice(&entries.to_le_bytes());
         bytes.extend_from_slice(&self.queue_pair.to_bytes());
         bytes
@@ -59,17 +59,17 @@ impl ConnectionAddress {
             peer: peer.into(),
             reason: "its address of a connection cannot be read".into(),
         })?;
-        let (design, slots, slot_bytes, ring) = read;
+        let (design, slots, slot_bytes, queue) = read;
         Ok(Self {
             design,
             slots,
             slot_bytes,
-            ring,
+            queue,
             queue_pair: QueuePairAddress::from_bytes(rest)?,
         })
     }
 
-    fn read(rest: &mut &[u8]) -> Option<(Design, Vec<RemoteAddress>, u32, Option<RingAddress>)> {
+    fn read(rest: &mut &[u8]) -> Option<(Design, Vec<RemoteAddress>, u32, Option<QueueAddress>)> {
         let [length] = take(rest)?;
         let (name, others) = rest.split_at_checked(length.into())?;
         *rest = others;
@@ -83,8 +83,8 @@ impl ConnectionAddress {
         let at = place(rest)?;
         let [has_ring] = take(rest)?;
         let entries = u32::from_le_bytes(take(rest)?);
-        let ring = (has_ring != 0).then_some(RingAddress { at, entries });
-        Some((design, slots, slot_bytes, ring))
+        let queue = (has_ring != 0).then_some(QueueAddress { at, entries });
+        Some((design, slots, slot_bytes, queue))
     }
 
     /// Whether the peer moves rows as this node does.
@@ -93,8 +93,8 @@ impl ConnectionAddress {
             true => Ok(()),
             false => Err(ExchangeError::OtherDesign {
                 peer: format!("{peer}, node {node},"),
-                own,
-                theirs: self.design,
+                own: own.name(),
+                theirs: self.design.name(),
             }),
         }
     }
@@ -116,11 +116,11 @@ fn place(rest: &mut &[u8]) -> Option<RemoteAddress> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::design::Notification;
+    use crate::designs::Notification;
     use proptest::prelude::*;
     use roundel_verbs::shm::{self, ShmOptions};
 
-    fn address(slots: usize, ring: bool) -> ConnectionAddress {
+    fn address(slots: usize, queue: bool) -> ConnectionAddress {
         let device = shm::open(ShmOptions::default()).unwrap();
         let at = |address| RemoteAddress {
             address,
@@ -130,7 +130,7 @@ mod tests {
             design: Design::SemqWr(Notification::MessageQueue),
             slots: (0..slots as u64).map(at).collect(),
             slot_bytes: 4096,
-            ring: ring.then_some(RingAddress {
+            queue: queue.then_some(QueueAddress {
                 at: at(99),
                 entries: slots as u32,
             }),

@@ -14,8 +14,9 @@ use super::outgoing::{About, Queues, word};
 use super::phases::{Backlog, Turn};
 use super::way::{Place, Way};
 use super::{MultiplexerOptions, State};
-use crate::endpoint::Credit;
 use crate::error::{ExchangeError, Result};
+use crate::fabric::Fabric;
+use crate::link::credit::{Credit, Grant};
 use crate::wire::{Body, Header};
 use roundel_verbs::{
     Buffer, CompletionQueue, CompletionStatus, Context, QueuePair, QueuePairAddress,
@@ -48,9 +49,8 @@ pub(super) struct Connection {
     bytes: usize,
     /// What may be sent.
     credit: Credit,
-    /// Messages of the peer that there has been room for so far, and how many of them it has not been told of.
-    room: u32,
-    unsaid: u32,
+    /// What the peer may send.
+    grant: Grant,
     /// Messages that have not been taken in.
     held: usize,
     /// These messages, the oldest first, and some that have been taken in since.
@@ -76,7 +76,7 @@ pub(super) struct Connection {
 impl Connection {
     /// A queue pair for a peer, with its receives posted, of the regions in turn: each gets its share of what comes.
     pub(super) fn open(
-        fabric: &crate::endpoint::Fabric,
+        fabric: &Fabric,
         queue: &CompletionQueue,
         options: &MultiplexerOptions,
         regions: &Regions,
@@ -84,11 +84,12 @@ impl Connection {
         name: &str,
     ) -> Result<Self> {
         let way = Way::open(fabric, options, regions)?;
+        let messages = options.posted + CONTROL_SENDS;
         let receives = options.receives + SPARE_RECEIVES;
         let queue_pair = fabric.device.create_queue_pair(
             &QueuePairOptions {
                 transport: Transport::ReliableConnection,
-                send_depth: way.requests(options.posted + CONTROL_SENDS),
+                send_depth: way.requests(messages * options.design.requests_each()),
                 receive_depth: receives,
                 rnr_retry: 7,
                 queue_key: 0,
@@ -117,8 +118,7 @@ impl Connection {
             bytes: receives * receive_bytes.unwrap_or(0) + way.bytes(),
             way,
             credit: Credit::default(),
-            room: options.receives as u32,
-            unsaid: 0,
+            grant: Grant::new(options.receives),
             held: 0,
             holders: VecDeque::new(),
             queues: Queues::default(),
@@ -158,7 +158,7 @@ impl Connection {
             design: self.options.design,
             slots: Vec::new(),
             slot_bytes: 0,
-            ring: None,
+            queue: None,
             queue_pair: self.address().ok_or_else(lost)?.clone(),
         };
         self.way.tell(&mut address);
@@ -183,11 +183,7 @@ impl Connection {
 
     /// The peer is connected, too: from now on it may be sent to, and is told its credit. Whether that is news.
     pub(super) fn begin(&mut self) -> bool {
-        let news = !std::mem::replace(&mut self.open, true);
-        if news {
-            self.unsaid = self.room;
-        }
-        news
+        !std::mem::replace(&mut self.open, true)
     }
 
     pub(super) fn lost(&self, status: CompletionStatus) -> ExchangeError {
@@ -238,8 +234,7 @@ impl Connection {
                 1
             }
         };
-        self.room = self.room.wrapping_add(room);
-        self.unsaid += room;
+        self.grant.add(room);
     }
 
     /// Posts a receive again that was used up.

@@ -8,7 +8,7 @@ use super::outgoing::{About, Memory, word};
 use super::reads::Reads;
 use super::sources::SourceKey;
 use super::way::{Place, Way};
-use crate::endpoint::header_at;
+use crate::link::header::header_at;
 use crate::wire::{Body, Data, Header};
 use roundel_verbs::{Buffer, Completion, CompletionQueue, CompletionStatus, Opcode};
 use std::sync::Arc;

@@ -7,6 +7,7 @@ use super::news::News;
 use super::{Multiplexer, State};
 use crate::endpoint::{LinkAddress, LinkId, LinkState};
 use crate::error::{ExchangeError, Result};
+use crate::link::credit::Grant;
 use crate::report::EndpointReport;
 use crate::wire::{Body, Credit, Header, SequenceDigest};
 use roundel_verbs::{CompletionStatus, QueuePairAddress};
@@ -49,9 +50,7 @@ struct Link {
     arrived: SequenceDigest,
     sent: Option<SequenceDigest>,
     state: LinkState,
-    /// Absolute credit, what of it the source has not been told of, and messages that were read.
-    credit: u32,
-    unsaid: u32,
+    grant: Grant,
 }
 
 impl Inbound {
@@ -84,7 +83,8 @@ impl Inbound {
     pub(crate) fn offer(&mut self, peer: &str, node: NodeId) -> Result<(LinkId, LinkAddress)> {
         let link = LinkId(self.links.len());
         let inner = &self.multiplexer.0;
-        let credit = inner.options.link_messages as u32;
+        let mut grant = Grant::new(inner.options.link_messages);
+        let credit = grant.say();
         let (end, queue_pair) = if node == inner.id {
             // Nobody but this process can accept it.
             let nowhere = QueuePairAddress {
@@ -109,15 +109,14 @@ impl Inbound {
             arrived: SequenceDigest::default(),
             sent: None,
             state: LinkState::Open,
-            credit,
-            unsaid: 0,
+            grant,
         });
         let address = LinkAddress {
             exchange: 0,
             source: 0,
             destination: end.map_or(0, |(_, number)| number),
             credit,
-            ring: None,
+            queue: None,
             local: 0,
             queue_pair,
         };
@@ -148,10 +147,9 @@ impl Inbound {
     /// A source may send so many messages more. It hears of them with others.
     pub(crate) fn grant(&mut self, link: LinkId, messages: u32) {
         let target = &mut self.links[link.0];
-        target.credit = target.credit.wrapping_add(messages);
-        target.unsaid += messages;
+        target.grant.add(messages);
         let window = self.multiplexer.0.options.link_messages;
-        if target.unsaid as usize >= (window / CREDITS_PER_LINK).max(1) {
+        if target.grant.unsaid() as usize >= (window / CREDITS_PER_LINK).max(1) {
             self.say_credit(link);
         }
     }
@@ -159,15 +157,12 @@ impl Inbound {
     fn say_credit(&mut self, link: LinkId) {
         let target = &mut self.links[link.0];
         // After the end nobody needs credit.
-        if target.unsaid > 0 && target.sent.is_none() {
+        if target.grant.unsaid() > 0 && target.sent.is_none() && target.connected {
             let body = Body::Credit(Credit {
-                credit: target.credit,
+                credit: target.grant.say(),
                 acknowledged: 0,
             });
-            if target.connected {
-                target.unsaid = 0;
-                self.say(link, body);
-            }
+            self.say(link, body);
         }
     }
 

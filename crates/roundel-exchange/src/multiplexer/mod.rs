@@ -56,9 +56,9 @@ pub(crate) use outbound::Outbound;
 pub use schedule::{ScheduleReport, Scheduling, UnknownScheduling};
 
 use crate::buffers::RC_MESSAGE_BYTES;
-use crate::design::Design;
-use crate::endpoint::Fabric;
+use crate::designs::Design;
 use crate::error::{ExchangeError, Result};
+use crate::fabric::Fabric;
 use arrivals::OVERTAKING_MAX;
 use connection::Connection;
 use inbound::Ends;

@@ -1,7 +1,7 @@
 //! What waits for a connection: control messages first, then the queries in turn, a message each.
 
 use super::sources::SourceKey;
-use crate::wire::{Body, HEADER_LENGTH, Header};
+use crate::wire::{Body, Header};
 use roundel_verbs::{Buffer, ExposedBuffer, Payload, SharedBuffer};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -162,14 +162,6 @@ pub(super) fn word(body: Body) -> Header {
         credit_seen: 0,
         body,
     }
-}
-
-/// A header that travels in its request.
-pub(super) fn inline(header: &Header) -> Payload {
-    let bytes: [u8; HEADER_LENGTH] = header.emit();
-    let bytes = roundel_verbs::work::InlineBytes::new(&bytes)
-        .expect("a header is smaller than an inline payload");
-    Payload::Inline(bytes)
 }
 
 #[cfg(test)]

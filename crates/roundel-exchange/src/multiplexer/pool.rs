@@ -2,8 +2,6 @@
 //! query has at most its quota of them in use, so that none starves another.
 
 use super::MultiplexerOptions;
-use super::way::buffer_bytes;
-use crate::design::Verb;
 use roundel_verbs::{Arena, Buffer, Regions};
 use std::collections::HashMap;
 use std::task::Waker;
@@ -44,7 +42,7 @@ impl Shelf {
 
 impl Pool {
     pub(super) fn new(arena: &Arena, options: &MultiplexerOptions, regions: &Regions) -> Self {
-        let message_bytes = buffer_bytes(options.design.verb(), options.message_bytes);
+        let message_bytes = options.design.buffer_bytes(options.message_bytes);
         let shelf = |number| Shelf {
             arena: arena.in_region(regions.in_turn(number)),
             free: Vec::new(),
@@ -54,7 +52,7 @@ impl Pool {
             regions: regions.clone(),
             shelves: (0..regions.count()).map(shelf).collect(),
             message_bytes,
-            exposable: options.design.verb() == Verb::Read,
+            exposable: options.design.reads(),
             // One message waits while another is filled.
             quota: (options.query_bytes / message_bytes).max(2),
             used: HashMap::new(),

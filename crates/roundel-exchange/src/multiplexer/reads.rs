@@ -7,8 +7,8 @@
 use super::MultiplexerOptions;
 use super::outgoing::Rows;
 use super::way::Place;
-use crate::endpoint::Fabric;
 use crate::error::Result;
+use crate::fabric::Fabric;
 use crate::wire::{Full, HEADER_LENGTH, Read};
 use roundel_verbs::{Buffer, Payload, Regions, RemoteAddress, SendOperation, SendRequest};
 use std::collections::VecDeque;

@@ -9,9 +9,12 @@
 use super::MultiplexerOptions;
 use super::address::ConnectionAddress;
 use super::way::Place;
-use crate::design::Notification;
-use crate::endpoint::{Fabric, RemoteRing, Ring, Slot, arrived, break_seal, expose, sealed_length};
+use crate::designs::Notification;
+use crate::designs::write_rc::{self, Slot, slot_bytes};
 use crate::error::{ExchangeError, Result};
+use crate::fabric::{Fabric, expose};
+use crate::link::queue::{Queue, RemoteQueue};
+use crate::link::seal::{arrived, break_seal};
 use roundel_verbs::{ExposedBuffer, Payload, Regions, SendRequest};
 
 /// Both ends of what is written over a connection.
@@ -24,7 +27,7 @@ pub(super) struct Slots {
     taken: u64,
     freed: u64,
     /// Where the peer tells of them, and asks for the bell.
-    told: Option<Ring>,
+    told: Option<Queue>,
     /// Those of the peer, once it is known.
     remote: Option<Remote>,
 }
@@ -32,16 +35,7 @@ pub(super) struct Slots {
 struct Remote {
     slots: Vec<Slot>,
     written: u64,
-    told: Option<RemoteRing>,
-}
-
-/// Bytes of a buffer that a message is written from or to.
-pub(super) fn buffer_bytes(notification: Notification, message_bytes: usize) -> usize {
-    match notification {
-        Notification::Buffers => sealed_length(message_bytes),
-        // Exposed memory is words.
-        _ => message_bytes.next_multiple_of(8),
-    }
+    told: Option<RemoteQueue>,
 }
 
 impl Slots {
@@ -52,7 +46,7 @@ impl Slots {
         options: &MultiplexerOptions,
         regions: &Regions,
     ) -> Result<Self> {
-        let slot_bytes = buffer_bytes(notification, options.message_bytes);
+        let slot_bytes = slot_bytes(notification, options.message_bytes);
         let mut own = Vec::with_capacity(options.receives);
         for turn in 0..options.receives {
             let arena = fabric.arena.in_region(regions.in_turn(turn));
@@ -60,20 +54,14 @@ impl Slots {
             break_seal(&slot);
             own.push(Some(slot));
         }
-        let entries = match notification {
-            Notification::CompletionQueue => None,
-            Notification::MessageQueue => Some(options.receives),
-            // For the bell alone.
-            Notification::Buffers => Some(0),
-        };
-        let told = entries.map(|entries| Ring::open(&fabric.arena, entries));
+        let told = write_rc::valid(notification, &fabric.arena, options.receives)?;
         Ok(Self {
             notification,
             own,
             slot_bytes,
             taken: 0,
             freed: 0,
-            told: told.transpose()?,
+            told,
             remote: None,
         })
     }
@@ -83,17 +71,9 @@ impl Slots {
         self.notification != Notification::CompletionQueue
     }
 
-    /// Requests that a message takes.
-    pub(super) fn requests_each(&self) -> usize {
-        match self.notification {
-            Notification::MessageQueue => 2,
-            _ => 1,
-        }
-    }
-
     /// Registered bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.own.len() * self.slot_bytes + self.told.as_ref().map_or(0, Ring::bytes)
+        self.own.len() * self.slot_bytes + self.told.as_ref().map_or(0, Queue::bytes)
     }
 
     /// Completes what the peer is told of this end, before anything has come.
@@ -101,7 +81,7 @@ impl Slots {
         let slots = self.own.iter().flatten();
         address.slots = slots.map(ExposedBuffer::remote_address).collect();
         address.slot_bytes = self.slot_bytes as u32;
-        address.ring = self.told.as_ref().map(Ring::address);
+        address.queue = self.told.as_ref().map(Queue::address);
     }
 
     /// Takes note of the peer's end.
@@ -113,15 +93,14 @@ impl Slots {
         if remote.slots.is_empty() || (remote.slot_bytes as usize) < self.slot_bytes {
             return Err(refused("it has no room for messages of this node"));
         }
-        let told = match (self.notification, remote.ring) {
+        let told = match (self.notification, remote.queue) {
             (Notification::CompletionQueue, _) => None,
-            (Notification::MessageQueue, Some(ring))
-                if ring.entries < remote.slots.len() as u32 =>
+            (Notification::MessageQueue, Some(queue))
+                if queue.entries < remote.slots.len() as u32 =>
             {
                 return Err(refused("its queue of messages has not room for all"));
             }
-            (_, Some(ring)) => Some(RemoteRing::new(ring, peer)?),
-            (_, None) => return Err(refused("it has no queue to tell it of messages")),
+            (_, queue) => Some(RemoteQueue::valid(queue, peer)?),
         };
         let slots = remote.slots.iter().zip(0..).map(|(at, number)| Slot {
             at: *at,
@@ -238,6 +217,7 @@ impl Slots {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::queue::QueueAddress;
     use roundel_verbs::shm::{self, ShmOptions};
     use roundel_verbs::{ArenaOptions, QueuePairAddress};
 
@@ -304,7 +284,7 @@ mod tests {
             design: crate::Design::SemqWr(Notification::MessageQueue),
             slots: Vec::new(),
             slot_bytes: 0,
-            ring: None,
+            queue: None,
             queue_pair,
         };
         slots(&fabric, Notification::MessageQueue).tell(&mut good);
@@ -318,13 +298,14 @@ mod tests {
                 ..good.clone()
             },
             ConnectionAddress {
-                ring: None,
+                queue: None,
                 ..good.clone()
             },
             ConnectionAddress {
-                ring: good
-                    .ring
-                    .map(|ring| crate::endpoint::RingAddress { entries: 3, ..ring }),
+                queue: good.queue.map(|queue| QueueAddress {
+                    entries: 3,
+                    ..queue
+                }),
                 ..good.clone()
             },
         ];

@@ -2,11 +2,12 @@
 //! what of their messages is on its way.
 
 use super::State;
-use super::outgoing::{About, Memory, Outgoing, Rows, inline, word};
-use super::way;
-use crate::design::Verb;
-use crate::endpoint::{Credit, DestinationId, GroupId, LinkAddress, expose, write_seal};
+use super::outgoing::{About, Memory, Outgoing, Rows, word};
+use crate::designs::carrier::inline;
+use crate::endpoint::{DestinationId, GroupId, LinkAddress};
 use crate::error::{ExchangeError, Result};
+use crate::fabric::expose;
+use crate::link::credit::Credit;
 use crate::report::DestinationReport;
 use crate::wire::{Body, Data, EndOfStream, Full, HEADER_LENGTH, Header, SequenceDigest};
 use roundel_verbs::{Buffer, CompletionStatus, Payload};
@@ -151,7 +152,7 @@ impl State {
             source: key.source,
             destination: index as u32,
             credit: 0,
-            ring: None,
+            queue: None,
             local: 0,
             queue_pair: own,
         };
@@ -302,10 +303,8 @@ impl State {
                 memory,
             })
         };
-        if way::is_sealed(self.design.verb()) {
-            write_seal(&mut memory, length);
-        }
-        if self.design.verb() == Verb::Read {
+        self.design.seal(&mut memory, length);
+        if self.design.reads() {
             let exposed = Arc::new(expose(memory)?);
             let at = exposed.remote_address();
             let full = Body::Full(Full {

@@ -4,10 +4,10 @@
 use super::MultiplexerOptions;
 use super::address::ConnectionAddress;
 use super::reads::Reads;
-use super::slots::{self, Slots};
-use crate::design::{Notification, Verb};
-use crate::endpoint::Fabric;
+use super::slots::Slots;
+use crate::designs::Verb;
 use crate::error::Result;
+use crate::fabric::Fabric;
 use crate::wire::HEADER_LENGTH;
 use roundel_verbs::{Buffer, Regions};
 
@@ -39,19 +39,6 @@ pub(super) enum Way {
     Write(Slots),
     /// Rows are READ where they lie; the rest goes by SEND.
     Read(Reads),
-}
-
-/// Bytes of a buffer that is filled with a message of so many.
-pub(super) fn buffer_bytes(verb: Verb, message_bytes: usize) -> usize {
-    match verb {
-        Verb::Write(notification) => slots::buffer_bytes(notification, message_bytes),
-        Verb::Send | Verb::Read => message_bytes,
-    }
-}
-
-/// Whether messages in a buffer have their seal behind them.
-pub(super) fn is_sealed(verb: Verb) -> bool {
-    verb == Verb::Write(Notification::Buffers)
 }
 
 impl Way {
@@ -87,11 +74,10 @@ impl Way {
         }
     }
 
-    /// Requests that so many messages may have in a send queue, and others beside them.
+    /// Requests that may be in a send queue beside so many of messages.
     pub(super) fn requests(&self, messages: usize) -> usize {
         match self {
-            Self::Send => messages,
-            Self::Write(slots) => messages * slots.requests_each(),
+            Self::Send | Self::Write(_) => messages,
             Self::Read(reads) => messages + reads.reading_max(),
         }
     }

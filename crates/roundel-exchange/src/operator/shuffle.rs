@@ -4,7 +4,7 @@ use super::frames::{self, Gathered};
 use super::local::{LocalLink, LocalLinks};
 use super::outgoing::Outgoing;
 use super::route::Route;
-use crate::design::Design;
+use crate::designs::Design;
 use crate::endpoint::{DestinationId, Fabric, GroupId, LinkAddress, Origin};
 use crate::error::{ExchangeError, Result};
 use crate::frame::{FrameReader, FrameSource, RowSource};
@@ -158,7 +158,7 @@ impl Shuffle {
                 exchange: self.exchange,
                 source: self.source,
                 credit: 0,
-                ring: None,
+                queue: None,
                 ..offer.clone()
             };
             return Ok((destination, offers.iter().map(answer).collect()));

@@ -1,9 +1,12 @@
 //! What a RECEIVE endpoint's completion queue brings: messages, ends, and broken connections.
 
 use super::super::LinkState;
-use super::link::{Carrier, Connection, Link, Way};
-use super::{LinkId, Message, Place, ReceiveEndpoint, datagram, read};
-use crate::wire::{Body, EndOfStream, HEADER_LENGTH, Header};
+use super::link::{Link, Stage};
+use super::{LinkId, Message, ReceiveEndpoint};
+use crate::designs::carrier::Place;
+use crate::designs::send_ud;
+use crate::link::silence::Repetition;
+use crate::wire::{Body, EndOfStream, Header};
 use roundel_verbs::capabilities::GRH_BYTES;
 use roundel_verbs::{Buffer, Completion, CompletionStatus, Opcode, QueuePair, ReceiveRequest};
 
@@ -38,7 +41,7 @@ impl ReceiveEndpoint {
         }
         self.completions = completions;
         self.ask_for_missing(found < limit);
-        any |= found > 0 || self.poll_rings(messages, limit);
+        any |= found > 0 || self.poll_queues(messages, limit);
         if messages.len() > before || !any {
             self.note_look(&messages[before..]);
         }
@@ -83,44 +86,13 @@ impl ReceiveEndpoint {
             link.broken.get_or_insert(completion.status);
             return;
         }
-        let Some(Connection {
-            queue_pair, way, ..
-        }) = link.connection()
-        else {
+        let Some(connection) = link.connection() else {
             return;
         };
-        let message = match way {
-            Way::Send => match (completion.buffer, completion.written) {
-                (_, true) => Err("it writes where it should send"),
-                (Some(buffer), false) => Ok(Some((buffer, 0))),
-                (None, false) => Ok(None),
-            },
-            // A bell, or the news of a WRITE.
-            Way::Write(_) | Way::Read(_) if !completion.written => {
-                Err("it sends where it should write")
-            }
-            Way::Write(written) if written.counts_on_receives() => {
-                let slot = completion.immediate.unwrap_or(u32::MAX);
-                match written.take(slot) {
-                    Some(buffer) => Ok(Some((buffer, slot))),
-                    None => Err("it writes into a buffer that it was not given"),
-                }
-            }
-            Way::Write(_) | Way::Read(_) => {
-                post_receive(queue_pair, index, None);
-                Ok(None)
-            }
-        };
-        match message {
-            Ok(Some((buffer, slot))) => {
-                let place = Place::Here {
-                    buffer,
-                    at: 0,
-                    slot,
-                };
-                self.take_arrived(index, place, completion.bytes, messages);
-            }
-            Ok(None) => {}
+        let bytes = completion.bytes;
+        match connection.carrier.received(completion) {
+            Ok(Some(place)) => self.take_arrived(index, place, bytes, messages),
+            Ok(None) => post_receive(&connection.queue_pair, index, None),
             Err(reason) => link.fail(link.broke_protocol(reason)),
         }
     }
@@ -134,19 +106,11 @@ impl ReceiveEndpoint {
         messages: &mut Vec<Message>,
     ) {
         let link = &mut self.links[index];
-        let header = match &place {
-            Place::Here { buffer, at, .. } => {
-                datagram::header_at(buffer, *at, at.saturating_add(bytes))
-            }
-            Place::There { queue_pair, at, .. } => {
-                let mut header = [0; HEADER_LENGTH];
-                match read::ended(queue_pair.read_at_once(*at, &mut header)) {
-                    Ok(()) => datagram::check_header(&header, bytes),
-                    Err(status) => {
-                        link.broken.get_or_insert(status);
-                        return;
-                    }
-                }
+        let header = match place.header(bytes) {
+            Ok(header) => header,
+            Err(status) => {
+                link.broken.get_or_insert(status);
+                return;
             }
         };
         match header {
@@ -159,7 +123,7 @@ impl ReceiveEndpoint {
     }
 
     fn take_datagram(&mut self, completion: Completion, messages: &mut Vec<Message>) {
-        let header = datagram::header(&completion);
+        let header = send_ud::header(&completion);
         let speaker = completion.source_queue_pair;
         if completion.status == CompletionStatus::Flushed {
             return;
@@ -198,9 +162,9 @@ impl ReceiveEndpoint {
 
     /// Most datagrams that may come before the answers of those who sent them.
     fn early_max(&self) -> usize {
-        let offered = |link: &&Link| matches!(link.carrier, Carrier::Offered(None));
+        let offered = |link: &&Link| matches!(link.stage, Stage::Offered(None));
         let links = self.links.iter().filter(offered);
-        links.map(|link| link.credit as usize).sum()
+        links.map(|link| link.grant.granted() as usize).sum()
     }
 
     fn take_message(
@@ -217,8 +181,8 @@ impl ReceiveEndpoint {
                     return;
                 }
                 let link = &mut self.links[index];
-                link.heard_at = self.fabric.context.now();
-                link.asks = 0;
+                link.silence.hear(self.fabric.context.now());
+                link.silence.asks = 0;
                 messages.push(Message {
                     link: LinkId(index),
                     partition: header.partition,
@@ -264,7 +228,7 @@ impl ReceiveEndpoint {
     fn take_end(&mut self, index: usize, end: &EndOfStream) {
         let link = &mut self.links[index];
         if link.end.is_none() {
-            link.heard_at = self.fabric.context.now();
+            link.silence.hear(self.fabric.context.now());
         }
         link.end = Some(end.sent);
         self.check_end(index);
@@ -307,20 +271,14 @@ impl ReceiveEndpoint {
     ) {
         let link = &mut self.links[index];
         link.arrived.add(group, sequence);
-        link.heard = link.heard.wrapping_add(1);
-        let waits = match link.connection() {
-            Some(Connection {
-                way: Way::Read(reads),
-                ..
-            }) => reads.is_starved(),
-            _ => false,
-        };
-        link.starved |= waits || credit_seen == link.heard;
-        self.note_unused(index, credit_seen);
-        let link = &mut self.links[index];
-        if link.starved && link.idle {
-            self.grow(index);
+        let left = link.grant.hear(credit_seen);
+        let connection = link.connection();
+        let waits = connection.is_some_and(|connection| connection.carrier.is_starved());
+        if waits || left == 0 {
+            link.window.starve();
         }
+        self.note_unused(index, left as usize);
+        self.grow(index);
         self.count_receives(index, posted);
         self.check_end(index);
     }
@@ -330,29 +288,14 @@ impl ReceiveEndpoint {
     fn take_back(&mut self, index: usize, (buffer, slot): (Buffer, u32), retired: bool) -> u32 {
         let mut posted = u32::from(!retired);
         match self.links[index].connection() {
-            Some(Connection {
-                queue_pair, way, ..
-            }) => match way {
-                Way::Send if retired => {}
-                Way::Send => post_receive(queue_pair, index, Some(buffer)),
-                Way::Write(written) => {
-                    match retired {
-                        true => written.retire(slot),
-                        false => written.give(buffer, slot),
-                    }
-                    if written.counts_on_receives() {
-                        post_receive(queue_pair, index, None);
-                        posted = 1;
-                    }
-                    self.pump_rings(index);
+            Some(connection) => {
+                let again = connection.carrier.give_back(buffer, slot, retired);
+                if let Some(again) = again {
+                    post_receive(&connection.queue_pair, index, again);
+                    posted = 1;
                 }
-                Way::Read(reads) => {
-                    if !retired {
-                        reads.give(buffer);
-                    }
-                    self.pump_rings(index);
-                }
-            },
+                self.pump_queues(index);
+            }
             None if retired => {}
             None => self.post_datagram(buffer),
         }
@@ -361,7 +304,7 @@ impl ReceiveEndpoint {
 
     pub(super) fn post_datagram(&self, buffer: Buffer) {
         if let Some(datagrams) = &self.datagrams {
-            datagram::post_again(datagrams, buffer);
+            send_ud::post_again(datagrams, buffer);
         }
     }
 
@@ -373,12 +316,10 @@ impl ReceiveEndpoint {
             return;
         };
         // Repetitions are not counted where each message is told apart.
-        let exact = repairs || matches!(link.carrier, Carrier::Connected(_));
+        let exact = repairs || matches!(link.stage, Stage::Connected(_));
         if link.arrived == end {
             link.state = LinkState::Complete;
-            link.complete_at = now;
-            link.repeat_after = self.options.repeat_interval;
-            link.repeat_at = now + link.repeat_after;
+            link.acknowledgement = Repetition::start(now, self.options.repeat_interval);
             if repairs {
                 self.acknowledge(index, end.count);
             }

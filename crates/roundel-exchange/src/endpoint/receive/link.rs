@@ -1,50 +1,33 @@
 //! One link as its receiver sees it.
 
-use super::read::Reads;
-use super::sequence::Sequences;
-use super::written::Written;
-use crate::buffers::Circulation;
+use crate::designs::carrier::ReceiverEnd;
 use crate::endpoint::LinkState;
 use crate::error::ExchangeError;
+use crate::link::credit::Grant;
+use crate::link::repair::ArrivedByGroup;
+use crate::link::silence::{Repetition, Silence};
+use crate::link::window::ReceiveWindow;
 use crate::loss::OnLoss;
 use crate::wire::SequenceDigest;
 use roundel_verbs::{AddressHandle, CompletionStatus, QueuePair, SendRequest};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) struct Link {
     pub(super) peer: String,
-    pub(super) carrier: Carrier,
+    pub(super) stage: Stage,
     pub(super) exchange: u64,
     pub(super) source: u32,
     /// Index of this link among the sender's destinations.
     pub(super) destination: u32,
     /// The number of the sender's queue pair.
     pub(super) speaker: u32,
-    /// Receives of this link: its window.
-    pub(super) buffers: usize,
-    /// Absolute credit granted, and messages heard that were paid for with it, modulo 2^32.
-    pub(super) credit: u32,
-    pub(super) heard: u32,
-    /// A source used up its credit since the link last grew.
-    pub(super) starved: bool,
-    /// The receiver had nothing to do since then.
-    pub(super) idle: bool,
-    /// Messages that it finds at its looks, buffers that its source finds free when it sends, and those
-    /// that are to be given back.
-    pub(super) arriving: Circulation,
-    pub(super) unused: Circulation,
-    pub(super) found: usize,
-    pub(super) retiring: usize,
-    /// Receives posted since credit was last written back.
-    pub(super) unsaid: u32,
-    /// The data messages that have arrived.
+    pub(super) window: ReceiveWindow,
+    pub(super) grant: Grant,
+    /// The data messages that have arrived, and where lost ones are repaired, which of each group.
     pub(super) arrived: SequenceDigest,
-    /// Where lost messages are repaired: which have arrived, by the source's group, and the group
-    /// that was last acknowledged during a silence.
-    pub(super) groups: BTreeMap<u16, Sequences>,
-    pub(super) group_in_turn: u16,
+    pub(super) groups: ArrivedByGroup,
     /// Groups of the source that were joined by multicast.
     pub(super) joined: BTreeSet<u16>,
     /// Those that the source says it has sent, once it has ended, and how many it had sent when
@@ -54,18 +37,14 @@ pub(super) struct Link {
     pub(super) state: LinkState,
     /// How the connection broke; what had arrived before may still be waiting.
     pub(super) broken: Option<CompletionStatus>,
-    /// When data or the end last came, when the source was last asked for it, and how often in vain
-    /// since it is known that messages are missing.
-    pub(super) heard_at: Duration,
-    pub(super) asked_at: Duration,
-    pub(super) asks: u32,
-    /// When the link was complete, and when and after how long to say so again.
-    pub(super) complete_at: Duration,
-    pub(super) repeat_at: Duration,
-    pub(super) repeat_after: Duration,
+    /// Since data or the end last came; asks count while messages are known to be missing.
+    pub(super) silence: Silence,
+    /// The source is told that the link is complete.
+    pub(super) acknowledgement: Repetition,
 }
 
-pub(super) enum Carrier {
+/// What a link has got to.
+pub(super) enum Stage {
     /// Until the sender has answered.
     Offered(Option<Connection>),
     Connected(Connection),
@@ -76,7 +55,7 @@ pub(super) enum Carrier {
 /// A queue pair of the link's own.
 pub(super) struct Connection {
     pub(super) queue_pair: Arc<QueuePair>,
-    pub(super) way: Way,
+    pub(super) carrier: Box<dyn ReceiverEnd>,
     /// Requests about buffers that are posted and have not completed, and how many may be.
     pub(super) in_flight: usize,
     pub(super) in_flight_max: usize,
@@ -84,70 +63,50 @@ pub(super) struct Connection {
     pub(super) unposted: Vec<SendRequest>,
 }
 
-/// How messages get over a connection.
-pub(super) enum Way {
-    Send,
-    Write(Box<Written>),
-    Read(Box<Reads>),
-}
-
 impl Link {
     pub(super) fn offered(
         peer: &str,
         connection: Option<Connection>,
-        buffers: usize,
+        (buffers, grant): (usize, Grant),
         now: Duration,
     ) -> Self {
         Self {
             peer: peer.into(),
-            carrier: Carrier::Offered(connection),
+            stage: Stage::Offered(connection),
             exchange: 0,
             source: 0,
             destination: 0,
             speaker: 0,
-            buffers,
-            credit: buffers as u32,
-            heard: 0,
-            starved: false,
-            idle: false,
-            arriving: Circulation::new(),
-            unused: Circulation::new(),
-            found: 0,
-            retiring: 0,
-            unsaid: 0,
+            window: ReceiveWindow::new(buffers),
+            grant,
             arrived: SequenceDigest::default(),
-            groups: BTreeMap::new(),
-            group_in_turn: 0,
+            groups: ArrivedByGroup::default(),
             joined: BTreeSet::new(),
             end: None,
             sent: 0,
             state: LinkState::Open,
             broken: None,
-            heard_at: now,
-            asked_at: now,
-            asks: 0,
-            complete_at: Duration::ZERO,
-            repeat_at: Duration::ZERO,
-            repeat_after: Duration::ZERO,
+            silence: Silence::since(now),
+            acknowledgement: Repetition::default(),
         }
     }
 
     /// What the source may send before it hears more: over connections it first waits for that, except for
     /// messages that are to be read.
     pub(super) fn first_credit(&self) -> u32 {
-        match &self.carrier {
-            Carrier::Offered(Some(Connection {
-                way: Way::Read(_), ..
-            })) => self.buffers as u32,
-            Carrier::Offered(None) => self.credit,
+        match &self.stage {
+            Stage::Offered(Some(connection)) => {
+                connection.carrier.first_credit(self.window.buffers())
+            }
+            Stage::Offered(None) => self.grant.granted(),
             _ => 0,
         }
     }
 
     /// Its queue pair and what goes over it, once it is connected.
     pub(super) fn connection(&mut self) -> Option<&mut Connection> {
-        match &mut self.carrier {
-            Carrier::Connected(connection) => Some(connection),
+        match &mut self.stage {
+            Stage::Connected(connection) => Some(connection),
             _ => None,
         }
     }
@@ -185,7 +144,7 @@ impl Link {
     pub(super) fn is_short(&self) -> bool {
         match self.end {
             Some(end) => end != self.arrived,
-            None => self.sent > self.arrived.count || self.groups.values().any(Sequences::misses),
+            None => self.sent > self.arrived.count || self.groups.misses(),
         }
     }
 

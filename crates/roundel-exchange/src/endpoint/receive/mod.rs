@@ -4,41 +4,39 @@
 mod arrivals;
 mod link;
 mod multicast;
-mod read;
+mod queues;
 mod repair;
-mod rings;
-mod sequence;
 mod silence;
 #[cfg(test)]
 mod tests;
 mod window;
-mod written;
 
-use super::{Fabric, LinkAddress, LinkState, datagram};
-use crate::design::Verb;
+use super::{LinkAddress, LinkState};
+use crate::designs::carrier::Place;
+use crate::designs::send_ud;
 use crate::error::{ExchangeError, Result};
+use crate::fabric::Fabric;
 use crate::frame::aligned;
+use crate::link::credit::Grant;
+use crate::link::queue::Queue;
+use crate::link::silence::Silence;
 use crate::options::ExchangeOptions;
 use crate::report::EndpointReport;
-use crate::wire::{Data, HEADER_LENGTH};
-use link::{Carrier, Connection, Link, Way};
-use read::Reads;
+use crate::wire::Data;
+use link::{Connection, Link, Stage};
 use roundel_verbs::{
-    Buffer, Completion, CompletionQueue, CompletionStatus, QueuePair, QueuePairOptions,
-    ReceiveRequest, RemoteAddress, Transport,
+    Completion, CompletionQueue, CompletionStatus, QueuePair, QueuePairOptions, ReceiveRequest,
+    Transport,
 };
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use written::Written;
 
 /// Over datagrams, receives per link beyond its credit: for what comes unpaid, which is answers to questions, and
 /// repetitions.
 const UD_SPARE_RECEIVES: usize = 4;
 /// Sends of a connected link beyond its credits.
 const SPARE_SENDS: usize = 4;
-/// Receives of a connected link for bells, or for credit beyond the buffers there are.
-const SPARE_RECEIVES: usize = 8;
 
 /// A link of a receive endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,39 +58,13 @@ pub struct Message {
     place: Place,
 }
 
-/// Where a message is until it is released.
-#[derive(Debug)]
-enum Place {
-    /// In a registered buffer here, from a byte on; with the buffer's number, where the source writes to
-    /// numbered ones.
-    Here {
-        buffer: Buffer,
-        at: usize,
-        slot: u32,
-    },
-    /// Still in the source's memory, which is read at once; with the number that the source gave it.
-    There {
-        queue_pair: Arc<QueuePair>,
-        at: RemoteAddress,
-        number: u64,
-    },
-}
-
 impl Message {
     /// Copies the payload, which has `target`'s length.
     ///
     /// # Errors
     /// How the connection ended over which it should have been read.
     pub fn copy_payload(&self, target: &mut [u8]) -> Result<(), CompletionStatus> {
-        match &self.place {
-            Place::Here { buffer, at, .. } => {
-                buffer.read(at + HEADER_LENGTH, target);
-                Ok(())
-            }
-            Place::There { queue_pair, at, .. } => {
-                read::ended(queue_pair.read_at_once(at.offset(HEADER_LENGTH), target))
-            }
-        }
+        self.place.copy_payload(target)
     }
 
     /// Appends the payload, without clearing memory for it first; nothing where it fails.
@@ -101,16 +73,7 @@ impl Message {
     /// How the connection ended over which it should have been read.
     pub fn append_payload(&self, target: &mut Vec<u8>) -> Result<(), CompletionStatus> {
         let length = self.data.payload_length as usize;
-        match &self.place {
-            Place::Here { buffer, at, .. } => {
-                buffer.read_append(at + HEADER_LENGTH, length, target);
-                Ok(())
-            }
-            Place::There { queue_pair, at, .. } => {
-                let from = at.offset(HEADER_LENGTH);
-                read::ended(queue_pair.read_at_once_append(from, length, target))
-            }
-        }
+        self.place.append_payload(length, target)
     }
 
     /// A copy of the payload in memory of its own, aligned as [frames](crate::frame) are.
@@ -153,7 +116,12 @@ impl ReceiveEndpoint {
             .create_completion_queue(options.datagrams_max, Some(&fabric.channel))?;
         let datagrams = match options.design.transport() {
             Transport::ReliableConnection => None,
-            _ => Some(datagram::open(fabric, &queue, options)?),
+            _ => Some(send_ud::open(
+                fabric,
+                &queue,
+                options.datagrams_max,
+                options.queue_key,
+            )?),
         };
         Ok(Self {
             fabric: fabric.clone(),
@@ -188,9 +156,9 @@ impl ReceiveEndpoint {
             Some(datagrams) => {
                 let receives = buffers + UD_SPARE_RECEIVES;
                 if self.datagram_receives + receives > self.options.datagrams_max {
-                    return Err(datagram::too_many_links(self.options.datagrams_max));
+                    return Err(send_ud::too_many_links(self.options.datagrams_max));
                 }
-                datagram::post_receives(
+                send_ud::post_receives(
                     &self.fabric,
                     datagrams,
                     receives,
@@ -207,20 +175,20 @@ impl ReceiveEndpoint {
                 (Some(connection), address)
             }
         };
-        let ring = connection.as_ref().and_then(Connection::ring);
+        let carrier = connection.as_ref().map(|connection| &connection.carrier);
+        let queue = carrier.and_then(|carrier| carrier.queue().map(Queue::address));
+        let grant = carrier.map_or(buffers, |carrier| carrier.first_grant(buffers));
+        let grant = Grant::new(grant);
         let now = self.fabric.context.now();
-        let mut link = Link::offered(peer, connection, buffers, now);
-        if let Verb::Write(_) = self.options.design.verb() {
-            link.credit = self.receives_beyond_buffers() as u32;
-        }
-        self.links.push(link);
+        self.links
+            .push(Link::offered(peer, connection, (buffers, grant), now));
         self.widen(index, self.window_start());
         let address = LinkAddress {
             exchange: 0,
             source: 0,
             destination: 0,
             credit: self.links[index].first_credit(),
-            ring,
+            queue,
             local: 0,
             queue_pair: address,
         };
@@ -230,74 +198,44 @@ impl ReceiveEndpoint {
     /// A queue pair for a link, with the buffers that the link begins with.
     fn open_connection(&mut self, index: usize) -> Result<Connection> {
         let options = &self.options;
-        let verb = options.design.verb();
-        let extra = self.receives_beyond_buffers();
-        let in_flight_max = 2 * options.window_max();
+        let design = options.design;
+        // Besides credit, where messages are written or read: a word for each buffer that becomes free, and READs.
+        let in_flight_max = match design.has_queues() {
+            true => 2 * options.window_max(),
+            false => 0,
+        };
         let queue_pair = self.fabric.device.create_queue_pair(
             &QueuePairOptions {
                 transport: Transport::ReliableConnection,
-                // Besides credit, where messages are written or read: a word for each buffer that
-                // becomes free, and READs.
-                send_depth: match verb {
-                    Verb::Send => options.credits_in_flight() + SPARE_SENDS,
-                    _ => in_flight_max + options.credits_in_flight() + SPARE_SENDS,
-                },
-                receive_depth: match verb {
-                    Verb::Send => options.window_max(),
-                    _ => extra,
-                },
+                send_depth: in_flight_max + options.credits_in_flight() + SPARE_SENDS,
+                receive_depth: design.receives(options.window_max()),
                 rnr_retry: 7,
                 queue_key: 0,
             },
             &self.queue,
             &self.queue,
         )?;
-        let (count, bytes) = (options.window.least, options.message_bytes);
-        let mut receives = Vec::new();
-        let way = match verb {
-            Verb::Send => {
-                for _ in 0..count {
-                    receives.push(ReceiveRequest {
-                        id: index as u64,
-                        buffer: Some(self.fabric.arena.allocate(bytes)?),
-                    });
-                }
-                Way::Send
-            }
-            Verb::Write(notification) => Way::Write(Box::new(Written::open(
-                notification,
-                &self.fabric,
-                options,
-            )?)),
-            Verb::Read => Way::Read(Box::new(Reads::open(&self.fabric, options)?)),
+        let queue_pair = Arc::new(queue_pair);
+        let sizes = options.link_sizes();
+        let (carrier, receives) = design.connected_receiver(&self.fabric, &sizes, &queue_pair)?;
+        let receives = receives.into_iter().map(|buffer| ReceiveRequest {
+            id: index as u64,
+            buffer,
+        });
+        queue_pair.post_receive(&mut receives.collect())?;
+        let buffers = match carrier.has_buffers() {
+            true => sizes.least * sizes.message_bytes,
+            false => 0,
         };
-        if verb != Verb::Send {
-            receives.extend((0..extra).map(|_| ReceiveRequest {
-                id: index as u64,
-                buffer: None,
-            }));
-        }
-        queue_pair.post_receive(&mut receives)?;
         self.report.queue_pairs += 1;
-        let connection = Connection {
-            queue_pair: Arc::new(queue_pair),
-            way,
+        self.report.registered_bytes += buffers + carrier.queue().map_or(0, Queue::bytes);
+        Ok(Connection {
+            queue_pair,
+            carrier,
             in_flight: 0,
             in_flight_max,
             unposted: Vec::new(),
-        };
-        let buffers = match connection.way.has_buffers() {
-            true => count * bytes,
-            false => 0,
-        };
-        self.report.registered_bytes += buffers + connection.ring_bytes();
-        Ok(connection)
-    }
-
-    /// Receives of a link over which messages are written or read: they need no memory, so that
-    /// there may be more of them than buffers.
-    fn receives_beyond_buffers(&self) -> usize {
-        self.options.window_max() + SPARE_RECEIVES
+        })
     }
 
     /// Completes a link with the sender's answer and says its credit, which is the first that a
@@ -312,13 +250,13 @@ impl ReceiveEndpoint {
         target.destination = answer.destination;
         target.speaker = answer.queue_pair.number;
         let device = &self.fabric.device;
-        target.carrier = match std::mem::replace(&mut target.carrier, Carrier::Closed) {
-            Carrier::Offered(Some(mut connection)) => {
+        target.stage = match std::mem::replace(&mut target.stage, Stage::Closed) {
+            Stage::Offered(Some(mut connection)) => {
                 connection.queue_pair.connect(&answer.queue_pair)?;
-                connection.begin(answer.ring, &target.peer)?;
-                Carrier::Connected(connection)
+                connection.carrier.begin(answer.queue, &target.peer)?;
+                Stage::Connected(connection)
             }
-            Carrier::Offered(None) => {
+            Stage::Offered(None) => {
                 let handle = device.create_address_handle(&answer.queue_pair)?;
                 match self.by_source.entry((answer.exchange, answer.source)) {
                     Entry::Occupied(_) => {
@@ -326,14 +264,13 @@ impl ReceiveEndpoint {
                     }
                     Entry::Vacant(entry) => entry.insert(link.0),
                 };
-                Carrier::Datagram(handle)
+                Stage::Datagram(handle)
             }
             _ => return Err(target.broke_protocol("it answers an offer twice")),
         };
-        let now = self.fabric.context.now();
-        (target.heard_at, target.asked_at) = (now, now);
+        target.silence = Silence::since(self.fabric.context.now());
         self.recheck_early = true;
-        self.pump_rings(link.0);
+        self.pump_queues(link.0);
         self.say_credit(link.0, 0, 0)
     }
 
@@ -344,7 +281,7 @@ impl ReceiveEndpoint {
 
     /// Buffers of a link: the messages that its source may have in flight.
     pub fn window(&self, link: LinkId) -> usize {
-        self.links[link.0].buffers
+        self.links[link.0].window.buffers()
     }
 
     /// The links on which more may come.
@@ -369,8 +306,8 @@ impl ReceiveEndpoint {
     /// is [completed](Self::complete).
     pub(crate) fn localize(&mut self, link: LinkId) {
         let target = &mut self.links[link.0];
-        if let Carrier::Offered(Some(connection)) =
-            std::mem::replace(&mut target.carrier, Carrier::Closed)
+        if let Stage::Offered(Some(connection)) =
+            std::mem::replace(&mut target.stage, Stage::Closed)
         {
             self.by_queue_pair.remove(&connection.queue_pair.number());
             self.report.queue_pairs -= 1;
@@ -390,11 +327,11 @@ impl ReceiveEndpoint {
         let target = &mut self.links[link.0];
         target.fail(target.lost(CompletionStatus::Flushed));
         self.recheck_early = true;
-        let carrier = std::mem::replace(&mut target.carrier, Carrier::Closed);
-        if let Carrier::Datagram(_) = &carrier {
+        let stage = std::mem::replace(&mut target.stage, Stage::Closed);
+        if let Stage::Datagram(_) = &stage {
             self.by_source.remove(&(target.exchange, target.source));
         }
-        if let Carrier::Connected(connection) | Carrier::Offered(Some(connection)) = &carrier {
+        if let Stage::Connected(connection) | Stage::Offered(Some(connection)) = &stage {
             let queue_pair = &connection.queue_pair;
             self.by_queue_pair.remove(&queue_pair.number());
             self.report.counters.merge(&queue_pair.counters());
@@ -413,7 +350,7 @@ impl ReceiveEndpoint {
             report.counters.merge(&datagrams.counters());
         }
         for link in &self.links {
-            if let Carrier::Connected(connection) = &link.carrier {
+            if let Stage::Connected(connection) = &link.stage {
                 report.counters.merge(&connection.queue_pair.counters());
             }
         }

@@ -1,12 +1,13 @@
 //! Over datagrams: what a receiver says, and what it does when it hears nothing.
 
-use super::super::ring::{self, empty_write};
-use super::super::{LinkState, PROBE_INTERVAL};
-use super::link::Carrier;
+use super::super::LinkState;
+use super::link::Stage;
 use super::{LinkId, ReceiveEndpoint};
+use crate::designs::carrier::inline;
+use crate::designs::send_ud;
 use crate::error::Result;
+use crate::link::send_queue::{empty_write, post};
 use crate::wire::{Acknowledge, Body, Header};
-use roundel_verbs::{Payload, SendOperation, SendRequest};
 use std::time::Duration;
 
 /// Intervals between acknowledgements of an end, at most.
@@ -27,28 +28,23 @@ impl ReceiveEndpoint {
         let repairs = self.options.repairs();
         for index in 0..self.links.len() {
             let link = &mut self.links[index];
-            let silent = now.saturating_sub(link.heard_at);
-            if !link.is_open() || !matches!(link.carrier, Carrier::Datagram(_)) || silent < interval
-            {
+            let silent = link.silence.lasts(now);
+            if !link.is_open() || !matches!(link.stage, Stage::Datagram(_)) || silent < interval {
                 continue;
             }
             let short = link.is_short();
             if !short {
-                link.asks = 0;
+                link.silence.asks = 0;
             }
             // Readers and sources may have been silent for long before anything was missing.
             let waited = match repairs {
-                true => interval.saturating_mul(link.asks),
+                true => interval.saturating_mul(link.silence.asks),
                 false => silent,
             };
             if short && waited >= self.options.missing_deadline {
                 link.fail(link.missing(silent, self.options.on_loss));
-            } else if (repairs || link.end.is_none())
-                && now.saturating_sub(link.asked_at) >= interval
-            {
+            } else if (repairs || link.end.is_none()) && link.silence.asks_again(now, interval) {
                 // Its credit may be lost, or its end, or data and with it the credit it used up.
-                link.asked_at = now;
-                link.asks = link.asks.saturating_add(1);
                 if let Err(error) = self.repeat_credit(index) {
                     self.links[index].fail(error);
                 }
@@ -60,12 +56,10 @@ impl ReceiveEndpoint {
     fn probe_connections(&mut self) {
         let now = self.fabric.context.now();
         for (index, link) in self.links.iter_mut().enumerate() {
-            let since = now.saturating_sub(link.heard_at.max(link.asked_at));
-            if let (Carrier::Connected(connection), true) = (&link.carrier, link.is_open())
-                && since >= PROBE_INTERVAL
+            if let (Stage::Connected(connection), true) = (&link.stage, link.is_open())
+                && link.silence.probes(now)
             {
-                link.asked_at = now;
-                ring::post(&connection.queue_pair, empty_write(index as u64, None));
+                post(&connection.queue_pair, empty_write(index as u64, None));
             }
         }
     }
@@ -87,8 +81,8 @@ impl ReceiveEndpoint {
         let now = self.fabric.context.now();
         self.links.iter().any(|link| {
             matches!(link.state, LinkState::Complete)
-                && matches!(link.carrier, Carrier::Datagram(_))
-                && now.saturating_sub(link.complete_at) < linger
+                && matches!(link.stage, Stage::Datagram(_))
+                && link.acknowledgement.age(now) < linger
         })
     }
 
@@ -103,15 +97,13 @@ impl ReceiveEndpoint {
     /// acknowledgement may be lost, and a sender without credit cannot ask for another.
     fn repeat_acknowledgements(&mut self) {
         let now = self.fabric.context.now();
+        let rarest = self.options.repeat_interval.saturating_mul(RAREST);
         for index in 0..self.links.len() {
             let link = &mut self.links[index];
             if matches!(link.state, LinkState::Complete)
-                && matches!(link.carrier, Carrier::Datagram(_))
-                && now >= link.repeat_at
+                && matches!(link.stage, Stage::Datagram(_))
+                && link.acknowledgement.repeats(now, rarest)
             {
-                let rarest = self.options.repeat_interval.saturating_mul(RAREST);
-                link.repeat_after = link.repeat_after.saturating_mul(2).min(rarest);
-                link.repeat_at = now.saturating_add(link.repeat_after);
                 let messages = link.arrived.count;
                 self.acknowledge(index, messages);
             }
@@ -127,7 +119,7 @@ impl ReceiveEndpoint {
 
     pub(super) fn say(&self, index: usize, group: u16, flags: u8, body: Body) -> Result<()> {
         let link = &self.links[index];
-        let (Some(datagrams), Carrier::Datagram(handle)) = (&self.datagrams, &link.carrier) else {
+        let (Some(datagrams), Stage::Datagram(handle)) = (&self.datagrams, &link.stage) else {
             return Ok(());
         };
         let header = Header {
@@ -140,14 +132,7 @@ impl ReceiveEndpoint {
             credit_seen: 0,
             body,
         };
-        let bytes = roundel_verbs::work::InlineBytes::new(&header.emit())
-            .expect("a header is smaller than an inline payload");
-        let mut requests = vec![SendRequest {
-            id: index as u64,
-            operation: SendOperation::Send,
-            payload: Payload::Inline(bytes),
-            destination: Some(handle.clone()),
-        }];
+        let mut requests = vec![send_ud::datagram(index as u64, inline(&header), handle)];
         // Control over datagrams may be lost, here as on the way.
         datagrams.post_send(&mut requests)?;
         Ok(())

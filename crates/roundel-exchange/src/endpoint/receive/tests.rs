@@ -1,9 +1,9 @@
 //! What two endpoints alone can show: how windows grow, and what peers that break the rules do.
 
-use super::super::ring::{self, empty_write};
 use super::super::send::{DestinationId, GroupId, Origin, SendEndpoint};
 use super::*;
-use crate::design::{Design, Notification};
+use crate::designs::{Design, Notification};
+use crate::link::send_queue::{empty_write, post};
 use crate::loss::OnLoss;
 use crate::wire::{Body, Credit, HEADER_LENGTH, Header, Missing, Sent};
 use futures::FutureExt;
@@ -199,7 +199,7 @@ async fn what_is_read_at_once_waits_at_its_source() {
     let device = || shm::open(shm::ShmOptions::default()).unwrap();
     let fabrics = (fabric_on(device(), 1 << 30), fabric_on(device(), 1 << 30));
     let mut pair = Pair::open_on(fabrics, Design::SemqRd, |_| (), |_| ());
-    let ring = pair.receiver.report().registered_bytes;
+    let queue = pair.receiver.report().registered_bytes;
     for window in [4, 8, 16, 16] {
         assert_eq!(pair.send_all(), window);
         let mut messages = Vec::new();
@@ -213,7 +213,7 @@ async fn what_is_read_at_once_waits_at_its_source() {
             pair.receiver.release(message, true);
         }
     }
-    assert_eq!(pair.receiver.report().registered_bytes, ring, "no buffer");
+    assert_eq!(pair.receiver.report().registered_bytes, queue, "no buffer");
 }
 
 #[tokio::test]
@@ -352,8 +352,8 @@ async fn what_finds_the_send_queue_full_is_posted_later() {
             pair.send_all();
             let connection = pair.receiver.links[0].connection().unwrap();
             // Nobody looks at what completes.
-            while ring::post(&connection.queue_pair, empty_write(0, None)) {}
-            pair.receiver.pump_rings(0);
+            while post(&connection.queue_pair, empty_write(0, None)) {}
+            pair.receiver.pump_queues(0);
             received += pair.receive();
         }
         assert_eq!(received, pair.sent as usize, "{design}");
@@ -373,9 +373,7 @@ async fn credit_wraps_around() {
         let sent = pair.send_all();
         // As if 2^32 messages less a few had been sent before.
         let skipped = 0u32.wrapping_sub(pair.sent + 10);
-        let link = &mut pair.receiver.links[0];
-        link.credit = link.credit.wrapping_add(skipped);
-        link.heard = link.heard.wrapping_add(skipped);
+        pair.receiver.links[0].grant.skip(skipped);
         pair.sender.skip_credit(pair.destination, skipped);
         assert_eq!(pair.receive(), sent, "{design}");
         for _ in 0..40 {
@@ -394,7 +392,7 @@ async fn a_peer_that_grants_too_much_is_sent_what_fits() {
             options.window.most = 16;
         };
         let mut pair = Pair::open_with(design, 1 << 30, restart, |_| ());
-        pair.receiver.links[0].credit = 200;
+        pair.receiver.links[0].grant = Grant::new(200);
         pair.receiver.say_credit(0, 0, 0).unwrap();
         let sent = pair.send_all();
         match design {
@@ -435,7 +433,7 @@ fn patient_pair(interval: Duration) -> Pair {
 #[tokio::test]
 async fn what_did_not_fit_is_sent_again() {
     let mut pair = patient_pair(Duration::from_millis(1));
-    pair.receiver.links[0].credit = 200;
+    pair.receiver.links[0].grant = Grant::new(200);
     pair.receiver.say_credit(0, 0, 0).unwrap();
     // Twice the widest window, of which there are receives for some.
     assert_eq!(pair.send_all(), 32);
@@ -525,9 +523,9 @@ async fn a_message_long_before_its_turn_ends_the_link() {
 fn stranger_sends(fabric: &Fabric, to: &roundel_verbs::QueuePairAddress, messages: &[Vec<u8>]) {
     let queue = fabric.device.create_completion_queue(64, None).unwrap();
     // Numbers are each device's own: this one shall not be that of either side.
-    let options = ExchangeOptions::new(Design::SesqSr, 1, fabric.device.capabilities());
-    let other = [0, 1].map(|_| datagram::open(fabric, &queue, &options).unwrap());
-    let stranger = datagram::open(fabric, &queue, &options).unwrap();
+    let open = || send_ud::open(fabric, &queue, 64, None).unwrap();
+    let other = [0, 1].map(|_| open());
+    let stranger = open();
     assert!(other.iter().all(|other| other.number() < stranger.number()));
     let handle = fabric.device.create_address_handle(to).unwrap();
     for message in messages {

@@ -1,9 +1,9 @@
 //! The window of a link: how many receives it has, and the credit that its source hears of.
 
-use super::super::ring::empty_write;
-use super::link::{Carrier, Connection, Link, Way};
+use super::link::Stage;
 use super::{Message, ReceiveEndpoint};
 use crate::error::Result;
+use crate::link::send_queue::empty_write;
 use crate::report::CREDITS_PER_SAMPLE;
 use crate::wire::{Body, Credit};
 use roundel_verbs::ReceiveRequest;
@@ -11,14 +11,6 @@ use roundel_verbs::capabilities::GRH_BYTES;
 
 /// A new link takes such a part of the spare memory.
 const LINKS_AHEAD: usize = 32;
-
-impl Link {
-    /// Gives back what is never wanted, as one of its circulations says of its buffers.
-    fn retire(&mut self, unwanted: impl Fn(&mut Self, usize) -> usize) {
-        let buffers = self.buffers - self.retiring;
-        self.retiring += unwanted(self, buffers);
-    }
-}
 
 impl ReceiveEndpoint {
     /// Buffers that a new link is to have: others shall find as many.
@@ -31,54 +23,34 @@ impl ReceiveEndpoint {
     /// there was nothing at all.
     pub(super) fn note_look(&mut self, found: &[Message]) {
         for message in found {
-            self.links[message.link.0].found += 1;
-        }
-        for message in found {
-            let link = &mut self.links[message.link.0];
-            let ready = std::mem::take(&mut link.found);
-            if ready > 0 && self.options.window.retires {
-                link.arriving.look(ready, ready);
-                let least = self.options.window.least;
-                link.retire(|link, buffers| link.arriving.surplus(buffers, least));
-            }
+            self.links[message.link.0].window.find();
         }
         let window = &self.options.window;
+        for message in found {
+            self.links[message.link.0].window.end_look(window);
+        }
         if found.is_empty() && window.least < window.most {
             for link in self.links.iter_mut().filter(|link| link.is_open()) {
-                link.idle = true;
-                link.arriving.look(0, 0);
+                link.window.note_idle();
             }
         }
     }
 
     /// Takes note of how many buffers the source of a message had left when it sent it: of those that it
     /// may write to or that it had credit for, or, where messages are read into buffers, of those here.
-    pub(super) fn note_unused(&mut self, index: usize, credit_seen: u32) {
+    pub(super) fn note_unused(&mut self, index: usize, credit_left: usize) {
         let link = &mut self.links[index];
-        let unused = match link.connection() {
-            Some(Connection {
-                way: Way::Read(reads),
-                ..
-            }) if !reads.at_once() => reads.free(),
-            _ => credit_seen.wrapping_sub(link.heard) as usize,
-        };
-        if self.options.window.retires {
-            // A message to several tells no credit.
-            let known = unused <= link.buffers;
-            link.unused.look(if known { unused } else { 0 }, 1);
-            let least = self.options.window.least;
-            link.retire(|link, buffers| link.unused.excess(buffers, least));
-        }
+        let connection = link.connection();
+        let unused = connection.and_then(|connection| connection.carrier.unused());
+        let unused = unused.unwrap_or(credit_left);
+        link.window.note_unused(unused, &self.options.window);
     }
 
     /// Whether a buffer in hand is to be given back; it is then none of the link's any more.
     pub(super) fn retires_buffer(&mut self, index: usize) -> bool {
-        let link = &mut self.links[index];
-        if link.retiring == 0 || link.buffers <= self.options.window.least {
+        if !self.links[index].window.retires(&self.options.window) {
             return false;
         }
-        link.retiring -= 1;
-        link.buffers -= 1;
         if self.datagrams.is_some() {
             self.datagram_receives -= 1;
         }
@@ -91,18 +63,16 @@ impl ReceiveEndpoint {
     /// Whether a link has registered buffers here.
     fn has_buffers(&mut self, index: usize) -> bool {
         let connection = self.links[index].connection();
-        connection.is_none_or(|connection| connection.way.has_buffers())
+        connection.is_none_or(|connection| connection.carrier.has_buffers())
     }
 
     /// Doubles the window of a link whose source ran out of credit while there was nothing to do
     /// here.
     pub(super) fn grow(&mut self, index: usize) {
         let link = &mut self.links[index];
-        link.starved = false;
-        link.idle = false;
-        link.retiring = 0;
-        if link.end.is_none() {
-            let window = (2 * link.buffers).min(self.options.window_max());
+        if let Some(window) = link.window.grows(self.options.window_max())
+            && link.end.is_none()
+        {
             self.widen(index, window);
         }
     }
@@ -110,7 +80,7 @@ impl ReceiveEndpoint {
     /// Posts receives up to a window, as far as there is memory to spare.
     pub(super) fn widen(&mut self, index: usize, window: usize) {
         let link = &mut self.links[index];
-        let mut wanted = window.saturating_sub(link.buffers);
+        let mut wanted = window.saturating_sub(link.window.buffers());
         if self.datagrams.is_some() {
             // Half of the queue's places are for new links. A receive that was taken and not
             // posted again has its place reserved.
@@ -120,20 +90,14 @@ impl ReceiveEndpoint {
         if wanted == 0 {
             return;
         }
-        if let Carrier::Connected(Connection { way, .. })
-        | Carrier::Offered(Some(Connection { way, .. })) = &mut link.carrier
-        {
-            let added = match way {
-                Way::Send => None,
-                Way::Write(written) => Some(written.widen(&self.fabric, wanted)),
-                Way::Read(reads) => Some(reads.widen(&self.fabric, wanted)),
-            };
-            if let Some(added) = added {
-                link.buffers += added;
-                if way.has_buffers() {
+        if let Stage::Connected(connection) | Stage::Offered(Some(connection)) = &mut link.stage {
+            let carrier = &mut connection.carrier;
+            if let Some(added) = carrier.widen(&self.fabric, wanted) {
+                link.window.add(added);
+                if carrier.has_buffers() {
                     self.report.registered_bytes += added * self.options.message_bytes;
                 }
-                self.pump_rings(index);
+                self.pump_queues(index);
                 return;
             }
         }
@@ -152,8 +116,8 @@ impl ReceiveEndpoint {
             });
         }
         // A queue pair that has no room for all leaves the rest, and they go back to the arena.
-        let posted = match (&link.carrier, &self.datagrams) {
-            (Carrier::Connected(connection) | Carrier::Offered(Some(connection)), _) => {
+        let posted = match (&link.stage, &self.datagrams) {
+            (Stage::Connected(connection) | Stage::Offered(Some(connection)), _) => {
                 connection.queue_pair.post_receive(&mut receives)
             }
             (_, Some(datagrams)) => datagrams.post_receive(&mut receives),
@@ -163,22 +127,22 @@ impl ReceiveEndpoint {
         if self.datagrams.is_some() {
             self.datagram_receives += posted;
         }
-        link.buffers += posted;
-        link.credit = link.credit.wrapping_add(posted as u32);
-        link.unsaid += posted as u32;
+        link.window.add(posted);
+        link.grant.add(posted as u32);
         self.report.registered_bytes += posted * self.options.message_bytes;
     }
 
     /// Counts the receives posted again for a link, and writes credit back when enough have been.
     pub(super) fn count_receives(&mut self, index: usize, posted: u32) {
-        let frequency = self.options.credit_every(self.links[index].buffers);
+        let frequency = self
+            .options
+            .credit_every(self.links[index].window.buffers());
         let link = &mut self.links[index];
-        link.credit = link.credit.wrapping_add(posted);
-        link.unsaid += posted;
+        link.grant.add(posted);
         // After the end nobody needs credit.
-        if link.unsaid >= frequency && link.end.is_none() {
-            let group = link.least_acknowledged();
-            let sampled = (link.credit / frequency).is_multiple_of(CREDITS_PER_SAMPLE);
+        if link.grant.unsaid() >= frequency && link.end.is_none() {
+            let group = link.groups.least_acknowledged();
+            let sampled = (link.grant.granted() / frequency).is_multiple_of(CREDITS_PER_SAMPLE);
             let since = sampled.then(|| self.fabric.context.now());
             if let Err(error) = self.say_credit(index, group, 0) {
                 self.links[index].fail(error);
@@ -194,28 +158,25 @@ impl ReceiveEndpoint {
     /// group.
     pub(super) fn say_credit(&mut self, index: usize, group: u16, flags: u8) -> Result<()> {
         let link = &mut self.links[index];
-        link.unsaid = 0;
-        let credit = link.credit;
-        match &link.carrier {
-            Carrier::Connected(Connection {
-                queue_pair, way, ..
-            }) => {
-                if way.counts_on_receives() {
+        let credit = link.grant.say();
+        match &link.stage {
+            Stage::Connected(connection) => {
+                if connection.carrier.counts_on_receives() {
                     // A full queue has newer credit to say than the sender has taken: it can wait.
                     let mut requests = vec![empty_write(index as u64, Some(credit))];
-                    queue_pair.post_send(&mut requests)?;
+                    connection.queue_pair.post_send(&mut requests)?;
                 }
                 Ok(())
             }
-            Carrier::Datagram(_) => {
-                let acknowledged = link.acknowledge(group);
+            Stage::Datagram(_) => {
+                let acknowledged = link.groups.acknowledge(group);
                 let body = Body::Credit(Credit {
                     credit,
                     acknowledged,
                 });
                 self.say(index, group, flags, body)
             }
-            Carrier::Offered(_) | Carrier::Closed => Ok(()),
+            Stage::Offered(_) | Stage::Closed => Ok(()),
         }
     }
 }

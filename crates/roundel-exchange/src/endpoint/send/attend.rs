@@ -1,11 +1,10 @@
 //! What a SEND endpoint does now and then by itself: the tasks that send may be busy with other
 //! things for long, or wait for a peer that is gone.
 
-use super::super::PROBE_INTERVAL;
-use super::destination::Carrier;
-use super::state::State;
+use super::state::{CONTROL, State};
 use super::{Inner, SendEndpoint};
-use crate::design::Verb;
+use crate::link::send_queue::empty_write;
+use crate::link::silence::PROBE_INTERVAL;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ impl SendEndpoint {
     pub fn attend(&self) -> impl Future<Output = ()> + Send + use<> {
         let context = self.0.fabric.context.clone();
         let options = &self.0.options;
-        let interval = match options.repairs() || options.design.verb() != Verb::Send {
+        let interval = match options.repairs() || options.design.has_queues() {
             true => options.repeat_interval,
             false => PROBE_INTERVAL,
         };
@@ -38,7 +37,7 @@ impl SendEndpoint {
         let mut state = state.lock();
         state.probe_connections(self.0.fabric.context.now());
         self.ask_to_join(&mut state);
-        if state.verb != Verb::Send || state.keeps_any() || state.awaits_joining() {
+        if state.design.has_queues() || state.keeps_any() || state.awaits_joining() {
             self.progress(&mut state);
             drop(state);
             // What was taken for others is theirs to find.
@@ -51,16 +50,15 @@ impl State {
     /// Probes the connections on which more is to be sent and nothing is in flight that would fail
     /// by itself.
     fn probe_connections(&mut self, now: Duration) {
-        for index in 0..self.destinations.len() {
-            let destination = &mut self.destinations[index];
-            if matches!(destination.carrier, Carrier::Connected { .. })
-                && destination.failed.is_none()
+        for destination in &mut self.destinations {
+            if destination.failed.is_none()
                 && destination.end.is_none()
-                && destination.in_flight == 0
+                && let Some(sends) = &mut destination.sends
+                && sends.in_flight == 0
                 && now.saturating_sub(destination.probed_at) >= PROBE_INTERVAL
             {
                 destination.probed_at = now;
-                self.probe(index);
+                sends.try_post(empty_write(CONTROL, None));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! End-of-stream: said once over Reliable Connection, repeated until it is acknowledged over
 //! datagrams.
 
-use super::destination::{Carrier, End, Way};
+use super::destination::End;
 use super::state::State;
 use super::{DestinationId, SendEndpoint};
 use crate::error::Result;
@@ -69,7 +69,8 @@ impl SendEndpoint {
         let mut state = self.0.state.lock();
         let target = &state.destinations[destination.0];
         // Without credit the receiver has no receive for it: it asks again when it wants to know.
-        if matches!(target.carrier, Carrier::Datagram { .. })
+        if state.datagrams.is_some()
+            && target.carrier.is_some()
             && target.credit.left() > 0
             && state.has_room(destination.0, 1)
             && let Some(end) = &target.end
@@ -84,16 +85,12 @@ impl SendEndpoint {
         let mut state = self.0.state.lock();
         self.progress(&mut state);
         let target = &state.destinations[destination.0];
-        let done = match target.carrier {
-            Carrier::Connected { ref way, .. } => {
-                let read = match way {
-                    Way::Read(reading) => reading.has_read_all(),
-                    _ => true,
-                };
-                read && target.in_flight == 0 && !target.undelivered
+        let done = match (&target.carrier, &target.sends) {
+            (Some(carrier), Some(sends)) => {
+                carrier.has_all_read() && sends.in_flight == 0 && !target.undelivered
             }
-            Carrier::Datagram { .. } => target.end.as_ref().is_some_and(|end| end.acknowledged),
-            Carrier::Closed => false,
+            (Some(_), None) => target.end.as_ref().is_some_and(|end| end.acknowledged),
+            (None, _) => false,
         };
         // A receiver that has everything may close the connection first.
         match &target.failed {

@@ -5,44 +5,46 @@ mod attend;
 mod buffer;
 mod destination;
 mod finish;
+mod joining;
+mod kept;
 mod multicast;
 mod posting;
 mod progress;
-mod read;
 mod repair;
-mod retained;
+mod shared;
 mod state;
 #[cfg(test)]
 mod tests;
-mod write;
 
 pub use buffer::SendBuffer;
 pub(crate) use buffer::TakesBack;
-pub use repair::Origin;
+pub use kept::Origin;
 
-use super::seal::sealed_length;
-use super::{Fabric, LinkAddress, datagram};
+use super::LinkAddress;
 use crate::buffers::Circulation;
-use crate::design::{Notification, Verb};
+use crate::designs::{Design, send_ud};
 use crate::error::ExchangeError;
 use crate::error::Result;
+use crate::fabric::Fabric;
+use crate::link::queue::Queue;
+use crate::link::repair::Retained;
+use crate::link::send_queue::SendQueue;
 use crate::options::ExchangeOptions;
 use crate::report::{DestinationReport, EndpointReport};
 use crate::wire::{Body, Data, HEADER_LENGTH, Header};
-use destination::{Carrier, Destination, Way};
-use read::Reading;
+use destination::Destination;
+use kept::Repairs;
 use repair::REPAIR_BUFFERS;
-use retained::Retained;
 use roundel_verbs::completion_queue::until_ready;
 use roundel_verbs::{
     Buffer, CompletionQueue, CompletionStatus, Guarded, QueuePairOptions, ReceiveRequest, Transport,
 };
+use shared::Shared;
 use state::{CONTROL_SENDS, Group, State};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
-use write::Writing;
 
 /// Completions that a send endpoint's queue is asked to hold.
 const COMPLETIONS: usize = 1024;
@@ -83,15 +85,7 @@ impl TakesBack for Inner {
 impl Inner {
     /// Bytes of a buffer of a group.
     fn buffer_bytes(&self) -> usize {
-        match self.options.design.verb() {
-            Verb::Write(Notification::Buffers) => sealed_length(self.options.message_bytes),
-            _ => self.options.message_bytes,
-        }
-    }
-
-    /// Whether receivers read the buffers of groups.
-    fn exposes_buffers(&self) -> bool {
-        self.options.design.verb() == Verb::Read
+        self.options.design.buffer_bytes(self.options.message_bytes)
     }
 
     /// Receives of a datagram endpoint for what one destination says.
@@ -117,12 +111,17 @@ impl SendEndpoint {
             .create_completion_queue(COMPLETIONS, Some(&fabric.channel))?;
         let datagrams = match options.design.transport() {
             Transport::ReliableConnection => None,
-            _ => Some(datagram::open(fabric, &queue, options)?),
+            _ => {
+                let depth = options.datagrams_max;
+                let queue_pair = send_ud::open(fabric, &queue, depth, options.queue_key)?;
+                Some(SendQueue::new(queue_pair, depth))
+            }
         };
-        let mut repair_buffers = Vec::new();
+        let mut repairs = Repairs::default();
         if options.repairs() {
             for _ in 0..REPAIR_BUFFERS {
-                repair_buffers.push(fabric.arena.allocate(options.message_bytes)?);
+                let buffer = fabric.arena.allocate(options.message_bytes)?;
+                repairs.buffers.push(buffer);
             }
         }
         Ok(Self(Arc::new(Inner {
@@ -133,29 +132,18 @@ impl SendEndpoint {
             queue,
             state: Guarded::new(
                 State {
-                    depth: match datagrams {
-                        // A message may take two requests.
-                        None => 2 * options.window_max() + CONTROL_SENDS,
-                        Some(_) => options.datagrams_max,
-                    },
+                    design: options.design,
                     report: EndpointReport {
                         queue_pairs: datagrams.iter().count(),
-                        registered_bytes: repair_buffers.len() * options.message_bytes,
+                        registered_bytes: repairs.buffers.len() * options.message_bytes,
                         ..EndpointReport::default()
                     },
                     datagrams,
-                    datagrams_in_flight: 0,
                     destinations: Vec::new(),
                     by_queue_pair: HashMap::new(),
                     groups: Vec::new(),
-                    shared: HashMap::new(),
-                    shared_next: 0,
-                    unread: HashMap::new(),
-                    verb: options.design.verb(),
-                    arena: fabric.arena.clone(),
-                    repairs: VecDeque::new(),
-                    repair_buffers,
-                    spare_copies: Vec::new(),
+                    shared: Shared::default(),
+                    repairs,
                     completions: Vec::new(),
                     asked: false,
                 },
@@ -170,31 +158,20 @@ impl SendEndpoint {
         let inner = &*self.0;
         let mut state = inner.state.lock();
         let index = state.destinations.len();
-        let (carrier, queue_pair, ring) = match &state.datagrams {
+        let (carrier, sends, queue_pair) = match &state.datagrams {
             None => {
-                let arena = &inner.fabric.arena;
-                let (way, ring) = match inner.options.design.verb() {
-                    Verb::Send => (Way::Send, None),
-                    Verb::Write(notification) => {
-                        let writing =
-                            Writing::open(notification, arena, &inner.options, offer.ring, peer)?;
-                        let ring = writing.free.address();
-                        state.report.registered_bytes += writing.free.bytes();
-                        (Way::Write(Box::new(writing)), Some(ring))
-                    }
-                    Verb::Read => {
-                        let offered = (offer.ring, offer.credit);
-                        let reading = Reading::open(arena, &inner.options, offered, peer)?;
-                        let ring = reading.free.address();
-                        state.report.registered_bytes += reading.free.bytes();
-                        (Way::Read(Box::new(reading)), Some(ring))
-                    }
-                };
+                let (arena, sizes) = (&inner.fabric.arena, inner.options.link_sizes());
+                let offered = (offer.queue, offer.credit);
+                let design = inner.options.design;
+                let carrier = design.connected_source(arena, &sizes, offered, peer)?;
+                state.report.registered_bytes += carrier.queue().map_or(0, Queue::bytes);
                 let control = inner.options.credits_in_flight() + 4;
+                // A message may take two requests.
+                let depth = 2 * inner.options.window_max() + CONTROL_SENDS;
                 let queue_pair = inner.fabric.device.create_queue_pair(
                     &QueuePairOptions {
                         transport: Transport::ReliableConnection,
-                        send_depth: state.depth,
+                        send_depth: depth,
                         receive_depth: control,
                         rnr_retry: 7,
                         queue_key: 0,
@@ -210,31 +187,26 @@ impl SendEndpoint {
                     .collect();
                 queue_pair.post_receive(&mut receives)?;
                 queue_pair.connect(&offer.queue_pair)?;
-                let address = queue_pair.address().clone();
-                state.by_queue_pair.insert(address.number, index);
+                state.by_queue_pair.insert(queue_pair.number(), index);
                 state.report.queue_pairs += 1;
-                (Carrier::Connected { queue_pair, way }, address, ring)
+                let address = queue_pair.address().clone();
+                (carrier, Some(SendQueue::new(queue_pair, depth)), address)
             }
             Some(datagrams) => {
-                let handle = inner
-                    .fabric
-                    .device
-                    .create_address_handle(&offer.queue_pair)?;
-                datagram::post_receives(
+                let device = &inner.fabric.device;
+                let handle = device.create_address_handle(&offer.queue_pair)?;
+                send_ud::post_receives(
                     &inner.fabric,
-                    datagrams,
+                    &datagrams.queue_pair,
                     inner.control_receives(),
                     HEADER_LENGTH,
                 )?;
-                let carrier = Carrier::Datagram {
-                    handle,
-                    number: offer.queue_pair.number,
-                    queue_key: offer.queue_pair.queue_key,
-                };
-                (carrier, datagrams.address().clone(), None)
+                let address = datagrams.queue_pair.address().clone();
+                (Design::datagram_source(handle), None, address)
             }
         };
-        let mut destination = Destination::new(peer, carrier);
+        let queue = carrier.queue().map(Queue::address);
+        let mut destination = Destination::new(peer, &offer.queue_pair, sends, carrier);
         destination.credit.grant(offer.credit);
         state.destinations.push(destination);
         let address = LinkAddress {
@@ -242,7 +214,7 @@ impl SendEndpoint {
             source: inner.source,
             destination: index as u32,
             credit: 0,
-            ring,
+            queue,
             local: 0,
             queue_pair,
         };
@@ -257,7 +229,7 @@ impl SendEndpoint {
         let mut free = Vec::with_capacity(count);
         for _ in 0..count {
             let bytes = inner.buffer_bytes();
-            free.push(inner.fabric.buffer(bytes, inner.exposes_buffers())?);
+            free.push(inner.fabric.buffer(bytes, inner.options.design.reads())?);
         }
         let (repairs, kept) = (inner.options.repairs(), inner.options.unarrived_max());
         let mut state = inner.state.lock();
@@ -312,7 +284,7 @@ impl SendEndpoint {
 
     /// A task that sends to a group waits until its members have done something.
     fn wait_for_members(&self, state: &mut State, group: GroupId) {
-        if state.verb != Verb::Send && self.0.queue.is_armed() {
+        if state.design.has_queues() && self.0.queue.is_armed() {
             let members = state.groups[group.0].members.clone();
             state.ask_for_bells(&members);
         }
@@ -349,7 +321,7 @@ impl SendEndpoint {
         if state.groups[group.0].buffers >= options.window_max() {
             return None;
         }
-        let buffer = fabric.spare_buffer(self.0.buffer_bytes(), self.0.exposes_buffers())?;
+        let buffer = fabric.spare_buffer(self.0.buffer_bytes(), options.design.reads())?;
         state.groups[group.0].buffers += 1;
         state.report.registered_bytes += options.message_bytes;
         Some(buffer)
@@ -424,20 +396,18 @@ impl SendEndpoint {
     /// destroyed.
     pub fn close(&self, destination: DestinationId, error: Option<ExchangeError>) {
         let mut state = self.0.state.lock();
-        let carrier = std::mem::replace(
-            &mut state.destinations[destination.0].carrier,
-            Carrier::Closed,
-        );
-        if let Carrier::Connected { queue_pair, .. } = &carrier {
-            state.by_queue_pair.remove(&queue_pair.number());
-            let counters = queue_pair.counters();
+        let target = &mut state.destinations[destination.0];
+        let (sends, carrier) = (target.sends.take(), target.carrier.take());
+        if let Some(sends) = &sends {
+            state.by_queue_pair.remove(&sends.queue_pair.number());
+            let counters = sends.queue_pair.counters();
             state.report.counters.merge(&counters);
         }
         let target = &mut state.destinations[destination.0];
         target.failed = Some(error.unwrap_or_else(|| target.lost(CompletionStatus::Flushed)));
         state.close_groups_of(destination.0);
         drop(state);
-        drop(carrier);
+        drop((sends, carrier));
         self.0.queue.wake();
     }
 
@@ -452,12 +422,10 @@ impl SendEndpoint {
         let state = self.0.state.lock();
         let mut report = state.report;
         if let Some(datagrams) = &state.datagrams {
-            report.counters.merge(&datagrams.counters());
+            report.counters.merge(&datagrams.queue_pair.counters());
         }
-        for destination in &state.destinations {
-            if let Carrier::Connected { queue_pair, .. } = &destination.carrier {
-                report.counters.merge(&queue_pair.counters());
-            }
+        for sends in state.destinations.iter().flat_map(|to| &to.sends) {
+            report.counters.merge(&sends.queue_pair.counters());
         }
         report
     }

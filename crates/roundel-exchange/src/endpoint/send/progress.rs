@@ -1,11 +1,11 @@
 //! What a SEND endpoint's completion queue brings: buffers back, credit, acknowledgements and
 //! questions.
 
-use super::destination::Carrier;
-use super::posting::{CONTROL, REPAIR, SHARED};
-use super::state::State;
-use super::{SendEndpoint, datagram};
+use super::SendEndpoint;
+use super::state::{CONTROL, REPAIR, SHARED, State};
+use crate::designs::send_ud;
 use crate::error::Result;
+use crate::link::send_queue::SendQueue;
 use crate::wire::{Body, FLAG_REPEATED, Header, Sent};
 use roundel_verbs::{Completion, CompletionStatus, Opcode, ReceiveRequest};
 
@@ -29,7 +29,7 @@ impl SendEndpoint {
                 break;
             }
         }
-        state.take_rings();
+        state.take_queues();
         // One answer for all the questions that came meanwhile.
         if std::mem::take(&mut state.asked) {
             for index in 0..state.destinations.len() {
@@ -123,10 +123,10 @@ impl State {
         match self.by_queue_pair.get(&completion.queue_pair) {
             Some(&index) => {
                 let destination = &mut self.destinations[index];
-                destination.in_flight -= 1;
+                destination.sends.iter_mut().for_each(SendQueue::complete);
                 destination.undelivered |= failed;
             }
-            None => self.datagrams_in_flight = self.datagrams_in_flight.saturating_sub(1),
+            None => self.datagrams.iter_mut().for_each(SendQueue::complete),
         }
         if failed {
             self.fail_queue_pair(&completion);
@@ -136,23 +136,14 @@ impl State {
         }
         if completion.id & SHARED == 0 {
             match completion.buffer {
-                Some(buffer) if completion.id == REPAIR => self.repair_buffers.push(buffer),
+                Some(buffer) if completion.id == REPAIR => self.repairs.buffers.push(buffer),
                 Some(buffer) => self.give_back(completion.id as usize, buffer),
                 None => {}
             }
             return;
         }
-        let key = completion.id & !SHARED;
-        let Some(mut send) = self.shared.remove(&key) else {
-            return;
-        };
-        match send.buffer.try_into_owned() {
-            Ok(buffer) => self.give_back(send.group, buffer),
-            // Others have not completed yet.
-            Err(buffer) => {
-                send.buffer = buffer;
-                self.shared.insert(key, send);
-            }
+        if let Some((group, buffer)) = self.shared.completed(completion.id & !SHARED) {
+            self.give_back(group, buffer);
         }
     }
 
@@ -169,30 +160,30 @@ impl State {
         if let Some(credit) = completion.immediate {
             destination.credit.grant(credit);
         }
-        if let Carrier::Connected { queue_pair, .. } = &destination.carrier {
+        if let Some(sends) = &destination.sends {
             let mut again = vec![ReceiveRequest {
                 id: index as u64,
                 buffer: None,
             }];
             // A queue pair that refuses is in error: its completions say so.
-            let _ = queue_pair.post_receive(&mut again);
+            let _ = sends.queue_pair.post_receive(&mut again);
         }
     }
 
     /// The header of a datagram and the destination that it is from. Garbage and strangers are
     /// dropped; whoever spoke is told apart by its queue pair.
     fn take_datagram(&mut self, completion: Completion) -> Option<(usize, Header)> {
-        let header = datagram::header(&completion);
+        let header = send_ud::header(&completion);
         let speaker = completion.source_queue_pair;
         if let (Some(buffer), Some(datagrams)) = (completion.buffer, &self.datagrams)
             && completion.status != CompletionStatus::Flushed
         {
-            datagram::post_again(datagrams, buffer);
+            send_ud::post_again(&datagrams.queue_pair, buffer);
         }
         let header = header?;
         let index = header.partition as usize;
         let destination = self.destinations.get(index)?;
-        matches!(destination.carrier, Carrier::Datagram { number, .. } if number == speaker)
-            .then_some((index, header))
+        let known = destination.carrier.is_some() && destination.remote.number == speaker;
+        known.then_some((index, header))
     }
 }

@@ -1,42 +1,36 @@
 //! What a send endpoint knows of its destinations and groups, and what each of them owes the other.
 
 use super::GroupId;
-use super::destination::{Carrier, Destination};
+use super::destination::Destination;
+use super::kept::{Kept, Repairs};
 use super::multicast::Multicast;
-use super::read::Unread;
-use super::repair::{Kept, Repair};
-use super::retained::Retained;
+use super::shared::Shared;
 use crate::buffers::Circulation;
-use crate::design::{Notification, Verb};
+use crate::designs::Design;
 use crate::error::ExchangeError;
+use crate::link::repair::Retained;
+use crate::link::send_queue::SendQueue;
 use crate::report::EndpointReport;
-use roundel_verbs::{Arena, Buffer, Completion, CompletionStatus, QueuePair, SharedBuffer};
-use std::collections::{HashMap, VecDeque};
+use roundel_verbs::{Buffer, Completion, CompletionStatus};
+use std::collections::HashMap;
 
 /// Places in a send queue that data leaves to control messages.
 pub(super) const CONTROL_SENDS: usize = 6;
 
+/// Marks of sends: a group's number for an owned buffer, or one of these.
+pub(super) const REPAIR: u64 = 1 << 61;
+pub(super) const SHARED: u64 = 1 << 62;
+pub(super) const CONTROL: u64 = 1 << 63;
+
 pub(super) struct State {
-    /// The one queue pair of a datagram endpoint, with its sends in flight.
-    pub(super) datagrams: Option<QueuePair>,
-    pub(super) datagrams_in_flight: usize,
-    /// Sends that a queue pair may have in flight.
-    pub(super) depth: usize,
+    pub(super) design: Design,
+    /// The one queue pair of a datagram endpoint.
+    pub(super) datagrams: Option<SendQueue>,
     pub(super) destinations: Vec<Destination>,
     pub(super) by_queue_pair: HashMap<u32, usize>,
     pub(super) groups: Vec<Group>,
-    pub(super) shared: HashMap<u64, SharedSend>,
-    pub(super) shared_next: u64,
-    /// What members of groups have not read yet, where receivers read.
-    pub(super) unread: HashMap<u64, Unread>,
-    pub(super) verb: Verb,
-    pub(super) arena: Arena,
-    /// What to send again, and free buffers for it: those of the groups may all be in the hands of
-    /// tasks that cannot go on before something was repaired.
-    pub(super) repairs: VecDeque<Repair>,
-    pub(super) repair_buffers: Vec<Buffer>,
-    /// Memory for copies of messages, to use again.
-    pub(super) spare_copies: Vec<Vec<u8>>,
+    pub(super) shared: Shared,
+    pub(super) repairs: Repairs,
     pub(super) completions: Vec<Completion>,
     /// Whether a destination has asked.
     pub(super) asked: bool,
@@ -59,22 +53,15 @@ pub(super) struct Group {
     pub(super) multicast: Option<Multicast>,
 }
 
-/// A buffer posted to every member of a group.
-pub(super) struct SharedSend {
-    pub(super) buffer: SharedBuffer,
-    pub(super) group: usize,
-}
-
 impl State {
     /// Whether every member of a group has granted credit, not too much is kept for it, and there is
     /// room in the send queues.
     pub(super) fn may_send(&self, group: GroupId) -> bool {
         let members = &self.groups[group.0].members;
         // One queue pair carries all datagrams.
-        let sends = match (&self.datagrams, self.verb) {
-            (Some(_), _) => members.len(),
-            (None, Verb::Write(Notification::MessageQueue)) => 2,
-            (None, _) => 1,
+        let sends = match &self.datagrams {
+            Some(_) => members.len(),
+            None => self.design.requests_each(),
         };
         let retained = self.groups[group.0].retained.as_ref();
         self.credit_left(group) > 0
@@ -93,12 +80,15 @@ impl State {
 
     /// Whether `sends` more fit in the send queue that leads to a destination.
     pub(super) fn has_room(&self, destination: usize, sends: usize) -> bool {
-        let destination = &self.destinations[destination];
-        let in_flight = match destination.carrier {
-            Carrier::Connected { .. } => destination.in_flight,
-            _ => self.datagrams_in_flight,
-        };
-        in_flight + sends <= self.depth
+        let own = self.destinations[destination].sends.as_ref();
+        let queue = own.or(self.datagrams.as_ref());
+        queue.is_none_or(|queue| queue.has_room(sends))
+    }
+
+    /// The send queue that leads to a destination, unless it is closed.
+    pub(super) fn sends(&mut self, destination: usize) -> Option<&mut SendQueue> {
+        let own = self.destinations[destination].sends.as_mut();
+        own.or(self.datagrams.as_mut())
     }
 
     pub(super) fn failure_of(&self, group: GroupId) -> Option<ExchangeError> {
@@ -131,8 +121,7 @@ impl State {
     pub(super) fn acknowledge(&mut self, destination: usize, group: usize, below: u64) {
         if let Some((member, retained)) = Self::retained(&mut self.groups, destination, group) {
             let arrived = retained.acknowledge(member, below);
-            self.spare_copies
-                .extend(arrived.filter_map(Kept::into_copy));
+            self.repairs.reuse(arrived);
         }
     }
 
@@ -183,9 +172,7 @@ impl State {
 
     pub(super) fn fail(&mut self, index: usize, status: CompletionStatus) {
         let destination = &mut self.destinations[index];
-        if destination.failed.is_none() {
-            destination.failed = Some(destination.lost(status));
-        }
+        destination.fail(&destination.lost(status));
     }
 
     /// Groups with a destination that is gone send nothing new any more: their buffers go back to
@@ -197,13 +184,17 @@ impl State {
                 group.free.clear();
                 if let Some(retained) = &mut group.retained {
                     let unwanted = retained.forget(member);
-                    self.spare_copies
-                        .extend(unwanted.filter_map(Kept::into_copy));
+                    self.repairs.reuse(unwanted);
                 }
             }
         }
-        self.forget_reader(destination);
+        // Nobody waits for it any more to read what it was told of.
+        for number in self.shared.unread() {
+            if let Ok(Some((group, buffer))) = self.shared.was_read(number, destination) {
+                self.give_back(group, buffer);
+            }
+        }
         let groups = &self.groups;
-        self.shared.retain(|_, send| !groups[send.group].closed);
+        self.shared.forget_posted(|group| groups[group].closed);
     }
 }

@@ -1,7 +1,7 @@
 //! Ways into an endpoint for tests that pair it with a receiver.
 
-use super::retained::Retained;
 use super::{DestinationId, GroupId, SendEndpoint};
+use crate::link::repair::Retained;
 use crate::wire::Body;
 use roundel_verbs::QueuePairAddress;
 
@@ -40,6 +40,6 @@ impl SendEndpoint {
     pub(in super::super) fn datagram_address(&self) -> Option<QueuePairAddress> {
         let state = self.0.state.lock();
         let datagrams = state.datagrams.as_ref()?;
-        Some(datagrams.address().clone())
+        Some(datagrams.queue_pair.address().clone())
     }
 }

@@ -1,10 +1,11 @@
 //! What a connection posts, in which order and how much at a time: credit, control, rows, READs, the bell. And what of it
 //! is on its way.
 
-use super::super::outgoing::{About, Outgoing, inline};
+use super::super::outgoing::{About, Outgoing};
 use super::super::way::Way;
 use super::{CONTROL_SENDS, CREDITS_PER_WINDOW, Connection};
-use crate::endpoint::empty_write;
+use crate::designs::carrier::inline;
+use crate::link::send_queue::empty_write;
 use roundel_verbs::{Buffer, CompletionStatus, Payload, SendOperation, SendRequest};
 
 /// Rows leave one part in so many of the credit to control messages.
@@ -20,7 +21,7 @@ impl Connection {
         let mut requests = Vec::new();
         // Rounded up: there are spare receives for so many words and no more.
         let window = self.options.receives.div_ceil(CREDITS_PER_WINDOW);
-        if self.unsaid as usize >= window && self.control_in_flight < CONTROL_SENDS {
+        if self.grant.unsaid() as usize >= window && self.control_in_flight < CONTROL_SENDS {
             self.say_credit(&mut requests);
         }
         while self.credit.left() > 0
@@ -72,8 +73,7 @@ impl Connection {
 
     /// A word about credit, which is also the bell.
     fn say_credit(&mut self, requests: &mut Vec<SendRequest>) {
-        self.unsaid = 0;
-        let mut word = empty_write(0, Some(self.room));
+        let mut word = empty_write(0, Some(self.grant.say()));
         word.id = self.note(About::Control);
         requests.push(word);
     }
@@ -93,12 +93,8 @@ impl Connection {
             }
             (_, about) => about,
         };
-        let each = match &self.way {
-            Way::Write(slots) => slots.requests_each(),
-            Way::Send | Way::Read(_) => 1,
-        };
         let first = self.next;
-        if each > 1 {
+        if self.options.design.requests_each() > 1 {
             self.note(About::Part);
         }
         let id = self.note(about);

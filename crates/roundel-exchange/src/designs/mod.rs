@@ -1,9 +1,26 @@
-//! The designs of the shuffle: how many endpoints, over which transport, with which verb. The one
-//! place with their names.
+//! The designs of the shuffle: how many endpoints, over which transport, with which verb (Table 1 of Liu et al. 2019).
+//! The one place with their names. What moves messages is a file for each transport and verb, with both ends of a link
+//! side by side; [`carrier`] is the seam to endpoints. Knows no endpoints, groups or operators.
 
-use roundel_verbs::{Capabilities, Transport};
+pub(crate) mod carrier;
+mod read_rc;
+mod send_rc;
+pub(crate) mod send_ud;
+pub(crate) mod write_rc;
+
+use crate::error::Result;
+use crate::fabric::Fabric;
+use crate::link::queue::QueueAddress;
+use crate::link::seal::{sealed_length, write_seal};
+use carrier::{LinkSizes, ReceiverEnd, SourceEnd};
+use roundel_verbs::{AddressHandle, Arena, Buffer, Capabilities, QueuePair, Transport};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
+
+/// Receives of a link over which messages are written or read, beyond its window: for bells, or for credit beyond the
+/// buffers there are.
+const SPARE_RECEIVES: usize = 8;
 
 /// A design of the data shuffle (Liu, Yin, Blanas 2019, section 5.1.3 and Table 1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -163,6 +180,100 @@ impl Design {
             return Some("it does not promise that the last byte of a WRITE is visible last");
         }
         None
+    }
+}
+
+/// What a design needs of whoever uses it.
+impl Design {
+    /// Bytes of a source's buffer for a message of so many.
+    pub(crate) fn buffer_bytes(self, message_bytes: usize) -> usize {
+        match self.is_sealed() {
+            true => sealed_length(message_bytes),
+            false => message_bytes,
+        }
+    }
+
+    fn is_sealed(self) -> bool {
+        self.verb() == Verb::Write(Notification::Buffers)
+    }
+
+    /// Puts what belongs there behind a message in a source's buffer.
+    pub(crate) fn seal(self, buffer: &mut Buffer, length: usize) {
+        if self.is_sealed() {
+            write_seal(buffer, length);
+        }
+    }
+
+    /// Whether receivers read sources' buffers.
+    pub(crate) fn reads(self) -> bool {
+        self.verb() == Verb::Read
+    }
+
+    /// Whether the ends of a link write to queues of each other's, which somebody has to look at.
+    pub(crate) fn has_queues(self) -> bool {
+        self.verb() != Verb::Send
+    }
+
+    /// Requests that a message takes.
+    pub(crate) fn requests_each(self) -> usize {
+        match self.verb() {
+            Verb::Write(Notification::MessageQueue) => 2,
+            _ => 1,
+        }
+    }
+
+    /// Receives that a connected link may have posted. Where messages are written or read, they need no memory, so that
+    /// there may be more of them than buffers.
+    pub(crate) fn receives(self, window_most: usize) -> usize {
+        match self.has_queues() {
+            true => window_most + SPARE_RECEIVES,
+            false => window_most,
+        }
+    }
+
+    /// The end of a source that sends datagrams.
+    pub(crate) fn datagram_source(to: AddressHandle) -> Box<dyn SourceEnd> {
+        Box::new(send_ud::Source(to))
+    }
+
+    /// The end of a source over a connection, for a receiver that has offered a queue and a credit.
+    pub(crate) fn connected_source(
+        self,
+        arena: &Arena,
+        sizes: &LinkSizes,
+        (queue, credit): (Option<QueueAddress>, u32),
+        peer: &str,
+    ) -> Result<Box<dyn SourceEnd>> {
+        Ok(match self.verb() {
+            Verb::Send => Box::new(send_rc::Source),
+            Verb::Write(notification) => {
+                let source = write_rc::Source::open(notification, arena, sizes, queue, peer)?;
+                Box::new(source)
+            }
+            Verb::Read => Box::new(read_rc::Source::open(arena, sizes, (queue, credit), peer)?),
+        })
+    }
+
+    /// The end of a receiver over a connection, and the buffers of the receives that it begins with.
+    pub(crate) fn connected_receiver(
+        self,
+        fabric: &Fabric,
+        sizes: &LinkSizes,
+        queue_pair: &Arc<QueuePair>,
+    ) -> Result<(Box<dyn ReceiverEnd>, Vec<Option<Buffer>>)> {
+        let receives = self.receives(sizes.most);
+        let end: Box<dyn ReceiverEnd> = match self.verb() {
+            Verb::Send => {
+                let buffers = send_rc::Receiver::buffers(fabric, sizes)?.into_iter();
+                return Ok((Box::new(send_rc::Receiver), buffers.map(Some).collect()));
+            }
+            Verb::Write(notification) => {
+                let receiver = write_rc::Receiver::open(notification, fabric, sizes, receives)?;
+                Box::new(receiver)
+            }
+            Verb::Read => Box::new(read_rc::Receiver::open(fabric, sizes, queue_pair)?),
+        };
+        Ok((end, (0..receives).map(|_| None).collect()))
     }
 }
 

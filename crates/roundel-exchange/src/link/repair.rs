@@ -1,11 +1,14 @@
-//! What a group has sent and keeps until every member has it. It knows sequence numbers, and not
-//! what a message is.
+//! What is needed to send lost messages again: what a group of a source has sent and keeps until every member has it,
+//! and which messages of each group have arrived at a member. It knows sequence numbers, and not what a message is.
 
-use std::collections::VecDeque;
+use super::sequence::Sequences;
+use crate::wire::Missing;
 use std::collections::vec_deque::Drain;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 /// The messages of a group that a member may still ask for, oldest first.
-pub(super) struct Retained<T> {
+pub(crate) struct Retained<T> {
     /// Sequence number of the oldest.
     first: u64,
     messages: VecDeque<T>,
@@ -16,7 +19,7 @@ pub(super) struct Retained<T> {
 }
 
 impl<T> Retained<T> {
-    pub(super) fn new(members: usize, most: usize) -> Self {
+    pub(crate) fn new(members: usize, most: usize) -> Self {
         Self {
             first: 0,
             messages: VecDeque::new(),
@@ -26,7 +29,7 @@ impl<T> Retained<T> {
     }
 
     /// Keeps the next message.
-    pub(super) fn push(&mut self, message: T) {
+    pub(crate) fn push(&mut self, message: T) {
         self.messages.push_back(message);
     }
 
@@ -37,7 +40,7 @@ impl<T> Retained<T> {
     /// Every message below a number has arrived at a member: gives out those that have arrived
     /// everywhere. What it says of messages that were never sent is ignored, and an older
     /// acknowledgement takes nothing back.
-    pub(super) fn acknowledge(&mut self, member: usize, below: u64) -> Drain<'_, T> {
+    pub(crate) fn acknowledge(&mut self, member: usize, below: u64) -> Drain<'_, T> {
         if below <= self.next() {
             let acknowledged = &mut self.acknowledged[member];
             *acknowledged = below.max(*acknowledged);
@@ -46,7 +49,7 @@ impl<T> Retained<T> {
     }
 
     /// A member is gone: gives out what was kept for it alone.
-    pub(super) fn forget(&mut self, member: usize) -> Drain<'_, T> {
+    pub(crate) fn forget(&mut self, member: usize) -> Drain<'_, T> {
         self.acknowledged[member] = u64::MAX;
         self.release()
     }
@@ -62,7 +65,7 @@ impl<T> Retained<T> {
     }
 
     /// A message that a member says it misses, if it is one that may be missing there.
-    pub(super) fn missed(&mut self, member: usize, sequence: u64) -> Option<&mut T> {
+    pub(crate) fn missed(&mut self, member: usize, sequence: u64) -> Option<&mut T> {
         if sequence < self.acknowledged[member] {
             return None;
         }
@@ -71,20 +74,86 @@ impl<T> Retained<T> {
     }
 
     /// Whether a member has not acknowledged everything.
-    pub(super) fn is_owed(&self, member: usize) -> bool {
+    pub(crate) fn is_owed(&self, member: usize) -> bool {
         self.acknowledged[member] < self.next()
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.messages.len()
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.len() >= self.most
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.messages.is_empty()
+    }
+}
+
+/// What has arrived of each group of a source.
+#[derive(Default)]
+pub(crate) struct ArrivedByGroup {
+    groups: BTreeMap<u16, Sequences>,
+    /// The group whose turn it was last.
+    in_turn: u16,
+}
+
+impl ArrivedByGroup {
+    /// What has arrived of a group.
+    pub(crate) fn of(&mut self, group: u16) -> &mut Sequences {
+        self.groups.entry(group).or_default()
+    }
+
+    /// Groups that are known.
+    pub(crate) fn count(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Whether messages are missing.
+    pub(crate) fn misses(&self) -> bool {
+        self.groups.values().any(Sequences::misses)
+    }
+
+    /// What to ask the source for now, and of which group.
+    pub(crate) fn ask(
+        &mut self,
+        now: Duration,
+        interval: Duration,
+        all_taken: bool,
+    ) -> Vec<(u16, Missing)> {
+        let groups = self.groups.iter_mut();
+        groups
+            .flat_map(|(group, arrived)| {
+                let missing = arrived.ask(now, interval, all_taken).into_iter();
+                missing.map(|missing| (*group, missing))
+            })
+            .collect()
+    }
+
+    /// Every message of a group below this one has arrived, as the source is told now.
+    pub(crate) fn acknowledge(&mut self, group: u16) -> u64 {
+        let Some(arrived) = self.groups.get_mut(&group) else {
+            return 0;
+        };
+        arrived.acknowledged = arrived.next();
+        arrived.acknowledged
+    }
+
+    /// The group of which most has arrived that its source has not been told.
+    pub(crate) fn least_acknowledged(&self) -> u16 {
+        let untold = self.groups.iter();
+        let untold = untold.max_by_key(|(_, arrived)| arrived.next() - arrived.acknowledged);
+        untold.map_or(0, |(group, _)| *group)
+    }
+
+    /// The groups in turn.
+    pub(crate) fn next_group(&mut self) -> u16 {
+        let after = self.groups.range(self.in_turn.saturating_add(1)..);
+        let next = after.map(|(group, _)| *group).next();
+        let next = next.or_else(|| self.groups.keys().next().copied());
+        self.in_turn = next.unwrap_or(0);
+        self.in_turn
     }
 }
 

@@ -3,7 +3,7 @@
 //! nobody, so an end that is about to sleep asks the other one to ring at its next message.
 //!
 //! ```text
-//!   Ring (here)                                   RemoteRing (there)
+//!   Queue (here)                                  RemoteQueue (there)
 //!     bell:    asked at taken = 4   ◄── WRITE ──    the other end has taken 4 and sleeps
 //!     entries: 7 8 9 …              ◄── WRITE ──    put
 //!                  take
@@ -15,9 +15,7 @@
 use crate::error::{ExchangeError, Result};
 use crate::wire::mix;
 use roundel_verbs::work::InlineBytes;
-use roundel_verbs::{
-    Arena, ExposedBuffer, Payload, QueuePair, RemoteAddress, SendOperation, SendRequest,
-};
+use roundel_verbs::{Arena, ExposedBuffer, Payload, RemoteAddress, SendOperation, SendRequest};
 use std::sync::atomic::Ordering;
 
 /// What an entry says; its meaning is the queue's.
@@ -33,7 +31,7 @@ const ENTRIES_MAX: u32 = 1 << 20;
 
 /// Where a queue is, for the other end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RingAddress {
+pub struct QueueAddress {
     /// Its memory.
     pub at: RemoteAddress,
     /// Entries that it has room for; 0 when there is only a bell.
@@ -41,13 +39,13 @@ pub struct RingAddress {
 }
 
 /// The queue that this end takes from.
-pub(crate) struct Ring {
+pub(crate) struct Queue {
     memory: ExposedBuffer,
     entries: u64,
     taken: u64,
 }
 
-impl Ring {
+impl Queue {
     pub(crate) fn open(arena: &Arena, entries: usize) -> Result<Self> {
         Ok(Self {
             memory: arena.allocate_exposed(ENTRIES_AT + entries * ENTRY_BYTES)?,
@@ -56,8 +54,8 @@ impl Ring {
         })
     }
 
-    pub(crate) fn address(&self) -> RingAddress {
-        RingAddress {
+    pub(crate) fn address(&self) -> QueueAddress {
+        QueueAddress {
             at: self.memory.remote_address(),
             entries: self.entries as u32,
         }
@@ -69,7 +67,7 @@ impl Ring {
     }
 
     /// Entries taken so far.
-    pub(super) fn taken(&self) -> u64 {
+    pub(crate) fn taken(&self) -> u64 {
         self.taken
     }
 
@@ -101,8 +99,8 @@ impl Ring {
 }
 
 /// The queue that the other end takes from.
-pub(crate) struct RemoteRing {
-    address: RingAddress,
+pub(crate) struct RemoteQueue {
+    address: QueueAddress,
     put: u64,
     /// What this end had taken when it last asked for the bell, and what the other one had when it
     /// was last rung.
@@ -110,15 +108,33 @@ pub(crate) struct RemoteRing {
     rung_at: Option<u64>,
 }
 
-impl RemoteRing {
+impl RemoteQueue {
+    /// `ValidArr` of a receiver.
+    ///
     /// # Errors
-    /// When a queue of so many entries cannot be.
-    pub(crate) fn new(address: RingAddress, peer: &str) -> Result<Self> {
+    /// When there is none, or one of so many entries cannot be.
+    pub(crate) fn valid(address: Option<QueueAddress>, peer: &str) -> Result<Self> {
+        Self::of(address, peer, "it has no queue to tell it of messages")
+    }
+
+    /// `FreeArr` of a source.
+    ///
+    /// # Errors
+    /// When there is none, or one of so many entries cannot be.
+    pub(crate) fn free(address: Option<QueueAddress>, peer: &str) -> Result<Self> {
+        let address = address.filter(|queue| queue.entries > 0);
+        Self::of(address, peer, "it answers without a queue for free buffers")
+    }
+
+    fn of(address: Option<QueueAddress>, peer: &str, lack: &str) -> Result<Self> {
+        let refused = |reason: String| ExchangeError::Protocol {
+            peer: peer.into(),
+            reason,
+        };
+        let address = address.ok_or_else(|| refused(lack.into()))?;
         if address.entries > ENTRIES_MAX {
-            return Err(ExchangeError::Protocol {
-                peer: peer.into(),
-                reason: format!("its queue has {} entries", address.entries),
-            });
+            let entries = address.entries;
+            return Err(refused(format!("its queue has {entries} entries")));
         }
         Ok(Self {
             address,
@@ -129,17 +145,17 @@ impl RemoteRing {
     }
 
     /// Entries put so far.
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.put
     }
 
     /// Entries that it has room for at a time.
-    pub(super) fn entries(&self) -> u64 {
+    pub(crate) fn entries(&self) -> u64 {
         self.address.entries.into()
     }
 
     /// The request that puts an entry. It is the caller's to know that there is room.
-    pub(super) fn put(&mut self, id: u64, entry: Entry) -> SendRequest {
+    pub(crate) fn put(&mut self, id: u64, entry: Entry) -> SendRequest {
         let at = entry_at(self.put, self.entries()).unwrap_or(ENTRIES_AT);
         let check = checksum(self.put, &entry);
         self.put += 1;
@@ -163,7 +179,7 @@ impl RemoteRing {
 
     /// Whether to wake the other end now: it has asked in `own` to be woken when there are more messages
     /// than it had taken, `sent` of which there are by now. Said once for each time that it asked.
-    pub(crate) fn must_ring(&mut self, own: &Ring, sent: u64) -> bool {
+    pub(crate) fn must_ring(&mut self, own: &Queue, sent: u64) -> bool {
         let asked = own.bell_asked_at().filter(|asked| *asked < sent);
         if asked.is_none() || self.rung_at == asked {
             return false;
@@ -178,28 +194,6 @@ pub(crate) const NOWHERE: RemoteAddress = RemoteAddress {
     address: 0,
     remote_key: 0,
 };
-
-/// A WRITE without bytes: a bell or a credit with immediate data, a sign of life without.
-pub(crate) fn empty_write(id: u64, immediate: Option<u32>) -> SendRequest {
-    SendRequest {
-        id,
-        operation: match immediate {
-            Some(immediate) => SendOperation::WriteWithImmediate(NOWHERE, immediate),
-            None => SendOperation::Write(NOWHERE),
-        },
-        payload: Payload::Empty,
-        destination: None,
-    }
-}
-
-/// Posts one request; whether there was room. A queue pair that refuses is broken, which its
-/// completions say.
-pub(super) fn post(queue_pair: &QueuePair, request: SendRequest) -> bool {
-    let mut requests = vec![request];
-    queue_pair
-        .post_send(&mut requests)
-        .is_ok_and(|posted| posted == 1)
-}
 
 fn entry_at(position: u64, entries: u64) -> Option<usize> {
     let index = position.checked_rem(entries)?;
@@ -221,7 +215,7 @@ fn write_words(id: u64, at: RemoteAddress, words: &[u64]) -> SendRequest {
 }
 
 /// Of what is said at a position; never that of memory that nobody has written to.
-pub(super) fn checksum(position: u64, words: &Entry) -> u64 {
+pub(crate) fn checksum(position: u64, words: &Entry) -> u64 {
     let sum = words
         .iter()
         .fold(mix(position), |sum, word| mix(sum ^ *word));

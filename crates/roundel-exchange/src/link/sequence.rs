@@ -13,7 +13,7 @@ const LATE: Duration = Duration::from_millis(1);
 
 /// The messages of one group of one source.
 #[derive(Default)]
-pub(super) struct Sequences {
+pub(crate) struct Sequences {
     /// Every message below this one has arrived.
     next: u64,
     /// From `next` on: whether it has arrived. It ends with one that has.
@@ -28,12 +28,12 @@ pub(super) struct Sequences {
     asked: u64,
     ask_again_at: Duration,
     /// What the source was last told has arrived.
-    pub(super) acknowledged: u64,
+    pub(crate) acknowledged: u64,
 }
 
 /// What a message was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arrival {
+pub(crate) enum Arrival {
     Fresh,
     /// It had arrived before.
     Duplicate,
@@ -43,12 +43,12 @@ pub(super) enum Arrival {
 
 impl Sequences {
     /// Every message below this one has arrived.
-    pub(super) fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
     /// A message has arrived. A source has at most `window` that are not acknowledged.
-    pub(super) fn arrive(&mut self, sequence: u64, window: usize) -> Arrival {
+    pub(crate) fn arrive(&mut self, sequence: u64, window: usize) -> Arrival {
         let Some(ahead) = sequence.checked_sub(self.next) else {
             return Arrival::Duplicate;
         };
@@ -75,21 +75,21 @@ impl Sequences {
 
     /// The source says how many it has sent, after a silence: those that have not arrived are late.
     /// More than a window cannot be on their way.
-    pub(super) fn told(&mut self, sent: u64, window: usize) {
+    pub(crate) fn told(&mut self, sent: u64, window: usize) {
         let most = self.next.saturating_add(window as u64);
         self.sent = self.sent.max(sent.min(most));
         self.late = self.late.max(self.sent);
     }
 
     /// Whether messages are missing.
-    pub(super) fn misses(&self) -> bool {
+    pub(crate) fn misses(&self) -> bool {
         self.next < self.sent
     }
 
     /// What to ask for now, in several messages if need be: what is late and has not been asked
     /// for, and after `interval` all that is late. The latter only when everything that had arrived
     /// was taken: it may be waiting there.
-    pub(super) fn ask(
+    pub(crate) fn ask(
         &mut self,
         now: Duration,
         interval: Duration,

@@ -1,23 +1,43 @@
-//! What both sides need of datagrams: the queue pair, receives for it, and the header of what
-//! arrives.
+//! SEND over Unreliable Datagram (Liu et al. 2019, section 5.2): MESQ/SR and SESQ/SR. All links of an endpoint share a
+//! queue pair and its receives. What is lost, and what is said again, is the endpoints' business.
 
-use super::Fabric;
+use super::carrier::{Filled, Requests, SourceEnd};
 use crate::error::{ExchangeError, Result};
-use crate::options::ExchangeOptions;
-use crate::wire::{HEADER_LENGTH, Header, WireError};
+use crate::fabric::Fabric;
+use crate::link::header::header_at;
+use crate::wire::Header;
 use roundel_verbs::capabilities::GRH_BYTES;
 use roundel_verbs::{
-    Buffer, Completion, CompletionQueue, CompletionStatus, QUEUE_KEY_MAX, QueuePair,
-    QueuePairOptions, ReceiveRequest, Transport,
+    AddressHandle, Buffer, Completion, CompletionQueue, CompletionStatus, Payload, QUEUE_KEY_MAX,
+    QueuePair, QueuePairOptions, ReceiveRequest, SendOperation, SendRequest, Transport,
 };
 
+/// The end of a source.
+pub(super) struct Source(pub(super) AddressHandle);
+
+impl SourceEnd for Source {
+    fn carry(&mut self, message: Filled, ids: [u64; 2]) -> Result<Requests, &'static str> {
+        Ok(vec![datagram(ids[0], message.into_bytes()?, &self.0)])
+    }
+}
+
+/// The request that sends a datagram.
+pub(crate) fn datagram(id: u64, payload: Payload, to: &AddressHandle) -> SendRequest {
+    SendRequest {
+        id,
+        operation: SendOperation::Send,
+        payload,
+        destination: Some(to.clone()),
+    }
+}
+
 /// A datagram queue pair, ready to send and receive, on one completion queue.
-pub(super) fn open(
+pub(crate) fn open(
     fabric: &Fabric,
     queue: &CompletionQueue,
-    options: &ExchangeOptions,
+    depth: usize,
+    queue_key: Option<u32>,
 ) -> Result<QueuePair> {
-    let depth = options.datagrams_max;
     let queue_pair = fabric.device.create_queue_pair(
         &QueuePairOptions {
             transport: Transport::UnreliableDatagram,
@@ -25,9 +45,7 @@ pub(super) fn open(
             receive_depth: depth,
             rnr_retry: 7,
             // At random: a fixed key would let any stranger's datagrams in.
-            queue_key: options
-                .queue_key
-                .unwrap_or_else(|| fabric.context.random() as u32 & QUEUE_KEY_MAX),
+            queue_key: queue_key.unwrap_or_else(|| fabric.context.random() as u32 & QUEUE_KEY_MAX),
         },
         queue,
         queue,
@@ -37,7 +55,7 @@ pub(super) fn open(
 }
 
 /// Posts receives for `count` messages of up to `bytes`.
-pub(super) fn post_receives(
+pub(crate) fn post_receives(
     fabric: &Fabric,
     queue_pair: &QueuePair,
     count: usize,
@@ -59,7 +77,7 @@ pub(super) fn post_receives(
 }
 
 /// Posts one receive again.
-pub(super) fn post_again(queue_pair: &QueuePair, buffer: Buffer) {
+pub(crate) fn post_again(queue_pair: &QueuePair, buffer: Buffer) {
     let mut again = vec![ReceiveRequest {
         id: 0,
         buffer: Some(buffer),
@@ -68,48 +86,18 @@ pub(super) fn post_again(queue_pair: &QueuePair, buffer: Buffer) {
     let _ = queue_pair.post_receive(&mut again);
 }
 
-pub(super) fn too_many_links(receives: usize) -> ExchangeError {
+pub(crate) fn too_many_links(receives: usize) -> ExchangeError {
     ExchangeError::own(format!(
         "more links than a datagram queue pair of {receives} receives can serve"
     ))
 }
 
 /// The header of a datagram; `None` for what is none.
-pub(super) fn header(completion: &Completion) -> Option<Header> {
+pub(crate) fn header(completion: &Completion) -> Option<Header> {
     let buffer = completion.buffer.as_ref()?;
     // A receive that failed, or that a stranger's WRITE used up, has old bytes in its buffer.
     if completion.status != CompletionStatus::Success || completion.written {
         return None;
     }
     header_at(buffer, GRH_BYTES, completion.bytes).ok()
-}
-
-/// Reads the header at `at` of the first `bytes` of a buffer into private memory and checks it
-/// there.
-pub(crate) fn header_at(buffer: &Buffer, at: usize, bytes: usize) -> Result<Header, WireError> {
-    let bytes = bytes.min(buffer.len());
-    let message = bytes.saturating_sub(at);
-    if message < HEADER_LENGTH {
-        return Err(WireError::Truncated { length: message });
-    }
-    let mut header = [0; HEADER_LENGTH];
-    buffer.read(at, &mut header);
-    check_header(&header, message)
-}
-
-/// Checks a header in private memory, of a message of so many bytes.
-pub(super) fn check_header(
-    header: &[u8; HEADER_LENGTH],
-    message: usize,
-) -> Result<Header, WireError> {
-    let header = Header::parse(header)?;
-    let found = message.checked_sub(HEADER_LENGTH);
-    let found = found.ok_or(WireError::Truncated { length: message })?;
-    if header.payload_length() as usize != found {
-        return Err(WireError::PayloadLength {
-            announced: header.payload_length(),
-            found,
-        });
-    }
-    Ok(header)
 }

@@ -1,5 +1,5 @@
-//! Absolute credit, as a source keeps it: messages that it may have sent so far, and those that it
-//! has sent, both modulo 2^32.
+//! Absolute credit, as the two ends of a link keep it: the number of messages that there has been room for at the
+//! receiver so far, modulo 2^32. A credit that is repeated or overtaken does no harm.
 
 /// What a source may send on a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,12 +33,70 @@ impl Credit {
     }
 }
 
+/// What a receiver grants on a link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grant {
+    granted: u32,
+    /// What of it the source has not been told.
+    unsaid: u32,
+    /// Messages heard that were paid for with it.
+    heard: u32,
+}
+
+impl Grant {
+    /// There is room for so many messages, which the source has not been told.
+    pub(crate) fn new(messages: usize) -> Self {
+        Self {
+            granted: messages as u32,
+            unsaid: messages as u32,
+            heard: 0,
+        }
+    }
+
+    /// Credit granted so far.
+    pub(crate) fn granted(&self) -> u32 {
+        self.granted
+    }
+
+    /// What of it the source has not been told.
+    pub(crate) fn unsaid(&self) -> u32 {
+        self.unsaid
+    }
+
+    /// There is room for so many messages more.
+    pub(crate) fn add(&mut self, messages: u32) {
+        self.granted = self.granted.wrapping_add(messages);
+        self.unsaid += messages;
+    }
+
+    /// The credit to tell the source now.
+    pub(crate) fn say(&mut self) -> u32 {
+        self.unsaid = 0;
+        self.granted
+    }
+
+    /// Counts a message; returns the credit that its source had left then, of the credit that it had seen.
+    pub(crate) fn hear(&mut self, seen: u32) -> u32 {
+        self.heard = self.heard.wrapping_add(1);
+        seen.wrapping_sub(self.heard)
+    }
+}
+
 #[cfg(test)]
 impl Credit {
     /// As if so many messages more had been granted and sent.
-    pub(super) fn skip(&mut self, messages: u32) {
+    pub(crate) fn skip(&mut self, messages: u32) {
         self.granted = self.granted.wrapping_add(messages);
         self.spent = self.spent.wrapping_add(messages);
+    }
+}
+
+#[cfg(test)]
+impl Grant {
+    /// As if so many messages more had been granted and heard.
+    pub(crate) fn skip(&mut self, messages: u32) {
+        self.granted = self.granted.wrapping_add(messages);
+        self.heard = self.heard.wrapping_add(messages);
     }
 }
 

@@ -2,7 +2,7 @@
 //! is there, and how long the message is. Messages end where the buffer ends, so that the seal is
 //! always at the same place.
 
-use super::ring::checksum;
+use super::queue::checksum;
 use roundel_verbs::work::InlineBytes;
 use roundel_verbs::{Buffer, ExposedBuffer, Payload};
 use std::sync::atomic::Ordering;
@@ -31,7 +31,7 @@ pub(crate) fn write_seal(buffer: &mut Buffer, length: usize) {
 }
 
 /// A message with its seal, which is behind it already where it is in a buffer.
-pub(super) fn with_seal(message: Payload) -> Payload {
+pub(crate) fn with_seal(message: Payload) -> Payload {
     let length = message.len();
     let sealed = sealed_length(length);
     match message {

@@ -1,0 +1,51 @@
+//! SEND over Reliable Connection (Liu et al. 2019, section 5.3): MEMQ/SR and SEMQ/SR. A message uses up a receive with
+//! a buffer, for which its source has credit.
+
+use super::carrier::{Filled, LinkSizes, Place, ReceiverEnd, Requests, SourceEnd};
+use crate::error::Result;
+use crate::fabric::Fabric;
+use roundel_verbs::{Buffer, Completion, SendOperation, SendRequest};
+
+/// The end of a source.
+pub(super) struct Source;
+
+impl SourceEnd for Source {
+    fn carry(&mut self, message: Filled, ids: [u64; 2]) -> Result<Requests, &'static str> {
+        Ok(vec![SendRequest {
+            id: ids[0],
+            operation: SendOperation::Send,
+            payload: message.into_bytes()?,
+            destination: None,
+        }])
+    }
+}
+
+/// The end of a receiver.
+pub(super) struct Receiver;
+
+impl Receiver {
+    /// The buffers that its receives begin with.
+    pub(super) fn buffers(fabric: &Fabric, sizes: &LinkSizes) -> Result<Vec<Buffer>> {
+        let bytes = sizes.message_bytes;
+        (0..sizes.least)
+            .map(|_| fabric.buffer(bytes, false))
+            .collect()
+    }
+}
+
+impl ReceiverEnd for Receiver {
+    fn counts_on_receives(&self) -> bool {
+        true
+    }
+
+    fn received(&mut self, completion: Completion) -> Result<Option<Place>, &'static str> {
+        match completion.written {
+            true => Err("it writes where it should send"),
+            false => Ok(completion.buffer.map(Place::of)),
+        }
+    }
+
+    fn give_back(&mut self, buffer: Buffer, _: u32, retired: bool) -> Option<Option<Buffer>> {
+        (!retired).then_some(Some(buffer))
+    }
+}
