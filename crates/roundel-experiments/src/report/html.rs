@@ -2,9 +2,9 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use super::chart::{Sheet, dark_style, draw};
 use super::label::clean;
 use super::quantity::{place, quantity};
-use super::svg::{CSS as FIGURE_CSS, Sheet, draw};
 use crate::figure::{Figure, Finding, Unit, Verdict};
 use crate::outcome::{Machine, Outcome, Report};
 
@@ -26,7 +26,7 @@ pub fn to_html(report: &Report) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (title) }
-                style { (PreEscaped(CSS)) (PreEscaped(FIGURE_CSS)) }
+                style { (PreEscaped(CSS)) (PreEscaped(dark_style())) }
             }
             body {
                 header {
@@ -165,9 +165,9 @@ fn figure(figure: &Figure) -> Markup {
         article.figure #(figure.id) {
             h3 { a href={ "#" (figure.id) } { (clean(&figure.title)) } }
             div.columns {
-                div.drawing {
-                    div.wide { (PreEscaped(draw(figure, Sheet::Page).to_string())) }
-                    div.narrow { (PreEscaped(draw(figure, Sheet::NarrowPage).to_string())) }
+                div.drawing role="img" aria-label=(clean(&figure.title)) {
+                    div.wide { (PreEscaped(draw(figure, Sheet::Page))) }
+                    div.narrow { (PreEscaped(draw(figure, Sheet::NarrowPage))) }
                 }
                 div.words {
                     h4 { "What the paper saw" }

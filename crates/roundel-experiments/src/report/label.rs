@@ -1,12 +1,8 @@
-//! Words as they are drawn: without what would break a file, a figure or a terminal, and short
-//! enough for their place.
-//!
-//! The fonts of the reader are not known here. Widths are estimates for the widest of the common
-//! sans-serif fonts, so that what fits by them fits.
+//! Words as they are shown: without what would break a file, a figure or a terminal, and short enough for their place.
 
 use std::iter;
 
-use unicode_width::UnicodeWidthChar;
+use unicode_width::UnicodeWidthStr as _;
 
 /// Stands for what was left out.
 const ELLIPSIS: char = '…';
@@ -26,48 +22,11 @@ pub(super) fn clean(text: &str) -> String {
     text.chars().map(clean_char).collect()
 }
 
-/// How wide `text` is in a font of `size` pixels, at most.
-pub(super) fn width(text: &str, size: f64) -> f64 {
-    text.chars().map(em).sum::<f64>() * size
-}
-
-/// How wide `c` is, as a part of the font's size.
-fn em(c: char) -> f64 {
-    match c {
-        'i' | 'j' | 'l' | 'I' | '\'' => 0.3,
-        ' ' | '.' | ',' | ':' | ';' | '/' | '\\' | '|' => 0.35,
-        'f' | 't' | 'r' | '(' | ')' | '[' | ']' | '-' | '!' => 0.42,
-        'D' | 'G' | 'H' | 'N' | 'O' | 'Q' | 'U' => 0.8,
-        'w' | '&' | '<' | '>' | '=' | '+' | '~' | '#' | '^' | '"' => 0.84,
-        'm' | 'M' | 'W' | '%' | '@' | ELLIPSIS => 1.0,
-        'A'..='Z' => 0.72,
-        ' '..='~' => 0.65,
-        c => match c.width().unwrap_or(0) {
-            0 => 0.0,
-            1 => 0.8,
-            _ => 1.1,
-        },
-    }
-}
-
-/// `text`, clean, in at most `room` pixels. What is too much is left out of the second half, because
+/// `text`, clean, in at most `columns` columns of a terminal. What is too much is left out of the second half, because
 /// names differ at their ends, and more often at the first.
-pub(super) fn fit(text: &str, size: f64, room: f64) -> String {
-    shorten(text, |text| width(text, size) <= room)
-}
-
-/// `text`, clean, in at most `columns` columns of a terminal, as [`fit`] does it.
 pub(super) fn fit_columns(text: &str, columns: usize) -> String {
-    shorten(text, |text| self::columns(text) <= columns)
-}
-
-/// How many columns of a terminal `text` takes.
-pub(super) fn columns(text: &str) -> usize {
-    text.chars().map(|c| c.width().unwrap_or(0)).sum()
-}
-
-fn shorten(text: &str, fits: impl Fn(&str) -> bool) -> String {
     let text = clean(text);
+    let fits = |text: &str| text.width() <= columns;
     if fits(&text) {
         return text;
     }
@@ -109,19 +68,19 @@ mod tests {
     #[test]
     fn long_names_keep_both_ends() {
         let name = "MESQ/SR with a very long name, 16 queue pairs";
-        let short = fit(name, 13.0, 160.0);
+        let short = fit_columns(name, 20);
         assert!(
             short.starts_with("MESQ") && short.ends_with("pairs"),
             "{short}"
         );
-        assert!(width(&short, 13.0) <= 160.0);
-        assert_eq!(fit(name, 13.0, 1e6), name);
-        assert_eq!(fit(name, 13.0, 0.0), "…");
+        assert_eq!(short.width(), 20);
+        assert_eq!(fit_columns(name, 100), name);
+        assert_eq!(fit_columns(name, 0), "…");
     }
 
     #[test]
     fn columns_count_wide_characters_twice() {
-        assert_eq!(columns("中文"), 4);
+        assert_eq!("中文".width(), 4);
         assert_eq!(fit_columns("中文中文中文", 7), "中文…文");
         assert_eq!(fit_columns("short", 7), "short");
     }

@@ -2,14 +2,17 @@
 
 use std::iter;
 
-use super::label::{clean, columns, fit_columns};
+use comfy_table::{CellAlignment, Table, presets};
+use unicode_width::UnicodeWidthStr as _;
+
+use super::label::{clean, fit_columns};
 use super::quantity::{place, quantity};
 use crate::figure::{Figure, Series, X};
 
 /// A series' name has at most so many columns of the terminal.
 const LONGEST: usize = 28;
 /// Between two columns of the table.
-const GAP: &str = "  ";
+const GAP: u16 = 2;
 /// What is written where a series has no point.
 const NOTHING: &str = "";
 
@@ -18,36 +21,37 @@ const NOTHING: &str = "";
 pub fn to_text(figure: &Figure, width: usize) -> String {
     let xs = places(figure);
     let unit = figure.x.unit;
-    let x_labels = iter::once(fit_columns(&figure.x.label, LONGEST))
-        .chain(xs.iter().map(|x| fit_columns(&place(x, unit), LONGEST)));
-    let first = Column::new(x_labels.collect());
+    let first: Vec<String> = iter::once(fit_columns(&figure.x.label, LONGEST))
+        .chain(xs.iter().map(|x| fit_columns(&place(x, unit), LONGEST)))
+        .collect();
     let mut text = format!("{}: {}\n", clean(&figure.id), clean(&figure.title));
     text += &format!("{}, medians\n", clean(&figure.y.label));
-    let mut table = vec![first.clone()];
+    let mut columns = vec![first.clone()];
     for series in &figure.series {
-        let column = Column::new(cells(figure, series, &xs));
-        let taken: usize = table.iter().map(|column| column.width + GAP.len()).sum();
-        if table.len() > 1 && taken + column.width > width {
-            text += &lines(&table);
-            table = vec![first.clone()];
+        columns.push(cells(figure, series, &xs));
+        if columns.len() > 2 && table(&columns).lines().any(|line| line.width() > width) {
+            let last = columns.pop().expect("one was put there");
+            text += &table(&columns);
+            columns = vec![first.clone(), last];
         }
-        table.push(column);
     }
-    text + &lines(&table)
+    text + &table(&columns)
 }
 
-/// A column of the table, with its head.
-#[derive(Clone)]
-struct Column {
-    cells: Vec<String>,
-    width: usize,
-}
-
-impl Column {
-    fn new(cells: Vec<String>) -> Self {
-        let width = cells.iter().map(|cell| columns(cell)).max().unwrap_or(0);
-        Self { cells, width }
+/// Everything is aligned to the right, as numbers are, but for the names of the first column.
+fn table(columns: &[Vec<String>]) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    for row in 0..columns[0].len() {
+        table.add_row(columns.iter().map(|column| &column[row]));
     }
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((if index == 0 { 0 } else { GAP }, 0));
+        if index > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    format!("\n{}\n", table.trim_fmt())
 }
 
 /// All places of the x axis, each once: numbers ascending, names in the order in which they come.
@@ -96,31 +100,6 @@ fn cells(figure: &Figure, series: &Series, xs: &[&X]) -> Vec<String> {
     iter::once(fit_columns(&series.name, LONGEST))
         .chain(xs.iter().map(at))
         .collect()
-}
-
-/// The lines of a table. Everything is aligned to the right, as numbers are, but for the names of
-/// the first column.
-fn lines(table: &[Column]) -> String {
-    let mut text = String::from("\n");
-    let rows = table[0].cells.len();
-    for row in 0..rows {
-        let mut line = String::new();
-        for (index, column) in table.iter().enumerate() {
-            let cell = &column.cells[row];
-            let padding = " ".repeat(column.width - columns(cell));
-            if index == 0 {
-                line += cell;
-                line += &padding;
-            } else {
-                line += GAP;
-                line += &padding;
-                line += cell;
-            }
-        }
-        text += line.trim_end();
-        text.push('\n');
-    }
-    text
 }
 
 #[cfg(test)]
@@ -187,7 +166,7 @@ message size   MESQ/SR     MPI
             ]
         );
         assert!(
-            text.lines().skip(2).all(|line| columns(line) <= 25),
+            text.lines().skip(2).all(|line| line.width() <= 25),
             "{text}"
         );
     }

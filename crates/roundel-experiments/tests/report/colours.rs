@@ -1,9 +1,8 @@
 //! Whether the colours of series can be told apart, with and without colour blindness, on light and
 //! on dark paper.
 
-use std::collections::BTreeMap;
-
 use roundel_experiments::report::to_svg;
+use roxmltree::Document;
 
 use super::sample;
 
@@ -90,15 +89,19 @@ fn contrast(a: &str, b: &str) -> f64 {
     a.max(b) / a.min(b)
 }
 
-/// The colours of classes in a part of the style sheet, without `#`.
-fn colours(css: &str) -> BTreeMap<&str, &str> {
-    let rules = css.split('}').filter_map(|rule| rule.split_once('{'));
-    rules
-        .filter_map(|(selector, body)| {
-            let class = selector.trim().strip_prefix(".fig .")?;
-            let (_, colour) = body.split_once('#')?;
-            let known = class == "paper" || class.strip_prefix('s')?.parse::<u8>().is_ok();
-            known.then_some((class, &colour[..6]))
+/// Each colour of a drawing that the style sheet replaces where dark paper is preferred, with that which replaces it.
+fn pairs(svg: &str) -> Vec<(&str, &str)> {
+    let css = svg.split("prefers-color-scheme: dark) {").nth(1).unwrap();
+    let css = css.split("</style>").next().unwrap();
+    css.lines()
+        .filter_map(|rule| {
+            let light = rule
+                .split("[fill=\"#")
+                .nth(1)?
+                .get(..7)?
+                .strip_suffix('"')?;
+            let dark = rule.split("fill: #").nth(1)?.get(..6)?;
+            Some((light, dark))
         })
         .collect()
 }
@@ -106,28 +109,59 @@ fn colours(css: &str) -> BTreeMap<&str, &str> {
 #[test]
 fn colours_can_be_told_apart() {
     let svg = to_svg(&sample::lines());
-    let css = svg.split("</style>").next().unwrap();
-    let (light, dark) = css.split_once("prefers-color-scheme: dark) {").unwrap();
-    for (paper_is, css) in [("light", light), ("dark", dark)] {
-        let mut colours = colours(css);
-        let paper = colours.remove("paper").expect("a colour of the paper");
+    // Paper, ink, axes and grid come first.
+    let (light, dark): (Vec<_>, Vec<_>) = pairs(&svg).into_iter().unzip();
+    for (paper_is, colours) in [("light", light), ("dark", dark)] {
+        let paper = colours[0];
+        let colours = &colours[4..];
         assert_eq!(colours.len(), 8, "{colours:?}");
-        for (class, colour) in &colours {
+        assert!(
+            contrast(
+                paper,
+                if paper_is == "light" {
+                    "000000"
+                } else {
+                    "ffffff"
+                }
+            ) > 15.0
+        );
+        for (index, colour) in colours.iter().enumerate() {
             let contrast = contrast(colour, paper);
             assert!(
                 contrast >= LEAST_CONTRAST,
-                "{class} on {paper_is} paper: {contrast}"
+                "{colour} on {paper_is} paper: {contrast}"
             );
             for (sight, matrix) in &SIGHTS {
-                for (other_class, other) in colours.iter().take_while(|(other, _)| *other != class)
-                {
+                for other in &colours[..index] {
                     let [a, b] = [*colour, *other].map(|c| lab(apply(matrix, linear(c))));
                     let squares = a.iter().zip(b).map(|(a, b)| (a - b).powi(2));
                     let distance = squares.sum::<f64>().sqrt();
-                    let told =
-                        format!("{class}, {other_class} on {paper_is} paper with {sight} sight");
+                    let told = format!("{colour}, {other} on {paper_is} paper with {sight} sight");
                     assert!(distance >= LEAST_DISTANCE, "{told}: {distance}");
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_colour_has_another_for_dark_paper() {
+    for figure in sample::report().figures() {
+        let svg = to_svg(figure);
+        let document = Document::parse(&svg).unwrap();
+        for node in document.descendants().filter(|node| node.is_element()) {
+            for attribute in ["fill", "stroke"] {
+                let Some(colour) = node.attribute(attribute) else {
+                    continue;
+                };
+                // A note is grey, which can be read on both.
+                let replaced = svg.contains(&format!("[{attribute}=\"{colour}\"]"));
+                let note = node.has_tag_name("text") && attribute == "fill";
+                assert!(
+                    replaced || note || colour == "none",
+                    "{}: {colour}",
+                    figure.id
+                );
             }
         }
     }

@@ -130,7 +130,7 @@ proptest! {
                     let value = attribute.value();
                     prop_assert!(!value.contains("NaN") && !value.contains("inf"), "{}", value);
                     // No figure is a kilometre high.
-                    prop_assert!(value.split(' ').all(|part| part.len() < 20), "{}", value);
+                    prop_assert!(value.split([' ', ',']).all(|part| part.len() < 20), "{}", value);
                 }
             }
         }

@@ -1,6 +1,5 @@
 //! How reports look, as readers of files and browsers see them.
 
-mod browser;
 mod colours;
 mod files;
 mod hostile;
