@@ -2,7 +2,7 @@
 """Checks the results of all experiments: each one of the catalogue that runs on devices has figures with points above
 zero, and the page and the drawings show every figure.
 
-Usage: .ci/check_experiments.py ROUNDEL REPORT.json DIRECTORY
+Usage: .ci/check_experiments.py LAB REPORT.json DIRECTORY
 """
 
 import json
@@ -12,8 +12,8 @@ import sys
 
 
 def main() -> None:
-    roundel, report, directory = sys.argv[1], json.loads(pathlib.Path(sys.argv[2]).read_text()), pathlib.Path(sys.argv[3])
-    listed = json.loads(subprocess.run([roundel, "experiment", "list", "--json"], check=True, capture_output=True).stdout)
+    lab, report, directory = sys.argv[1], json.loads(pathlib.Path(sys.argv[2]).read_text()), pathlib.Path(sys.argv[3])
+    listed = json.loads(subprocess.run([lab, "experiment", "list", "--json"], check=True, capture_output=True).stdout)
     listed = [experiment for experiment in listed if experiment["on_devices"]]
     outcomes = {outcome["experiment"]: outcome for outcome in report["outcomes"]}
     page = (directory / "report.html").read_text()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""roundel perf beside perftest, on two Soft-RoCE devices of one virtual machine, in one run.
+"""roundel-lab perf beside perftest, on two Soft-RoCE devices of one virtual machine, in one run.
 
-Usage: .ci/perftest.py ROUNDEL [ROUNDS] [JSON] [PLOT]
+Usage: .ci/perftest.py LAB [ROUNDS] [JSON] [PLOT]
 
 Alternates both ROUNDS times (7), prints the medians and their ratios, writes every figure to JSON, and draws
 them to PLOT, for which it needs matplotlib.

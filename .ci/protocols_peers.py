@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Message protocols over shared memory beside the same exchange over TCP, and beside UCX, in one run.
 
-Usage: .ci/protocols_peers.py ROUNDEL [ROUNDS] [JSON] [PLOT]
+Usage: .ci/protocols_peers.py LAB [ROUNDS] [JSON] [PLOT]
 
 Alternates all of them ROUNDS times (5), with messages of 64 bytes each way, and prints medians and ratios: calls a
 second of each with so many pending; then, since ucx_perftest has no calls, its ping-pong beside one call at a time, and

@@ -1,4 +1,4 @@
-"""Compares the verdicts of `roundel experiment scorecard` with those that are kept; names what has changed.
+"""Compares the verdicts of `roundel-lab scorecard` with those that are kept; names what has changed.
 
 Use: scorecard.py KEPT NEW [--update | --some]    with --some, NEW has some of the claims only
 """

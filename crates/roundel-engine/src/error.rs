@@ -5,13 +5,11 @@
 use std::path::PathBuf;
 
 use datafusion::error::DataFusionError;
+use roundel_verbs::{Blame, one_line};
 use url::Url;
 
 /// Result of the engine's calls.
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
-
-/// Most characters of a line that says what failed.
-pub const LINE_CHARS_MAX: usize = 400;
 
 /// What the message of [`EngineError::WorkerLost`] begins with.
 pub(crate) const LOST_WORKER: &str = "lost worker ";
@@ -141,9 +139,10 @@ impl EngineError {
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self, Self::DatagramsLost(_) | Self::LinkBroken(_))
     }
+}
 
-    /// Whether the caller's input is at fault, as opposed to something that failed on the way.
-    pub fn is_usage(&self) -> bool {
+impl Blame for EngineError {
+    fn is_usage(&self) -> bool {
         matches!(self, Self::Usage(_))
     }
 }
@@ -209,23 +208,6 @@ fn is_disk_full(error: &DataFusionError) -> bool {
     full
 }
 
-/// `text` in one line of at most [`LINE_CHARS_MAX`] characters. The middle of a longer line is left out, since a
-/// message says first what failed and last why.
-pub fn one_line(text: &str) -> String {
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let line = lines.collect::<Vec<_>>().join(" ");
-    let length = line.chars().count();
-    if length <= LINE_CHARS_MAX {
-        return line;
-    }
-    const LEFT_OUT: &str = " … ";
-    let first = LINE_CHARS_MAX * 2 / 3;
-    let last = LINE_CHARS_MAX - first - LEFT_OUT.chars().count();
-    let first: String = line.chars().take(first).collect();
-    let last: String = line.chars().skip(length - last).collect();
-    format!("{first}{LEFT_OUT}{last}")
-}
-
 impl From<EngineError> for DataFusionError {
     fn from(error: EngineError) -> Self {
         DataFusionError::External(Box::new(error))
@@ -251,24 +233,20 @@ fn find_own<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Engi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roundel_verbs::LINE_CHARS_MAX;
 
     fn url() -> Url {
         Url::parse("http://127.0.0.1:4040").expect("a URL")
     }
 
     #[test]
-    fn an_error_is_one_line_that_keeps_its_ends() {
+    fn a_long_error_is_one_line() {
         let long = format!(
             "reading /data/t.json:\n{}\nunexpected end",
             "x".repeat(780_000)
         );
         let line = EngineError::from(DataFusionError::Execution(long)).to_string();
         assert_eq!(line.chars().count(), LINE_CHARS_MAX);
-        assert!(line.contains("reading /data/t.json: xxx"), "{line}");
-        assert!(line.ends_with("xxx unexpected end"), "{line}");
-        assert_eq!(one_line("a\n\n  b "), "a b");
-        let just = "é".repeat(LINE_CHARS_MAX);
-        assert_eq!(one_line(&just), just);
     }
 
     #[test]

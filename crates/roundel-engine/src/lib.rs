@@ -51,7 +51,7 @@ mod worker;
 mod yielding;
 
 pub use cluster::{Cluster, WorkerStatus};
-pub use error::{EngineError, LINE_CHARS_MAX, Result, one_line};
+pub use error::{EngineError, Result};
 pub use exchange::{FabricCounters, Skew};
 pub use extensions::Extensions;
 pub use fabric::{Fabric, FabricChoice, FabricReason};

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use futures::StreamExt as _;
 use roundel_engine::tpch::TpchLayout;
 use roundel_engine::{Cluster, ClusterOptions, Design, DesignChoice, EngineError, Session, Token};
+use roundel_verbs::Blame as _;
 
 const SCALE: f64 = 0.01;
 /// A client learns of a lost worker within this time.

@@ -97,7 +97,7 @@ pub fn node_main() -> ExitCode {
 
 fn run() -> Result<()> {
     let task = std::env::var(TASK).map_err(|_| {
-        Error::Setting("this is for `roundel experiment` to start, which says what to do".into())
+        Error::Setting("this is for `roundel-lab` to start, which says what to do".into())
     })?;
     let task: Task = serde_json::from_str(&task).map_err(|error| {
         Error::Setting(format!("what this node is to do cannot be read: {error}"))

@@ -1,4 +1,4 @@
-//! Seeds: no wrong answer, no hang. `roundel simulate` runs more of them.
+//! Seeds: no wrong answer, no hang. `roundel-lab simulate` runs more of them.
 
 use roundel_experiments::simulate::{Plan, run};
 

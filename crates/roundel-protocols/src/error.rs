@@ -1,6 +1,6 @@
 //! What protocols can fail with: an end of a conversation, and a single call.
 
-use roundel_verbs::{CompletionStatus, VerbsError};
+use roundel_verbs::{Blame, CompletionStatus, VerbsError};
 use std::time::Duration;
 
 /// Why an end cannot be made, connected or used.
@@ -37,6 +37,12 @@ pub enum ProtocolError {
         /// What is wrong.
         reason: String,
     },
+}
+
+impl Blame for ProtocolError {
+    fn is_usage(&self) -> bool {
+        matches!(self, Self::Unsupported(_))
+    }
 }
 
 /// Why a call has no answer. Each call ends in its answer or in one of these, once.

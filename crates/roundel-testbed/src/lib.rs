@@ -1,11 +1,13 @@
 //! What tests of several crates share: they run, as does any command, in the VM test bed (`vm/run`), where there are
-//! RDMA devices; and [`faulty`] devices lose and delay what is posted to them.
+//! RDMA devices; [`program`](mod@program) watches what a program does; and [`faulty`] devices lose and delay what is
+//! posted to them.
 //!
 //! A test that needs such a device calls [`in_machine`] first. On the host that boots a machine and
 //! runs this very test in it, or says loudly what is missing and skips; in the machine it returns
 //! [`Place::Machine`] with the names of the devices, and the test goes on.
 
 pub mod faulty;
+pub mod program;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What each crate may depend on.
-const LAYERS: [(&str, &[&str]); 8] = [
+const LAYERS: [(&str, &[&str]); 10] = [
     ("roundel-verbs", &[]),
     ("roundel-testbed", &["roundel-verbs"]),
     ("roundel-exchange", &["roundel-verbs"]),
@@ -25,13 +25,17 @@ const LAYERS: [(&str, &[&str]); 8] = [
             "roundel-verbs",
         ],
     ),
+    ("roundel-terminal", &["roundel-verbs"]),
     (
         "roundel",
+        &["roundel-engine", "roundel-terminal", "roundel-verbs"],
+    ),
+    (
+        "roundel-lab",
         &[
-            "roundel-engine",
-            "roundel-exchange",
             "roundel-experiments",
             "roundel-protocols",
+            "roundel-terminal",
             "roundel-verbs",
         ],
     ),

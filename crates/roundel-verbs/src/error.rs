@@ -135,5 +135,55 @@ impl VerbsError {
     }
 }
 
+/// An error that says whose fault it is. Programs tell the two apart by their exit codes.
+pub trait Blame: std::error::Error {
+    /// Whether the caller asked for what cannot be, as opposed to something that failed on the way.
+    fn is_usage(&self) -> bool;
+}
+
+impl Blame for VerbsError {
+    /// Even a device that is not there may come.
+    fn is_usage(&self) -> bool {
+        false
+    }
+}
+
+/// Most characters of a line that says what failed.
+pub const LINE_CHARS_MAX: usize = 400;
+
+/// `text` in one line of at most [`LINE_CHARS_MAX`] characters. The middle of a longer line is left out, since a
+/// message says first what failed and last why.
+pub fn one_line(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let line = lines.collect::<Vec<_>>().join(" ");
+    let length = line.chars().count();
+    if length <= LINE_CHARS_MAX {
+        return line;
+    }
+    const LEFT_OUT: &str = " … ";
+    let first = LINE_CHARS_MAX * 2 / 3;
+    let last = LINE_CHARS_MAX - first - LEFT_OUT.chars().count();
+    let first: String = line.chars().take(first).collect();
+    let last: String = line.chars().skip(length - last).collect();
+    format!("{first}{LEFT_OUT}{last}")
+}
+
 /// Result of the verbs layer.
 pub type Result<T, E = VerbsError> = std::result::Result<T, E>;
+
+#[cfg(test)]
+mod tests {
+    use super::{LINE_CHARS_MAX, one_line};
+
+    #[test]
+    fn an_error_is_one_line_that_keeps_its_ends() {
+        let long = "x".repeat(780_000);
+        let line = one_line(&format!("reading /data/t.json:\n{long}\nunexpected end"));
+        assert_eq!(line.chars().count(), LINE_CHARS_MAX);
+        assert!(line.contains("reading /data/t.json: xxx"), "{line}");
+        assert!(line.ends_with("xxx unexpected end"), "{line}");
+        assert_eq!(one_line("a\n\n  b "), "a b");
+        let just = "é".repeat(LINE_CHARS_MAX);
+        assert_eq!(one_line(&just), just);
+    }
+}

@@ -65,7 +65,7 @@ pub use completion_queue::{CompletionChannel, CompletionQueue, WaitPolicy};
 pub use context::{Context, TokioContext, Work, settle};
 pub use counters::{CounterSnapshot, Opcode};
 pub use device::Device;
-pub use error::VerbsError;
+pub use error::{Blame, LINE_CHARS_MAX, VerbsError, one_line};
 pub use guarded::{Guard, Guarded, VirtualLock};
 pub use memory::{Arena, ArenaOptions, Buffer, ExposedBuffer, RemoteAddress, SharedBuffer};
 pub use multicast::MulticastGroup;

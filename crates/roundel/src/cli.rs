@@ -1,12 +1,8 @@
 //! The command line: every flag, its default and what is refused before anything starts. It must
 //! not start anything itself.
 
-mod advise;
 mod doctor;
-mod experiment;
-mod perf;
-mod protocols;
-mod simulate;
+mod help;
 mod values;
 
 use std::net::SocketAddr;
@@ -17,23 +13,17 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use roundel_engine::{
     Architecture, BuffersChoice, DesignChoice, Fabric, FabricChoice, OnLoss, Scheduling, Skew,
 };
+use roundel_terminal::flags;
 
-pub use advise::{
-    AdviseArgs, AdviseCheckArgs, AdviseCommand, AdviseProtocolArgs, AdviseShuffleArgs, ModelArgs,
-    PatternArg,
-};
 pub use doctor::DoctorArgs;
-pub use experiment::{ExperimentAction, ExperimentArgs, RunArgs, ScorecardArgs};
-pub use perf::{MeasureArg, PerfArgs, PerfCommand, PollArg, TransportArg, VerbArg};
-pub use protocols::ProtocolsArgs;
-pub use simulate::SimulateArgs;
+pub use help::{parse, refused};
 pub use values::{QueryList, TableArg, Tables};
 
 /// SQL over a cluster of worker processes, shuffled through registered memory.
 #[derive(Debug, Parser)]
 #[command(name = "roundel", version, about, after_help = EXAMPLES, arg_required_else_help = true)]
 pub struct Cli {
-    /// Say more on standard error; twice for debugging. RUST_LOG overrides it.
+    /// Say more on standard error; -vv for debugging (or set RUST_LOG).
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// What to do.
@@ -44,48 +34,37 @@ pub struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   roundel tpch                                  22 TPC-H queries at scale 1, verified
-  roundel tpch --scale 0.1 --compare grpc       the same beside gRPC
   roundel sql --table t=events.parquet          a shell on a file
   roundel sql --table t=t.csv -c 'SELECT count(*) FROM t'
-  roundel perf                                  bandwidth, message rate and latency of each verb
-  roundel advise protocol --paradigm M:1 --nodes 28  which protocol, and why
-  roundel experiment run all --quick --plot     every design beside its baselines, as a report
-  roundel simulate --minutes 1                  exchanges of simulated clusters, with faults
-  roundel doctor                                what works here, and what to do about the rest
+  roundel doctor                                what works here
 
-Roundel runs on Linux.";
+Roundel runs on Linux. `roundel-lab` measures and simulates networks.";
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run the TPC-H queries on worker processes of this machine and verify every row.
-    Tpch(TpchArgs),
-    /// Run SQL on files, over worker processes; without -c and -f, open a shell.
+    /// Run SQL on files, over worker processes.
+    ///
+    /// Without -c and -f, it opens a shell.
     Sql(SqlArgs),
+    /// Run the TPC-H queries on workers of this host, and verify every row.
+    Tpch(TpchArgs),
     /// Serve as one worker of a cluster that is started by hand.
     Worker(WorkerArgs),
-    /// Measure bandwidth, message rate and latency: of single verbs between two processes, or of message protocols
-    /// among many.
-    Perf(PerfArgs),
-    /// Say which message protocol or which design of the shuffle to use, with what, and why.
-    Advise(AdviseArgs),
-    /// Say what works on this host, which RDMA devices it has, and what to do about each problem.
+    /// Say what works on this host, and what to do about the rest.
+    ///
+    /// It looks at every fabric and at every RDMA device.
     Doctor(DoctorArgs),
-    /// Run the papers' experiments on this host and show each figure beside what the paper saw.
-    Experiment(ExperimentArgs),
-    /// Run exchanges of simulated clusters, drawn from seeds, with faults: every row must come once.
-    Simulate(SimulateArgs),
 }
 
 const TPCH_EXAMPLES: &str = "\
 Examples:
   roundel tpch
-  roundel tpch --scale 0.1 --queries 1,3-5 --workers 3 --design SEMQ/SR
+  roundel tpch --scale 0.1 --queries 1,3-5 --workers 3
   roundel tpch --fabric rdma:mlx5_0
   roundel tpch --cluster 10.0.0.1:7070,10.0.0.2:7070 --token-file token
   roundel tpch --tables tpch-sf1 --iterations 5 --compare grpc
-  roundel tpch --join repartition --skew off
-  roundel tpch --scale 0.1 --streams 16 --seconds 60 --exchange multiplexer
+  roundel tpch --scale 0.1 --streams 16 --seconds 60
   roundel tpch --scale 10 --memory-limit 4GiB --json result.json
 
 Exit codes: 0 when every query ran and every row was right, 1 when one was not, 2 for wrong usage,
@@ -114,7 +93,7 @@ pub struct TpchArgs {
     #[arg(long, value_name = "LIST", default_value_t)]
     pub queries: QueryList,
     /// How joins of rows on several workers are done, as `SET roundel.join` has it.
-    #[arg(long, value_enum, default_value_t = JoinChoice::Auto)]
+    #[arg(long, value_enum, default_value_t = JoinChoice::Auto, hide = true, help_heading = help::RESEARCH)]
     pub join: JoinChoice,
     /// Runs of each query; the median counts.
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -222,26 +201,26 @@ pub struct ExchangeArgs {
     /// Which connections exchanges use: those of endpoints of every operator's own, the one that the
     /// multiplexer of a worker has to each other worker, or one for every operator from each thread to
     /// each thread of the other workers.
-    #[arg(long, value_name = "endpoint|multiplexer|classic", default_value_t)]
+    #[arg(long, value_name = "endpoint|multiplexer|classic", default_value_t, hide = true, help_heading = help::RESEARCH)]
     pub exchange: Architecture,
     /// Shuffle design: endpoints per thread (ME) or per operator (SE), RC (MQ) or UD (SQ) queue
     /// pairs, and rows that are sent (SR), read (RD) or written (WR, with :cq, :mq or :buffers).
     /// `auto` takes what suits each exchange; EXPLAIN says which and why. Multiplexers have SEMQ designs,
     /// SEMQ/SR by default.
-    #[arg(long, value_name = "auto|DESIGN", default_value_t)]
+    #[arg(long, value_name = "auto|DESIGN", default_value_t, hide = true, help_heading = help::RESEARCH)]
     pub design: DesignChoice,
     /// Endpoints of each side of an exchange in a worker, from 1 to --threads [default: those of the
     /// design].
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..=1024), hide = true, help_heading = help::RESEARCH)]
     pub endpoints: Option<u16>,
     /// Registered buffers at each end of a link: N of them, the bandwidth-delay product of the
     /// device, or as many as producer and consumer need at the time.
-    #[arg(long, value_name = "fixed:N|bdp|adaptive", default_value_t)]
+    #[arg(long, value_name = "fixed:N|bdp|adaptive", default_value_t, hide = true, help_heading = help::RESEARCH)]
     pub buffers: BuffersChoice,
     /// Keys with far more rows than others, in joins that partition both sides by them: `auto` finds
     /// them while rows are shuffled, spreads their rows over all workers and sends those of the other
     /// side to all; `off` sends them where their hash says. EXPLAIN says in which joins it can be done.
-    #[arg(long, value_name = "off|auto", default_value_t)]
+    #[arg(long, value_name = "off|auto", default_value_t, hide = true, help_heading = help::RESEARCH)]
     pub skew: Skew,
 }
 
@@ -253,12 +232,12 @@ pub struct NodeArgs {
     pub threads: u16,
     /// What to do about lost datagrams, in the designs over UD: send them again, run the query
     /// again, or fail.
-    #[arg(long, value_name = "repair|restart|fail", default_value_t)]
+    #[arg(long, value_name = "repair|restart|fail", default_value_t, hide = true, help_heading = help::RESEARCH)]
     pub on_loss: OnLoss,
     /// Whether multiplexers send by a schedule, in which no two workers send to the same one at a time;
     /// `auto` tries it across a network, while long messages wait for several workers, and keeps it
     /// where rows leave faster so.
-    #[arg(long, value_name = "off|on|auto", default_value_t)]
+    #[arg(long, value_name = "off|on|auto", default_value_t, hide = true, help_heading = help::RESEARCH)]
     pub schedule: Scheduling,
     /// What carries the rows: Roundel's exchange over RDMA devices, shared memory or sockets, or
     /// datafusion-distributed's own transport. `auto` takes the first of rdma, shm, tcp and grpc
@@ -271,10 +250,10 @@ pub struct NodeArgs {
     )]
     pub fabric: FabricChoice,
     /// Registered memory that a worker may use for exchanges.
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = values::size)]
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = flags::size)]
     pub registered_memory: u64,
     /// Memory that a worker's queries may use before they spill or fail [default: no limit].
-    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    #[arg(long, value_name = "SIZE", value_parser = flags::size)]
     pub memory_limit: Option<u64>,
 }
 
@@ -284,7 +263,7 @@ Examples:
   roundel sql --table t=t.csv -c 'SELECT count(*) FROM t' --format json
   roundel sql --table t=t.parquet -f report.sql --format csv > report.csv
   roundel sql --cluster 10.0.0.1:7070,10.0.0.2:7070 --token-file token --table t=/shared/t.parquet
-  roundel sql --workers 4 --skew off --table t=t.parquet -f report.sql
+  roundel sql --workers 4 --memory-limit 4GiB --table t=t.parquet -f report.sql
 
 In the shell, statements end with ';'. \\d lists the tables, \\d NAME describes one, \\q leaves.
 Ctrl-C cancels the query that runs. The history is in $XDG_STATE_HOME/roundel.";
@@ -340,7 +319,7 @@ over TCP between hosts. --fabric insists on one of them.";
 #[command(after_help = WORKER_EXAMPLES)]
 pub struct WorkerArgs {
     /// Address to listen on: `HOST:PORT`, or a port on loopback; port 0 takes any free one.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0", value_parser = values::listen_address)]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0", value_parser = flags::listen_address)]
     pub listen: SocketAddr,
     /// File with the cluster's token, 64 hexadecimal digits; only clients that bring it are served.
     #[arg(long, value_name = "FILE")]

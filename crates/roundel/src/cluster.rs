@@ -3,8 +3,8 @@
 use roundel_engine::{Cluster, ClusterOptions, Extensions, Token};
 
 use crate::cli::ClusterArgs;
-use crate::failure::Failure;
-use crate::signals::Signals;
+use roundel_terminal::Failure;
+use roundel_terminal::Signals;
 
 /// What the flags ask for.
 pub fn options(args: &ClusterArgs) -> Result<ClusterOptions, Failure> {

@@ -1,10 +1,11 @@
-//! Progress bars on standard error; none when it is no terminal.
+//! The bars of tables that are generated or loaded.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar};
 use roundel_engine::LoadProgress;
+use roundel_terminal::progress::style;
 
 /// One bar per table, while tables are generated or loaded.
 pub struct LoadBars {
@@ -43,21 +44,4 @@ impl LoadProgress for LoadBars {
         bar.set_length(rows_total);
         bar.set_position(rows_done);
     }
-}
-
-/// The bar of a run of queries or tests.
-pub fn run_bar(runs: u64) -> ProgressBar {
-    ProgressBar::new(runs).with_style(style())
-}
-
-/// The bar of experiments, whose message says what runs and for how long.
-pub fn experiment_bar() -> ProgressBar {
-    let template = "{bar:20} {human_pos}/{human_len} {elapsed} {wide_msg}";
-    let style = ProgressStyle::with_template(template);
-    ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
-fn style() -> ProgressStyle {
-    let template = "{msg:28} {bar:30} {human_pos:>11}/{human_len:11} {elapsed}";
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

@@ -3,7 +3,7 @@
 use roundel_engine::{Extensions, Token, WorkerOptions};
 
 use crate::cli::WorkerArgs;
-use crate::failure::Failure;
+use roundel_terminal::Failure;
 
 /// Runs a worker as `args` say, until it is told to end.
 pub async fn run(args: &WorkerArgs) -> Result<(), Failure> {

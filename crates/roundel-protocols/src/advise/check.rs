@@ -177,7 +177,7 @@ mod tests {
         assert_ne!(draw(1), draw(2));
     }
 
-    /// A few of the grid that `roundel advise check` goes through.
+    /// A few of the grid that `roundel-lab advise check` goes through.
     #[tokio::test]
     async fn advice_for_simulated_hardware_is_good() {
         const SETTINGS: usize = 12;

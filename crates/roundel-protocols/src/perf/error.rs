@@ -1,6 +1,6 @@
 //! What a measurement can fail with.
 
-use roundel_verbs::{CompletionStatus, VerbsError};
+use roundel_verbs::{Blame, CompletionStatus, VerbsError};
 
 /// Why there is no measurement.
 #[derive(Debug, thiserror::Error)]
@@ -79,9 +79,8 @@ pub enum PerfError {
     Stopped,
 }
 
-impl PerfError {
-    /// Whether other flags would help, rather than another try.
-    pub fn is_usage(&self) -> bool {
+impl Blame for PerfError {
+    fn is_usage(&self) -> bool {
         matches!(self, Self::Unsupported(_))
     }
 }

@@ -354,6 +354,7 @@ pub fn message_bytes_max(device: &Capabilities, transport: Transport) -> usize {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use roundel_verbs::Blame as _;
 
     /// A short test of SEND over RC.
     pub(in crate::perf) fn bandwidth_test() -> Test {

@@ -2,6 +2,7 @@
 
 use super::test::tests::bandwidth_test;
 use super::*;
+use roundel_verbs::Blame as _;
 use roundel_verbs::shm::{self, ShmOptions};
 use roundel_verbs::{
     Context, Device, SocketListener, SocketOptions, SocketRendezvous, TokioContext, Transport,

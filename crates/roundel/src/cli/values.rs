@@ -1,13 +1,11 @@
-//! Parsing and checking of single values of the command line.
+//! Parsing and checking of single values of the command line that this program alone has.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use bytesize::ByteSize;
 use roundel_engine::tpch::{QUERY_COUNT, TpchLayout};
 
 /// How to ask for tables in memory that are dealt by their keys.
@@ -146,15 +144,6 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-pub(super) fn size(text: &str) -> Result<u64, String> {
-    match text.parse::<ByteSize>() {
-        Ok(size) if size.as_u64() > 0 => Ok(size.as_u64()),
-        _ => {
-            Err("a size is a number of bytes above 0 with a unit, such as 64MiB or 1GB".to_owned())
-        }
-    }
-}
-
 pub(super) fn row_limit(text: &str) -> Result<usize, String> {
     match text {
         "all" => Ok(usize::MAX),
@@ -162,18 +151,6 @@ pub(super) fn row_limit(text: &str) -> Result<usize, String> {
             .parse()
             .map_err(|_| "it is a number of rows, or `all`".to_owned()),
     }
-}
-
-pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(port) = text.trim_start_matches(':').parse::<u16>() {
-        return Ok((Ipv4Addr::LOCALHOST, port).into());
-    }
-    let mut addresses = text
-        .to_socket_addrs()
-        .map_err(|e| format!("an address is HOST:PORT or a port ({e})"))?;
-    addresses
-        .next()
-        .ok_or_else(|| format!("{text:?} has no address"))
 }
 
 pub(super) fn worker_address(text: &str) -> Result<String, String> {
@@ -214,30 +191,6 @@ mod tests {
         for wrong in ["0", "-1", "NaN", "inf", "1e9", "", "x"] {
             assert!(seconds(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn sizes_have_binary_and_decimal_units() {
-        assert_eq!(size("64MiB"), Ok(64 << 20));
-        assert_eq!(size("1GB"), Ok(1_000_000_000));
-        assert_eq!(size("4096"), Ok(4096));
-        for wrong in ["0", "", "MiB", "-1MiB", "1XB"] {
-            assert!(size(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_bare_port_listens_on_loopback() {
-        assert_eq!(
-            listen_address("7070").unwrap().to_string(),
-            "127.0.0.1:7070"
-        );
-        assert_eq!(
-            listen_address(":7070").unwrap().to_string(),
-            "127.0.0.1:7070"
-        );
-        assert_eq!(listen_address("[::1]:1").unwrap().to_string(), "[::1]:1");
-        assert!(listen_address("7070000").is_err());
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use roundel_engine::{Calibration, calibrate_host};
 
 use crate::cli::DoctorArgs;
-use crate::failure::Failure;
-use crate::report::{Text, write_json};
+use roundel_terminal::Failure;
+use roundel_terminal::{Text, write_json};
 
 /// Measures, keeps and shows.
 pub async fn run(args: &DoctorArgs) -> Result<(), Failure> {

@@ -15,7 +15,8 @@ use super::fabrics::{self, FabricReport};
 use super::host::{Host, names_in, read};
 use super::kernel::Kernel;
 use crate::cli::{Cli, ClusterArgs, Command};
-use crate::failure::{Failure, one_line};
+use roundel_terminal::Failure;
+use roundel_verbs::one_line;
 
 /// What was found.
 #[derive(Debug, Serialize)]

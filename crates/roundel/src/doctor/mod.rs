@@ -5,15 +5,15 @@ mod calibrate;
 mod fabrics;
 mod facts;
 mod findings;
-pub mod host;
+mod host;
 mod kernel;
 mod print;
 mod report;
 
 use crate::cli::DoctorArgs;
-use crate::failure::Failure;
-use crate::report::{Text, write_json};
 use report::Report;
+use roundel_terminal::Failure;
+use roundel_terminal::{Text, write_json};
 
 /// Runs the command.
 pub async fn run(args: &DoctorArgs) -> Result<(), Failure> {
@@ -23,8 +23,8 @@ pub async fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let report = Report::collect(&args.fabric)?;
     let to_stderr = args.json.is_some();
     let colours = match to_stderr {
-        true => crate::has_colours(&std::io::stderr()),
-        false => crate::has_colours(&std::io::stdout()),
+        true => roundel_terminal::log::has_colours(&std::io::stderr()),
+        false => roundel_terminal::log::has_colours(&std::io::stdout()),
     };
     let text = print::text(&report, colours);
     Text::new(to_stderr).line(text.trim_end())?;

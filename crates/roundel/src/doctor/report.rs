@@ -8,7 +8,8 @@ use super::fabrics::FabricReport;
 use super::facts::Facts;
 use super::findings::{self, Finding, listed};
 use super::kernel::ModuleState;
-use crate::failure::{Failure, one_line};
+use roundel_terminal::Failure;
+use roundel_verbs::one_line;
 
 /// Everything that was found.
 #[derive(Debug, Serialize)]

@@ -15,9 +15,9 @@ use roundel_engine::{EngineError, Session};
 
 use crate::cli::{SqlArgs, TableArg};
 use crate::cluster;
-use crate::failure::{self, Failure};
-use crate::signals::Signals;
 use output::Results;
+use roundel_terminal::Failure;
+use roundel_terminal::Signals;
 
 /// Runs the command.
 pub async fn run(args: &SqlArgs) -> Result<(), Failure> {
@@ -117,7 +117,7 @@ async fn run_one(session: &Session, results: &mut Results, sql: &str) -> Result<
     let missing = session.missing_workers();
     let mut writer = results.next(output::stdout(), rows.schema())?;
     while let Some(batch) = rows.next().await {
-        writer.write(&batch?)?;
+        writer.write(&batch.map_err(EngineError::from)?)?;
     }
     let rows = writer.finish()?;
     // One can have been lost on the way, and the query run again without it.
@@ -146,5 +146,5 @@ fn say_missing(session: &Session, missing: Vec<EngineError>) {
     };
     let ran = all - missing.len();
     let said = format!("note: the query ran on {ran} of {all} workers: {first}{others}");
-    eprintln!("{}", failure::one_line(&said));
+    eprintln!("{}", roundel_verbs::one_line(&said));
 }

@@ -15,8 +15,8 @@ use rustyline::{Config, Editor, Helper};
 use super::output::Results;
 use super::{run_one, statements};
 use crate::cli::SqlArgs;
-use crate::failure::{self, Failure};
-use crate::signals::Signals;
+use roundel_terminal::Signals;
+use roundel_terminal::failure::{self, Failure};
 
 const GREETING: &str = "Statements end with ';'. \\? for help, \\q to leave.";
 const HELP: &str = "\

@@ -10,17 +10,18 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use futures::TryStreamExt;
 use indicatif::ProgressBar;
-use roundel_engine::{Cluster, Fabric, Session, partitions_per_task, tpch};
+use roundel_engine::{Cluster, EngineError, Fabric, Session, partitions_per_task, tpch};
 
 use crate::cli::{ClusterArgs, Tables, TpchArgs};
 use crate::cluster;
-use crate::failure::Failure;
-use crate::progress::{LoadBars, run_bar};
-use crate::report::write_json;
-use crate::signals::Signals;
+use crate::progress::LoadBars;
 use crate::verify::{self, Expected, Tolerance};
 use reference::Reference;
 use report::{QueryReport, Report, Settings, Table};
+use roundel_terminal::Failure;
+use roundel_terminal::Signals;
+use roundel_terminal::progress::run_bar;
+use roundel_terminal::write_json;
 
 /// Runs the command.
 pub async fn run(args: &TpchArgs) -> Result<(), Failure> {
@@ -257,7 +258,7 @@ async fn answer(session: &Session, sql: &str) -> Result<Answer, Failure> {
     let start = Instant::now();
     let stream = session.sql(sql).await?;
     let schema = stream.schema();
-    let batches = stream.try_collect().await?;
+    let batches = stream.try_collect().await.map_err(EngineError::from)?;
     Ok(Answer {
         schema,
         batches,

@@ -8,9 +8,9 @@ use roundel_engine::tpch::{SingleProcess, TpchTables};
 use tokio::runtime::Runtime;
 
 use crate::cli::{Tables, TpchArgs};
-use crate::failure::Failure;
 use crate::progress::LoadBars;
 use crate::verify::Expected;
+use roundel_terminal::Failure;
 
 /// DataFusion alone, on a runtime with as many threads as all workers have together.
 pub struct Reference {

@@ -6,8 +6,8 @@ use bytesize::ByteSize;
 use roundel_engine::FabricCounters;
 use serde::Serialize;
 
-use crate::failure::Failure;
-use crate::report::Text;
+use roundel_terminal::Failure;
+use roundel_terminal::Text;
 
 /// The whole run.
 #[derive(Debug, Serialize)]

@@ -16,10 +16,11 @@ use super::reference::Reference;
 use super::report::Settings;
 use super::{answer, in_query, sql};
 use crate::cli::TpchArgs;
-use crate::failure::{Failure, one_line};
-use crate::progress::run_bar;
-use crate::report::{Text, write_json};
 use crate::verify::Expected;
+use roundel_terminal::Failure;
+use roundel_terminal::progress::run_bar;
+use roundel_terminal::{Text, write_json};
+use roundel_verbs::one_line;
 
 /// Which queries streams run, and until when.
 struct Plan {

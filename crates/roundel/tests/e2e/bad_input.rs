@@ -3,13 +3,15 @@
 use std::fs;
 use std::net::TcpListener;
 
-use crate::common::{HandCluster, Roundel, TRANSPORTS, fails, stderr, write_token};
+use crate::common::{HandCluster, TRANSPORTS, fails, program, stderr, write_token};
 
 #[test]
 fn wrong_usage_is_told_in_one_line() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let multiplexed = |design| vec!["tpch", "--exchange", "multiplexer", "--design", design];
     for (arguments, told) in [
+        (vec!["perf", "--help"], "`roundel-lab perf` now"),
+        (vec!["experiment", "scorecard"], "`roundel-lab scorecard`"),
         (vec!["tpch", "--scale", "0"], "scale factor"),
         (vec!["tpch", "--scale", "-1"], "scale factor"),
         (vec!["tpch", "--scale", "much"], "scale factor"),
@@ -98,7 +100,7 @@ fn wrong_usage_is_told_in_one_line() {
 
 #[test]
 fn bad_sql_and_bad_tables_are_told_in_one_line() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let file = |name: &str, bytes: &[u8]| {
         let path = roundel.temp().join(name);
         fs::write(&path, bytes).unwrap();
@@ -157,7 +159,7 @@ fn bad_sql_and_bad_tables_are_told_in_one_line() {
 
 #[test]
 fn a_directory_of_other_files_is_not_filled() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let directory = roundel.temp().join("tables");
     fs::create_dir(&directory).unwrap();
     fs::write(directory.join("diary.txt"), "dear diary").unwrap();
@@ -179,7 +181,7 @@ fn a_directory_of_other_files_is_not_filled() {
 
 #[test]
 fn a_worker_says_when_its_port_is_taken_or_its_token_is_none() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let token = roundel.temp().join("token");
     write_token(&token, 'a');
     let token = token.to_str().unwrap();
@@ -212,7 +214,7 @@ fn a_worker_says_when_its_port_is_taken_or_its_token_is_none() {
 
 #[test]
 fn a_cluster_refuses_another_token_and_says_when_nobody_is_there() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let cluster = HandCluster::start(&roundel, 1, "shm");
     let other = roundel.temp().join("other");
     write_token(&other, 'b');

@@ -1,17 +1,24 @@
-//! Runs the real binary and watches what it leaves behind.
+//! The program, and clusters that are started by hand.
 
-use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+pub use roundel_testbed::program::{
+    Program, eventually, fails, finish, is_alive, signal, stderr, stdout, until_busy, wait,
+    workers_of,
+};
 
-/// Longest that anything here may take before it counts as hung.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+/// `roundel`, with a temporary directory of its own.
+pub fn program() -> Program {
+    Program::new(env!("CARGO_BIN_EXE_roundel"))
+}
+
+/// What workers that were started by hand said on standard error.
+pub fn worker_log(roundel: &Program) -> PathBuf {
+    roundel.temp().join("workers.log")
+}
 
 /// What carries the rows in the tests that do not look at one transport alone.
 pub const TRANSPORTS: [&[&str]; 8] = [
@@ -24,231 +31,6 @@ pub const TRANSPORTS: [&[&str]; 8] = [
     &["--fabric", "tcp"],
     &["--fabric", "grpc"],
 ];
-
-/// The binary with a temporary directory of its own, so that what it leaves there can be told.
-pub struct Roundel {
-    temp: tempfile::TempDir,
-    shm_before: BTreeSet<PathBuf>,
-}
-
-impl Roundel {
-    /// What workers that were started by hand said on standard error.
-    pub fn worker_log(&self) -> PathBuf {
-        self.temp().join("workers.log")
-    }
-
-    pub fn new() -> Self {
-        let temp = tempfile::tempdir().unwrap();
-        Self {
-            temp,
-            shm_before: shared_memory(),
-        }
-    }
-
-    /// A command that has not been started.
-    pub fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_roundel"));
-        command
-            .args(arguments)
-            .env("TMPDIR", self.temp.path())
-            .env("HOME", self.temp.path());
-        command
-            .env_remove("RUST_LOG")
-            .env_remove("XDG_STATE_HOME")
-            .stdin(Stdio::null());
-        command
-    }
-
-    /// Runs a command to its end.
-    pub fn run(&self, arguments: &[&str]) -> Output {
-        let child = self
-            .command(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        finish(child)
-    }
-
-    /// Starts a command, its output piped.
-    pub fn spawn(&self, arguments: &[&str]) -> Child {
-        self.command(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
-    }
-
-    /// Asserts that the commands left no file behind, neither in the temporary directory nor in
-    /// shared memory.
-    pub fn assert_nothing_left(&self) {
-        let left = || -> Vec<PathBuf> {
-            let temp = fs::read_dir(self.temp.path())
-                .unwrap()
-                .map(|entry| entry.unwrap().path());
-            temp.chain(shared_memory().difference(&self.shm_before).cloned())
-                .filter(|path| path.to_string_lossy().contains("roundel"))
-                .collect()
-        };
-        assert!(
-            eventually(Duration::from_secs(5), || left().is_empty()),
-            "left: {:?}",
-            left()
-        );
-    }
-
-    /// The temporary directory.
-    pub fn temp(&self) -> &Path {
-        self.temp.path()
-    }
-}
-
-/// Runs a command that must fail with one line that contains `told`.
-pub fn fails(roundel: &Roundel, arguments: &[&str], code: i32, told: &str) {
-    let output = roundel.run(arguments);
-    let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-    assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
-    assert!(
-        said.starts_with("error: ") && said.contains(told),
-        "{arguments:?}: {said}"
-    );
-    assert!(output.stdout.is_empty(), "{arguments:?}");
-    roundel.assert_nothing_left();
-}
-
-fn shared_memory() -> BTreeSet<PathBuf> {
-    fs::read_dir("/dev/shm")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .collect()
-}
-
-/// Waits for a child's end and reads all it says.
-pub fn finish(mut child: Child) -> Output {
-    let (out, err) = (child.stdout.take(), child.stderr.take());
-    let read = |pipe: Option<Box<dyn std::io::Read + Send>>| {
-        std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            if let Some(mut pipe) = pipe {
-                pipe.read_to_end(&mut bytes).unwrap();
-            }
-            bytes
-        })
-    };
-    let out = read(out.map(|pipe| Box::new(pipe) as _));
-    let err = read(err.map(|pipe| Box::new(pipe) as _));
-    let status = wait(&mut child);
-    Output {
-        status,
-        stdout: out.join().unwrap(),
-        stderr: err.join().unwrap(),
-    }
-}
-
-/// Waits for a child's end, but not for ever.
-pub fn wait(child: &mut Child) -> ExitStatus {
-    let start = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status;
-        }
-        if start.elapsed() > PATIENCE {
-            child.kill().unwrap();
-            panic!("it did not end within {PATIENCE:?}");
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-pub fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-pub fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// Whether something becomes true in time.
-pub fn eventually(within: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    let start = Instant::now();
-    while start.elapsed() < within {
-        if condition() {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    condition()
-}
-
-pub fn signal(pid: u32, signal: Signal) {
-    kill_process(pid_of(pid), signal).unwrap();
-}
-
-/// Whether a process is there and is no zombie.
-pub fn is_alive(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit(')')
-        .next()
-        .unwrap_or_default()
-        .trim_start()
-        .chars()
-        .next();
-    test_kill_process(pid_of(pid)).is_ok() && state.is_some_and(|state| state != 'Z')
-}
-
-fn pid_of(pid: u32) -> Pid {
-    Pid::from_raw(i32::try_from(pid).unwrap()).unwrap()
-}
-
-/// The processes that a coordinator has started, once there are as many.
-pub fn workers_of(coordinator: u32, count: usize) -> Vec<u32> {
-    let mut workers = Vec::new();
-    let found = eventually(PATIENCE, || {
-        // Children belong to the thread that started them, which may be any.
-        let threads = fs::read_dir(format!("/proc/{coordinator}/task"))
-            .into_iter()
-            .flatten();
-        let files = threads
-            .flatten()
-            .map(|thread| thread.path().join("children"));
-        let text: Vec<String> = files
-            .filter_map(|file| fs::read_to_string(file).ok())
-            .collect();
-        workers = text
-            .join(" ")
-            .split_whitespace()
-            .filter_map(|pid| pid.parse().ok())
-            .collect();
-        workers.len() >= count || !is_alive(coordinator)
-    });
-    assert!(
-        found && workers.len() == count,
-        "expected {count} workers, found {workers:?}"
-    );
-    workers
-}
-
-/// Waits until a process has used some processor time, that is, works on the query.
-pub fn until_busy(pid: u32) {
-    let ticks = || -> u64 {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let after_name = stat.rsplit(')').next().unwrap_or_default().to_owned();
-        let fields: Vec<&str> = after_name.split_whitespace().collect();
-        fields
-            .get(11)
-            .and_then(|ticks| ticks.parse().ok())
-            .unwrap_or(0)
-    };
-    let before = ticks();
-    assert!(
-        eventually(PATIENCE, || ticks() > before + 50),
-        "process {pid} does not work"
-    );
-}
 
 /// A cluster started by hand, of workers that end with it.
 pub struct HandCluster {
@@ -263,7 +45,7 @@ pub struct HandWorker {
 }
 
 impl HandCluster {
-    pub fn start(roundel: &Roundel, count: usize, fabric: &'static str) -> Self {
+    pub fn start(roundel: &Program, count: usize, fabric: &'static str) -> Self {
         let token_file = roundel.temp().join("token");
         write_token(&token_file, 'a');
         let workers = (0..count)
@@ -283,14 +65,14 @@ impl HandCluster {
     }
 
     /// A `roundel sql` on it, with these tables as `NAME=PATH`, that runs statements one after the other.
-    pub fn sql(&self, roundel: &Roundel, tables: &[String], statements: &[String]) -> Child {
+    pub fn sql(&self, roundel: &Program, tables: &[String], statements: &[String]) -> Child {
         self.sql_with(roundel, &[], tables, statements)
     }
 
     /// The same with more flags.
     pub fn sql_with(
         &self,
-        roundel: &Roundel,
+        roundel: &Program,
         flags: &[&str],
         tables: &[String],
         statements: &[String],
@@ -314,8 +96,8 @@ impl HandCluster {
 }
 
 impl HandWorker {
-    pub fn start(roundel: &Roundel, token_file: &Path, listen: &str, fabric: &str) -> Self {
-        let log = roundel.worker_log();
+    pub fn start(roundel: &Program, token_file: &Path, listen: &str, fabric: &str) -> Self {
+        let log = worker_log(roundel);
         let log = fs::File::options()
             .append(true)
             .create(true)

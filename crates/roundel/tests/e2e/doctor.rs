@@ -5,7 +5,7 @@ use std::process::Output;
 use roundel_testbed::{Machine, command, skipped};
 use serde_json::Value;
 
-use crate::common::{Roundel, stderr, stdout};
+use crate::common::{program, stderr, stdout};
 
 const SHM_TOO: &str = "shared memory works: queries run on this host";
 
@@ -104,7 +104,7 @@ fn in_machine(test: &str, devices: usize, options: &[&str], arguments: &[&str]) 
 
 #[test]
 fn it_is_useful_on_this_host() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let output = roundel.run(&["doctor"]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(output.stderr.is_empty(), "{}", stderr(&output));
@@ -138,7 +138,7 @@ fn it_is_useful_on_this_host() {
 
 #[test]
 fn a_fabric_can_be_asked_for() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let output = roundel.run(&["doctor", "--fabric", "shm", "--json"]);
     assert!(output.status.success());
     let said = Said::new(&output);
@@ -331,7 +331,7 @@ fn a_short_mtu_and_two_nodes() {
 /// What joins cost is measured, shown, and kept where queries look for it.
 #[test]
 fn rates_are_measured_and_kept() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let kept = roundel.temp().join("rates");
     let calibrate = |fabric: &str| {
         let arguments = ["doctor", "--calibrate", "--fabric", fabric, "--json"];

@@ -7,8 +7,8 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::{
-    HandCluster, HandWorker, Roundel, TRANSPORTS, eventually, finish, is_alive, signal, stderr,
-    stdout, until_busy, workers_of,
+    HandCluster, HandWorker, Program, TRANSPORTS, eventually, finish, is_alive, program, signal,
+    stderr, stdout, until_busy, workers_of,
 };
 use rustix::process::Signal;
 
@@ -17,7 +17,7 @@ const NOTICE_MAX: Duration = Duration::from_secs(5);
 const FABRICS: [&str; 2] = ["shm", "grpc"];
 
 /// A CSV file of rows `k,v` in which ten keys repeat, so that joining it with itself takes long.
-fn table(roundel: &Roundel) -> String {
+fn table(roundel: &Program) -> String {
     let path = roundel.temp().join("t.csv");
     let lines: Vec<String> = (0..200_000).map(|k| format!("{},{k}\n", k % 10)).collect();
     fs::write(&path, format!("k,v\n{}", lines.concat())).unwrap();
@@ -31,7 +31,7 @@ const LONG_RING: &str = "SELECT sum(a.v + b.v) FROM t a JOIN t b ON a.k * b.v % 
 const SHORT_QUERY: &str = "SELECT count(*) AS n, sum(v) AS s FROM t WHERE k = 3";
 const SHORT_ANSWER: &str = "n,s\n20000,1999960000\n";
 
-fn on_cluster(roundel: &Roundel, cluster: &HandCluster, table: &str, sql: &str) -> Child {
+fn on_cluster(roundel: &Program, cluster: &HandCluster, table: &str, sql: &str) -> Child {
     cluster.sql(roundel, &[table.to_owned()], &[sql.to_owned()])
 }
 
@@ -45,7 +45,7 @@ fn workers_at_work(tpch: &mut Child) -> Vec<u32> {
 }
 
 /// A killed process cannot clean up after itself; the next one does.
-fn run_once_more(roundel: &Roundel) {
+fn run_once_more(roundel: &Program) {
     let arguments = [
         "tpch",
         "--scale",
@@ -61,7 +61,7 @@ fn run_once_more(roundel: &Roundel) {
 
 #[test]
 fn a_worker_killed_in_mid_query_is_named() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let table = table(&roundel);
     for fabric in FABRICS {
         let cluster = HandCluster::start(&roundel, 2, fabric);
@@ -85,7 +85,7 @@ fn a_worker_killed_in_mid_query_is_named() {
 
 #[test]
 fn a_worker_killed_behind_multiplexers_is_named() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let table = table(&roundel);
     for design in [
         "SEMQ/SR",
@@ -117,7 +117,7 @@ fn a_worker_killed_behind_multiplexers_is_named() {
 /// On the same workers, which have a multiplexer of each design that coordinators ask for.
 #[test]
 fn coordinators_with_multiplexers_of_other_designs_share_workers() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let table = table(&roundel);
     let cluster = HandCluster::start(&roundel, 3, "shm");
     let clients = ["SEMQ/SR", "SEMQ/WR", "SEMQ/RD", "SEMQ/SR"].map(|design| {
@@ -135,7 +135,7 @@ fn coordinators_with_multiplexers_of_other_designs_share_workers() {
 /// or runs again without the worker.
 #[test]
 fn a_worker_killed_while_heavy_keys_are_found_hangs_nobody() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let table = table(&roundel);
     // Each of the ten keys is heavy on both sides.
     let query = "SET roundel.join = 'repartition'; SET roundel.skew = 'auto'; \
@@ -167,7 +167,7 @@ fn a_worker_killed_while_heavy_keys_are_found_hangs_nobody() {
 /// ring.
 #[test]
 fn a_join_on_a_ring_outlives_its_workers() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let table = table(&roundel);
     // A fifth of the rows, of each worker: so many pairs that it takes seconds.
     let of = |divisor, rest| {
@@ -199,7 +199,7 @@ fn a_join_on_a_ring_outlives_its_workers() {
 
 #[test]
 fn the_other_workers_serve_on_and_one_that_comes_back_is_used() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let table = table(&roundel);
     for fabric in FABRICS {
         let mut cluster = HandCluster::start(&roundel, 2, fabric);
@@ -221,7 +221,7 @@ fn the_other_workers_serve_on_and_one_that_comes_back_is_used() {
 
 #[test]
 fn a_worker_of_tpch_killed_in_mid_run_ends_the_run() {
-    let roundel = Roundel::new();
+    let roundel = program();
     // Nobody else has the rows of a worker, not on a ring either.
     let ring: &[&str] = &["--join", "cyclo"];
     for transport in TRANSPORTS.into_iter().chain([ring]) {
@@ -260,7 +260,7 @@ fn a_worker_of_tpch_killed_in_mid_run_ends_the_run() {
 
 #[test]
 fn workers_end_when_their_coordinator_is_killed() {
-    let roundel = Roundel::new();
+    let roundel = program();
     for transport in TRANSPORTS {
         let run = [
             "tpch",
@@ -283,7 +283,7 @@ fn workers_end_when_their_coordinator_is_killed() {
 
 #[test]
 fn processes_killed_all_at_once_leave_nothing() {
-    let roundel = Roundel::new();
+    let roundel = program();
     for transport in TRANSPORTS {
         let run = ["tpch", "--scale", "0.01", "--iterations", "1000"];
         let mut child = roundel.spawn(&[&run[..], transport].concat());
@@ -301,7 +301,7 @@ fn processes_killed_all_at_once_leave_nothing() {
 
 #[test]
 fn interrupted_commands_leave_nothing() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let table = table(&roundel);
     let tpch: &[&str] = &["tpch", "--scale", "0.1", "--iterations", "1000"];
     let streams = &[&tpch[..3], &["--streams", "4", "--seconds", "600"]].concat()[..];
@@ -330,7 +330,7 @@ fn interrupted_commands_leave_nothing() {
 
 #[test]
 fn garbage_at_the_door_changes_nothing() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let table = table(&roundel);
     let mut cluster = HandCluster::start(&roundel, 2, "shm");
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -363,7 +363,7 @@ fn garbage_at_the_door_changes_nothing() {
 
 #[test]
 fn a_worker_ends_on_request() {
-    let roundel = Roundel::new();
+    let roundel = program();
     for kind in [Signal::INT, Signal::TERM] {
         let mut cluster = HandCluster::start(&roundel, 1, "shm");
         let worker = &mut cluster.workers[0];

@@ -3,10 +3,12 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::common::{HandCluster, Roundel, eventually, finish, stderr, stdout};
+use crate::common::{
+    HandCluster, Program, eventually, finish, program, stderr, stdout, worker_log,
+};
 
 /// Two tables of integers, in several files each, so that all workers have rows.
-fn tables(roundel: &Roundel) -> Vec<String> {
+fn tables(roundel: &Program) -> Vec<String> {
     let table = |name: &str, rows: u64, stride: u64| {
         let directory = roundel.temp().join(name);
         fs::create_dir(&directory).unwrap();
@@ -44,7 +46,7 @@ const QUERIES: [&str; 8] = [
 ];
 
 fn answers(
-    roundel: &Roundel,
+    roundel: &Program,
     cluster: &HandCluster,
     tables: &[String],
     queries: &[String],
@@ -67,7 +69,7 @@ const PINNED: [&str; 2] = ["join = 'cyclo'", "pin_seconds = 60"];
 /// Six clients at once, each with all kinds of joins in an order of its own, see what joins without a ring see.
 #[test]
 fn clients_share_what_is_pinned() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let tables = tables(&roundel);
     for fabric in ["shm", "tcp"] {
         let cluster = HandCluster::start(&roundel, 3, fabric);
@@ -114,7 +116,7 @@ fn clients_share_what_is_pinned() {
 /// What is pinned is what the files had when a query was planned: rows that come later are seen by later queries.
 #[test]
 fn files_that_change_are_read_again() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let tables = tables(&roundel);
     let cluster = HandCluster::start(&roundel, 2, "shm");
     let count = set(
@@ -142,7 +144,7 @@ fn files_that_change_are_read_again() {
 /// Rows that depend on the rest of a query, or are others each time, are not pinned.
 #[test]
 fn what_is_not_the_same_each_time_is_not_pinned() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let tables = tables(&roundel);
     let cluster = HandCluster::start(&roundel, 2, "shm");
     for query in [
@@ -158,11 +160,11 @@ fn what_is_not_the_same_each_time_is_not_pinned() {
 /// Once nobody has asked for it in a while, a pinned relation is let go: with its memory, on all workers.
 #[test]
 fn what_nobody_uses_is_let_go() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let tables = tables(&roundel);
     let cluster = HandCluster::start(&roundel, 3, "shm");
     let told = |what: &str| {
-        let log = fs::read_to_string(roundel.worker_log()).unwrap();
+        let log = fs::read_to_string(worker_log(&roundel)).unwrap();
         log.matches(what).count()
     };
     let pinned = ["join = 'cyclo'", "pin_seconds = 3"];
@@ -173,7 +175,7 @@ fn what_nobody_uses_is_let_go() {
             told("a relation is pinned"),
             3 * round,
             "{}",
-            fs::read_to_string(roundel.worker_log()).unwrap()
+            fs::read_to_string(worker_log(&roundel)).unwrap()
         );
         let let_go = || told("a pinned relation is let go") == 3 * round;
         assert!(eventually(Duration::from_secs(30), let_go));

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use crate::common::{Roundel, stderr, stdout};
+use crate::common::{Program, program, stderr, stdout};
 
 /// Tables with nulls, duplicates and reals; one of them empty.
-fn tables(roundel: &Roundel) -> Vec<String> {
+fn tables(roundel: &Program) -> Vec<String> {
     let row = |id: u64, keys: u64| {
         // Anything that looks random and is the same each time.
         let mixed = (id + 17).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
@@ -32,7 +32,7 @@ fn tables(roundel: &Roundel) -> Vec<String> {
     arguments
 }
 
-fn run(roundel: &Roundel, tables: &[String], fabric: &str, queries: &[String]) -> String {
+fn run(roundel: &Program, tables: &[String], fabric: &str, queries: &[String]) -> String {
     let mut command = vec![
         "sql",
         "--workers",
@@ -67,7 +67,7 @@ const CONDITIONS: [&str; 9] = [
 /// What a ring makes of every type of join is what DataFusion's own joins make of it.
 #[test]
 fn rows_are_those_of_joins_without_a_ring() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let tables = tables(&roundel);
     let mut queries = Vec::new();
     for condition in CONDITIONS {
@@ -118,7 +118,7 @@ fn rows_are_those_of_joins_without_a_ring() {
 /// The plan says how a ring finds its pairs, and what came of it.
 #[test]
 fn plans_say_what_spins_and_how_pairs_are_found() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let tables = tables(&roundel);
     let explain = |query: &str| run(&roundel, &tables, "shm", &[format!("EXPLAIN {query}")]);
     let band = explain("SELECT count(*) FROM r JOIN s ON abs(r.x - s.x) <= 2");
@@ -137,7 +137,7 @@ fn plans_say_what_spins_and_how_pairs_are_found() {
 /// What is known of files is enough for estimates, and those decide.
 #[test]
 fn the_cheapest_way_is_taken() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let made = "COPY (SELECT value AS x, value * 7 % 1000 AS y FROM range(200000)) TO";
     let tables: Vec<_> = ["r", "s"]
         .into_iter()
@@ -169,7 +169,7 @@ fn the_cheapest_way_is_taken() {
 /// Whichever side spins, the rows are the same.
 #[test]
 fn the_smaller_side_spins_or_the_larger() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let tables = tables(&roundel);
     let query = "SELECT count(*), sum(r.id), sum(s.id) FROM r LEFT JOIN s ON abs(r.x - s.x) <= 2";
     let with = |spin: &str, query: &str| {
@@ -191,7 +191,7 @@ fn the_smaller_side_spins_or_the_larger() {
 /// Whoever has enough rows does not hold up the others, and a predicate that fails is told as what it is.
 #[test]
 fn joins_end_early_or_fail_as_others_do() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let tables = tables(&roundel);
     let limited = run(
         &roundel,
@@ -216,7 +216,7 @@ fn joins_end_early_or_fail_as_others_do() {
 /// A row that is longer than an element is told with what makes room for it, and then there is room.
 #[test]
 fn elements_have_room_for_what_is_set() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let path = roundel.temp().join("long.csv");
     let rows: String = (0..4)
         .map(|id| format!("{id},{}\n", "x".repeat(1_500_000)))

@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use crate::common::{Roundel, stderr, stdout};
+use crate::common::{Program, program, stderr, stdout};
 
 /// What carries the rows.
 const FABRICS: [&str; 3] = ["shm", "tcp", "grpc"];
 
 /// A directory of `files` CSV files of a few rows each, `k,g,s`: every worker reads some.
-fn table(roundel: &Roundel, files: usize) -> String {
+fn table(roundel: &Program, files: usize) -> String {
     let directory = roundel.temp().join("t");
     fs::create_dir(&directory).unwrap();
     for file in 0..files {
@@ -29,7 +29,7 @@ struct Told {
     err: String,
 }
 
-fn run(roundel: &Roundel, fabric: &str, table: &str, statements: &[&str]) -> Told {
+fn run(roundel: &Program, fabric: &str, table: &str, statements: &[&str]) -> Told {
     let spread = "SET distributed.file_scan_config_bytes_per_partition = 1";
     let mut arguments = vec![
         "sql",
@@ -55,7 +55,7 @@ fn run(roundel: &Roundel, fabric: &str, table: &str, statements: &[&str]) -> Tol
     }
 }
 
-fn rows(roundel: &Roundel, fabric: &str, table: &str, statements: &[&str]) -> String {
+fn rows(roundel: &Program, fabric: &str, table: &str, statements: &[&str]) -> String {
     let told = run(roundel, fabric, table, statements);
     assert_eq!(told.code, Some(0), "{fabric} {statements:?}: {}", told.err);
     told.out
@@ -63,7 +63,7 @@ fn rows(roundel: &Roundel, fabric: &str, table: &str, statements: &[&str]) -> St
 
 #[test]
 fn a_time_zone_holds_on_every_worker() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let table = table(&roundel, 6);
     let query = "SELECT g, min(to_timestamp(s || '')) AS first FROM t WHERE k < 60
         GROUP BY g ORDER BY g LIMIT 2";
@@ -94,7 +94,7 @@ fn a_time_zone_holds_on_every_worker() {
 
 #[test]
 fn what_could_not_hold_is_refused_at_once() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let table = table(&roundel, 2);
     for (set, says) in [
         (
@@ -162,7 +162,7 @@ fn what_could_not_hold_is_refused_at_once() {
 
 #[test]
 fn show_knows_all_settings_and_reset_goes_back() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let table = table(&roundel, 2);
     let shown = rows(
         &roundel,
@@ -214,7 +214,7 @@ fn show_knows_all_settings_and_reset_goes_back() {
 
 #[test]
 fn queries_are_right_with_whatever_is_accepted() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let table = table(&roundel, 6);
     let queries = [
         "SELECT g, count(*) AS n, sum(k) AS k FROM t GROUP BY g ORDER BY g",

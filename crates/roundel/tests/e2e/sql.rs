@@ -8,10 +8,10 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::common::{
-    HandCluster, HandWorker, Roundel, finish, signal, stderr, stdout, until_busy, wait,
+    HandCluster, HandWorker, Program, finish, program, signal, stderr, stdout, until_busy, wait,
 };
 
-fn sql(roundel: &Roundel, arguments: &[&str]) -> String {
+fn sql(roundel: &Program, arguments: &[&str]) -> String {
     let output = roundel.run(&[&["sql", "--fabric", "shm"], arguments].concat());
     assert!(
         output.status.success(),
@@ -22,7 +22,7 @@ fn sql(roundel: &Roundel, arguments: &[&str]) -> String {
 }
 
 /// A CSV file of `rows` rows `k,v`, where `k` counts and `v` is `k % 10`.
-fn table(roundel: &Roundel, rows: usize) -> String {
+fn table(roundel: &Program, rows: usize) -> String {
     let path = roundel.temp().join("t.csv");
     let lines: Vec<String> = (0..rows).map(|k| format!("{k},{}\n", k % 10)).collect();
     fs::write(&path, format!("k,v\n{}", lines.concat())).unwrap();
@@ -33,7 +33,7 @@ const SHUFFLES: &str = "SELECT a.v, count(*) AS n FROM t a JOIN t b ON a.k = b.k
 
 #[test]
 fn statements_come_from_the_command_line_a_file_or_standard_input() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let table = table(&roundel, 1000);
     let query = "SELECT v, count(*) AS n FROM t WHERE v < 2 GROUP BY v ORDER BY v";
     let csv = ["--table", &table, "--format", "csv"];
@@ -61,7 +61,7 @@ fn statements_come_from_the_command_line_a_file_or_standard_input() {
 
 #[test]
 fn long_expressions_are_right_or_refused_and_end_no_process() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let table = table(&roundel, 20_000);
     let sum = |terms: usize| format!("SELECT sum({}) AS s FROM t", vec!["v"; terms].join("+"));
     let write = |name: &str, query: String| {
@@ -88,7 +88,7 @@ fn long_expressions_are_right_or_refused_and_end_no_process() {
 
 #[test]
 fn results_have_three_forms() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let table = table(&roundel, 100);
     let query = [
         "--workers",
@@ -118,7 +118,7 @@ fn results_have_three_forms() {
 
 #[test]
 fn a_reader_that_leaves_early_is_no_error() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let table = table(&roundel, 1000);
     // A billion rows, if anyone read them.
     let many = "SELECT a.k, b.k AS l, c.k AS m FROM t a CROSS JOIN t b CROSS JOIN t c";
@@ -138,7 +138,7 @@ fn a_reader_that_leaves_early_is_no_error() {
 /// A join of any predicate runs again without a worker that is lost.
 #[test]
 fn a_query_that_ran_on_fewer_workers_says_so() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let table = table(&roundel, 150);
     let mut cluster = HandCluster::start(&roundel, 2, "shm");
     let statements = [
@@ -165,7 +165,7 @@ fn a_query_that_ran_on_fewer_workers_says_so() {
 
 #[test]
 fn an_error_of_a_worker_names_it() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let table = table(&roundel, 20_000);
     for fabric in ["shm", "grpc"] {
         let cluster = HandCluster::start(&roundel, 2, fabric);
@@ -186,7 +186,7 @@ fn an_error_of_a_worker_names_it() {
 
 #[test]
 fn a_cluster_that_was_started_by_hand_serves_several_clients() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let table = table(&roundel, 20_000);
     let cluster = HandCluster::start(&roundel, 2, "shm");
     let addresses = cluster.addresses();
@@ -228,7 +228,7 @@ fn a_cluster_that_was_started_by_hand_serves_several_clients() {
 
 #[test]
 fn a_worker_in_an_endless_join_answers_others_and_leaves_it() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let tables = [table(&roundel, 100_000)];
     let mut cluster = HandCluster::start(&roundel, 1, "shm");
     // By a key that a tenth of the rows have: 10^13 rows, which are only counted.
@@ -252,7 +252,7 @@ fn a_worker_in_an_endless_join_answers_others_and_leaves_it() {
 
 #[test]
 fn explain_tells_why_each_exchange_runs_as_it_does() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let table = table(&roundel, 50_000);
     for explain in ["EXPLAIN", "EXPLAIN ANALYZE"] {
         let statement = format!("{explain} {SHUFFLES}");
@@ -305,7 +305,7 @@ fn explain_tells_why_each_exchange_runs_as_it_does() {
 
 #[test]
 fn explain_analyze_tells_of_each_exchange() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let table = table(&roundel, 50_000);
     for design in ["MESQ/SR", "SEMQ/SR"] {
         let explain = format!("EXPLAIN ANALYZE {SHUFFLES}");
@@ -340,7 +340,7 @@ fn explain_analyze_tells_of_each_exchange() {
 
 #[test]
 fn memory_that_runs_out_is_told_in_one_line() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let table = table(&roundel, 50_000);
     for fabric in ["shm", "grpc"] {
         let run = ["sql", "--fabric", fabric, "--table", &table, "-c", SHUFFLES];

@@ -1,9 +1,9 @@
 //! `roundel tpch` with real worker processes.
 
-use crate::common::{Roundel, TRANSPORTS, stderr, stdout};
+use crate::common::{Program, TRANSPORTS, program, stderr, stdout};
 use serde_json::{Value, json};
 
-fn tpch(roundel: &Roundel, arguments: &[&str]) -> Value {
+fn tpch(roundel: &Program, arguments: &[&str]) -> Value {
     let output = roundel.run(&[&["tpch", "--scale", "0.01"], arguments].concat());
     assert!(
         output.status.success(),
@@ -27,7 +27,7 @@ fn assert_all_verified(report: &Value, count: usize) {
 
 #[test]
 fn every_query_is_right_on_memory_tables() {
-    let roundel = Roundel::new();
+    let roundel = program();
     for transport in TRANSPORTS {
         let report = tpch(&roundel, &[transport, &["--json"]].concat());
         assert_all_verified(&report, 22);
@@ -39,7 +39,7 @@ fn every_query_is_right_on_memory_tables() {
 /// Whatever joins are done by: with a ring wherever there can be one, over tables that the workers hold and over files.
 #[test]
 fn every_query_is_right_however_joins_are_done() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let tables = roundel.temp().join("tpch");
     let files = tables.to_str().unwrap();
     for join in ["cyclo", "repartition", "broadcast"] {
@@ -54,7 +54,7 @@ fn every_query_is_right_however_joins_are_done() {
 
 #[test]
 fn skew_is_handled_unless_it_is_off() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let flags = ["--join", "repartition", "--queries", "3,10", "--json"];
     for exchange in ["endpoint", "multiplexer"] {
         for (skew, told) in [(&[][..], "auto"), (&["--skew", "off"], "off")] {
@@ -70,7 +70,7 @@ fn skew_is_handled_unless_it_is_off() {
 /// besides which WRITEs say what is free or full.
 #[test]
 fn every_design_uses_the_queue_pairs_and_the_verb_of_its_name() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let sent = ["send", "receive"].as_slice();
     let read = ["read", "write"].as_slice();
     for (design, queue_pairs, opcodes) in [
@@ -122,7 +122,7 @@ fn every_design_uses_the_queue_pairs_and_the_verb_of_its_name() {
 /// the coordinator.
 #[test]
 fn multiplexers_have_one_connection_for_each_pair_of_processes() {
-    let roundel = Roundel::new();
+    let roundel = program();
     for transport in ["--fabric=shm", "--fabric=tcp"] {
         let arguments = ["--workers", "3", "--exchange", "multiplexer"];
         // Rings, and measuring them, would take connections of their own.
@@ -138,7 +138,7 @@ fn multiplexers_have_one_connection_for_each_pair_of_processes() {
 /// All rows of all operators go by the verb of the design, over the same connections.
 #[test]
 fn multiplexers_use_the_verb_of_their_design() {
-    let roundel = Roundel::new();
+    let roundel = program();
     for (design, opcodes) in [
         ("SEMQ/SR", &["send", "receive"][..]),
         ("SEMQ/WR", &["write_with_immediate", "receive"]),
@@ -171,7 +171,7 @@ fn multiplexers_use_the_verb_of_their_design() {
 /// Many queries of one coordinator at once: all right, over one connection for each pair of processes, within the quota.
 #[test]
 fn streams_share_the_connections_of_multiplexers() {
-    let roundel = Roundel::new();
+    let roundel = program();
     // Rings, and measuring them, would take connections of their own.
     let joins = ["--join", "repartition"];
     let flags = ["--workers", "3", "--registered-memory", "32MiB"];
@@ -208,7 +208,7 @@ fn streams_share_the_connections_of_multiplexers() {
 
 #[test]
 fn streams_end_with_the_query_they_are_in_when_the_time_is_over() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let streams = [
         "--streams",
         "3",
@@ -239,7 +239,7 @@ fn streams_end_with_the_query_they_are_in_when_the_time_is_over() {
 
 #[test]
 fn every_setting_of_an_exchange_runs() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let common = ["--workers", "3", "--threads", "2", "--json"];
     for (setting, queue_pairs) in [
         (&["--design", "MESQ/SR", "--endpoints", "1"][..], Some(1)),
@@ -265,7 +265,7 @@ fn every_setting_of_an_exchange_runs() {
 
 #[test]
 fn every_query_is_right_on_files_that_are_made_once() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let directory = roundel.temp().join("tables");
     let tables = [
         "--tables",
@@ -285,7 +285,7 @@ fn every_query_is_right_on_files_that_are_made_once() {
 
 #[test]
 fn the_baseline_runs_on_the_same_workers() {
-    let roundel = Roundel::new();
+    let roundel = program();
     for transport in TRANSPORTS {
         let compare = [
             "--compare",
@@ -308,7 +308,7 @@ fn the_baseline_runs_on_the_same_workers() {
 
 #[test]
 fn people_get_a_table_and_machines_a_file() {
-    let roundel = Roundel::new();
+    let roundel = program();
     let file = roundel.temp().join("report.json");
     let arguments = [
         "tpch",

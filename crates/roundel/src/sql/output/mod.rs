@@ -13,7 +13,7 @@ use arrow::util::display::FormatOptions;
 use arrow::util::pretty::pretty_format_batches_with_options;
 
 use crate::cli::Format;
-use crate::failure::Failure;
+use roundel_terminal::Failure;
 
 /// The results of a command, one after another.
 pub struct Results {
@@ -156,7 +156,7 @@ fn drain(bytes: &mut Vec<u8>, out: &mut impl Write) -> Result<(), Failure> {
 }
 
 fn encoding(error: ArrowError) -> Failure {
-    Failure::Run(crate::failure::one_line(&format!(
+    Failure::Run(roundel_verbs::one_line(&format!(
         "cannot write the result: {error}"
     )))
 }

@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::super::median;
 use super::super::report::{FabricReport, Settings};
 use super::Ended;
-use crate::failure::Failure;
-use crate::report::Text;
+use roundel_terminal::Failure;
+use roundel_terminal::Text;
 
 /// The whole run.
 #[derive(Debug, Serialize)]

@@ -1,0 +1,52 @@
+//! Flags of `roundel-lab scorecard`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use roundel_experiments::scorecard::Paper;
+
+const EXAMPLES: &str = "\
+Examples:
+  roundel-lab scorecard --paper shuffle                 which claims of the paper hold in simulation
+  roundel-lab scorecard --paper protocols --claims MP02,MP07
+  roundel-lab scorecard --paper ring --json verdicts.json";
+
+/// Flags of `roundel-lab scorecard`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ScorecardArgs {
+    /// The paper.
+    #[arg(long, value_enum, default_value_t = PaperChoice::Shuffle)]
+    pub paper: PaperChoice,
+    /// Only claims whose names begin so [default: all].
+    #[arg(long, value_name = "ROW,…", value_delimiter = ',')]
+    pub claims: Vec<String>,
+    /// Write the verdicts as JSON to FILE, or to standard output; the table for people then goes to standard
+    /// error.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub json: Option<PathBuf>,
+}
+
+/// Papers by the names that the command line has for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum PaperChoice {
+    /// Liu, Yin, Blanas: an RDMA-aware data shuffling operator, 2019.
+    Shuffle,
+    /// Frey, Goncalves, Kersten, Teubner: a join on a ring, 2010.
+    Ring,
+    /// Huang, Ghandeharizadeh: message passing protocols, 2019.
+    Protocols,
+    /// Rödiger, Mühlbauer, Kemper, Neumann: hybrid parallelism, with multiplexers, 2015.
+    Hybrid,
+}
+
+impl From<PaperChoice> for Paper {
+    fn from(choice: PaperChoice) -> Self {
+        match choice {
+            PaperChoice::Shuffle => Self::Shuffle,
+            PaperChoice::Ring => Self::Ring,
+            PaperChoice::Protocols => Self::Protocols,
+            PaperChoice::Hybrid => Self::Hybrid,
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Runs of small data over every transport, between processes: each verifies that exactly the rows that were
+//! sent have arrived. And what becomes of a run when one of its processes is killed.
+
+use roundel_exchange::Buffers;
+use roundel_exchange::Design;
+use roundel_experiments::setting::{Pattern, Transport, Wait};
+use roundel_experiments::{Error, Measured, NodeCommand, Setting, run::run};
+use roundel_verbs::DeviceChoice;
+use rustix::process::{Pid, Signal, kill_process};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_roundel-lab");
+
+fn command() -> NodeCommand {
+    NodeCommand {
+        program: PROGRAM.into(),
+        arguments: vec!["node".into()],
+    }
+}
+
+fn small(transport: Transport) -> Setting {
+    Setting {
+        rows: 30_000,
+        seconds: 0.0,
+        ..Setting::new(transport, DeviceChoice::default())
+    }
+}
+
+fn runs(setting: &Setting) -> Measured {
+    run(setting, &command()).unwrap_or_else(|error| panic!("{setting:?}: {error}"))
+}
+
+fn rows(measured: &Measured) -> u64 {
+    measured.nodes.iter().map(|node| node.received.count).sum()
+}
+
+/// Both patterns with one thread and with two.
+fn in_every_way(transport: Transport, fabric: &str) {
+    for pattern in [Pattern::Repartition, Pattern::Broadcast] {
+        for threads in [1, 2] {
+            let setting = Setting {
+                nodes: 3,
+                threads,
+                pattern,
+                fabric: fabric.parse().unwrap(),
+                ..small(transport)
+            };
+            let copies = match pattern {
+                Pattern::Repartition => 1,
+                Pattern::Broadcast => 3,
+            };
+            let sent = setting.rows * setting.nodes * threads;
+            assert_eq!(rows(&runs(&setting)), (sent * copies) as u64, "{setting:?}");
+        }
+    }
+}
+
+#[test]
+fn designs_deliver_every_row() {
+    Design::every().for_each(|design| in_every_way(Transport::Design(design), "shm"));
+}
+
+#[test]
+fn designs_deliver_every_row_over_sockets_as_devices() {
+    for design in [Design::MesqSr, Design::SemqSr] {
+        in_every_way(Transport::Design(design), "tcp");
+    }
+}
+
+#[test]
+fn sockets_deliver_every_row() {
+    in_every_way(Transport::Sockets, "shm");
+}
+
+#[test]
+fn grpc_delivers_every_row() {
+    in_every_way(Transport::Grpc, "shm");
+}
+
+#[cfg(feature = "mpi")]
+#[test]
+fn mpi_delivers_every_row() {
+    in_every_way(Transport::Mpi, "shm");
+}
+
+#[test]
+fn what_moves_no_rows_runs_too() {
+    for transport in [Transport::Partition, Transport::Consume, Transport::Qperf] {
+        for threads in [1, 2] {
+            let setting = Setting {
+                threads,
+                seconds: 0.05,
+                ..small(transport)
+            };
+            assert!(runs(&setting).bytes_per_second > 0.0, "{setting:?}");
+        }
+    }
+    let ping_pong = Setting {
+        seconds: 0.05,
+        ..small(Transport::PingPong)
+    };
+    assert!(runs(&ping_pong).endpoints().round_trip > 0.0);
+}
+
+#[test]
+fn settings_of_every_kind_deliver_every_row() {
+    let base = small(Transport::Design(Design::MemqSr));
+    let datagrams = Transport::Design(Design::MesqSr);
+    let settings = [
+        Setting {
+            message_bytes: Some(4096),
+            buffers: Buffers::Fixed(2),
+            ..base.clone()
+        },
+        Setting {
+            message_bytes: Some(1 << 20),
+            ..base.clone()
+        },
+        Setting {
+            credit_frequency: Some(16),
+            buffers: Buffers::Fixed(16),
+            ..base.clone()
+        },
+        Setting {
+            work: vec![0, 5],
+            ..base.clone()
+        },
+        Setting {
+            wait: Wait::Poll,
+            ..base.clone()
+        },
+        Setting {
+            wait: Wait::Spin(20),
+            transport: datagrams,
+            ..base.clone()
+        },
+        Setting {
+            buffers: Buffers::Fixed(2),
+            transport: datagrams,
+            ..base.clone()
+        },
+        Setting {
+            tuple_bytes: 3000,
+            rows: 1000,
+            ..base.clone()
+        },
+        Setting {
+            tuple_bytes: 3000,
+            rows: 1000,
+            transport: datagrams,
+            ..base.clone()
+        },
+        Setting {
+            rows: 1000,
+            transport: Transport::ZeroCopy(Design::MemqSr),
+            ..base
+        },
+    ];
+    settings.iter().for_each(|setting| {
+        let sent = setting.rows * setting.nodes;
+        assert_eq!(rows(&runs(setting)), sent as u64, "{setting:?}");
+    });
+}
+
+#[test]
+fn endpoints_report_what_table_1_says() {
+    for design in Design::ALL {
+        let setting = Setting {
+            nodes: 3,
+            threads: 2,
+            ..small(Transport::Design(design))
+        };
+        for node in runs(&setting).nodes {
+            let expected = design.queue_pairs(3, 2) as u64;
+            assert_eq!(node.endpoints.queue_pairs, expected, "{design}");
+            assert!(
+                node.endpoints.messages > 0 && node.endpoints.registered_bytes > 0,
+                "{design}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_tuple_that_does_not_fit_is_an_error_that_says_so() {
+    let setting = Setting {
+        tuple_bytes: 20_000,
+        rows: 100,
+        ..small(Transport::Design(Design::MesqSr))
+    };
+    let error = run(&setting, &command()).unwrap_err();
+    assert!(matches!(error, Error::Node { .. }), "{error}");
+    assert!(error.to_string().contains("does not fit"), "{error}");
+}
+
+/// The processes that a process has started.
+fn children(of: u32) -> Vec<Pid> {
+    let tasks = std::fs::read_dir(format!("/proc/{of}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let all: Vec<String> = lists.collect();
+    let pids = all.iter().flat_map(|list| list.split_whitespace());
+    pids.filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
+        .collect()
+}
+
+/// Waits until there is what is looked for.
+fn wait_for<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < until, "{what} within a minute");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whether a process has more threads than its first and its lifeline, so that it is within its run.
+fn works(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
+    let threads = |stat: &str| {
+        stat.lines()
+            .find_map(|line| line.strip_prefix("Threads:")?.trim().parse::<u32>().ok())
+    };
+    stat.ok()
+        .and_then(|stat| threads(&stat))
+        .is_some_and(|threads| threads > 2)
+}
+
+fn alive(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    // One that nobody has waited for is dead.
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// A long run in a process of its own, once its nodes work.
+fn long_run(transport: &str) -> (std::process::Child, Vec<Pid>) {
+    let setting = format!("{{\"transport\":\"{transport}\",\"seconds\":120,\"rows\":10000}}");
+    let mut command = Command::new(PROGRAM);
+    command
+        .args(["experiment", "setting", &setting])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let run = command.spawn().unwrap();
+    let nodes = wait_for("nodes that work", || {
+        let nodes = children(run.id());
+        (nodes.len() == 2 && nodes.iter().all(|node| works(*node))).then_some(nodes)
+    });
+    (run, nodes)
+}
+
+#[test]
+fn a_node_that_is_killed_is_an_error_that_names_it() {
+    for transport in ["MESQ/SR", "MEMQ/WR", "sockets", "grpc"] {
+        let (run, nodes) = long_run(transport);
+        kill_process(nodes[1], Signal::KILL).unwrap();
+        // A run that does not notice is ended by its test's own end, with its nodes.
+        let output = run.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && said.contains("node 1 failed"),
+            "{transport}: {said}"
+        );
+        wait_for("the end of the other node", || {
+            (!alive(nodes[0])).then_some(())
+        });
+    }
+}
+
+#[cfg(feature = "mpi")]
+#[test]
+fn a_node_that_mpirun_has_started_is_named_too() {
+    let setting = r#"{"transport":"mpi","seconds":120,"rows":10000}"#;
+    let mut command = Command::new(PROGRAM);
+    command
+        .args(["experiment", "setting", setting])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let run = command.spawn().unwrap();
+    let nodes = wait_for("nodes that work", || {
+        let mpirun = *children(run.id()).first()?;
+        let nodes = children(mpirun.as_raw_nonzero().get() as u32);
+        (nodes.len() == 2 && nodes.iter().all(|node| works(*node))).then_some(nodes)
+    });
+    // Threads of MPI come before those of the run.
+    std::thread::sleep(Duration::from_secs(1));
+    kill_process(nodes[1], Signal::KILL).unwrap();
+    let output = run.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("node 1 failed"),
+        "{said}"
+    );
+    wait_for("the end of the other node", || {
+        (!alive(nodes[0])).then_some(())
+    });
+}
+
+#[test]
+fn nodes_end_with_the_process_that_started_them() {
+    for transport in ["MEMQ/SR", "sockets", "grpc"] {
+        let (mut run, nodes) = long_run(transport);
+        run.kill().unwrap();
+        run.wait().unwrap();
+        for node in nodes {
+            wait_for("the end of a node", || (!alive(node)).then_some(()));
+        }
+    }
+}
