@@ -20,6 +20,8 @@
 //! This crate knows nothing of DataFusion, nor which provider runs below. What it needs from an engine is injected:
 //! [`PairPredicate`] and [`JoinThreads`].
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))] // See clippy.toml.
+
 pub mod cost;
 pub mod cyclo;
 pub mod error;

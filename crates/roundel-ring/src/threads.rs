@@ -89,6 +89,10 @@ impl JoinThreads for TokioThreads {
     }
 
     fn run(&self, work: JoinWork) -> BoxFuture<'static, Result<()>> {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "simulated hosts have other `JoinThreads`"
+        )]
         let done = tokio::task::spawn_blocking(work);
         done.map(|done| {
             done.map_err(|error| RingError::Unsupported(format!("a join thread failed: {error}")))

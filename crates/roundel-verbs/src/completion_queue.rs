@@ -249,7 +249,6 @@ impl CompletionQueue {
 }
 
 /// The clock of blocking waits, which no simulated provider has.
-#[allow(clippy::disallowed_methods)]
 fn now() -> Instant {
     Instant::now()
 }

@@ -237,7 +237,11 @@ impl Group {
         };
         let answering = threads.start(answering, &self.context)?;
         let asking = threads.start(asking, &self.context)?;
-        let cpu = tokio::spawn(cpu_seconds(self.context.clone(), begin, setting.clone()));
+        let (counted, cpu) = oneshot::channel();
+        let count = cpu_seconds(self.context.clone(), begin, setting.clone());
+        self.context.spawn(Box::pin(async move {
+            let _ = counted.send(count.await);
+        }));
         let mut lost = self.rendezvous.lost();
         let asked = tokio::select! {
             asked = ended(asking) => asked,
@@ -292,6 +296,10 @@ impl Threads {
                 let _ = done.send(result.map(|()| worker));
             };
             let thread = std::thread::Builder::new().name("protocol".to_owned());
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "these are real hosts; `simulation` has tasks instead"
+            )]
             let thread = thread.spawn(body).map_err(|source| ProtocolError::System {
                 what: "cannot start a thread".into(),
                 source,

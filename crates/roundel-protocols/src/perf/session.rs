@@ -146,6 +146,10 @@ impl Session {
             }
         };
         let thread = std::thread::Builder::new().name("perf".to_owned());
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "single verbs are measured on real devices only"
+        )]
         thread.spawn(body).map_err(|source| {
             PerfError::Verbs(VerbsError::System {
                 call: "starting a thread",

@@ -52,7 +52,7 @@ pub(super) fn ensure(holds: bool, reason: &str) -> Result<()> {
     if holds { Ok(()) } else { failed(reason) }
 }
 
-#[allow(clippy::disallowed_methods)] // It runs on real devices, in real time.
+/// It runs on real devices, in real time.
 pub(super) fn now() -> Instant {
     Instant::now()
 }

@@ -13,6 +13,8 @@
 //! Payload of reliable connections stays where it was posted from until it has come, and is copied once: what is
 //! written, packet by packet, all else with the last packet of its message. What the hardware can do is in [`parameters`](Parameters).
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))] // See clippy.toml.
+
 #[cfg(test)]
 mod calibration;
 mod completions;

@@ -32,7 +32,6 @@ const STAND_BY: Duration = Duration::from_millis(1);
 const WAKE: u64 = 0;
 
 /// The provider's own clock, for timers: a NIC has one too.
-#[allow(clippy::disallowed_methods)]
 pub(super) fn now() -> Instant {
     Instant::now()
 }
