@@ -28,12 +28,13 @@ use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::ops::{Bound, Range};
 use std::sync::Arc;
+use strum::VariantArray;
 
 /// Pairs of rows that are looked at together.
 pub const PAIRS: usize = 8192;
 
 /// Which rows a join has. The one relation spins, the other stays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, VariantArray)]
 pub enum JoinType {
     /// Only pairs of rows that match.
     Inner,
@@ -55,16 +56,7 @@ pub enum JoinType {
 
 impl JoinType {
     /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Inner,
-        Self::Spinning,
-        Self::Stationary,
-        Self::Full,
-        Self::SpinningSemi,
-        Self::SpinningAnti,
-        Self::StationarySemi,
-        Self::StationaryAnti,
-    ];
+    pub const ALL: [Self; 8] = *Self::VARIANTS.as_array().unwrap();
 
     /// Whether rows of the result are pairs.
     pub fn has_pairs(self) -> bool {
