@@ -28,7 +28,7 @@ pub enum Protocol {
     /// READ from the responder's memory, over RC: its processor has no part in it.
     #[strum(serialize = "READ")]
     Read,
-    /// WRITE with immediate data there and back, over RC: each consumes a receive, and tells of itself.
+    /// WRITE with immediate data there and back, over RC: each consumes a receive, whose completion tells of it.
     #[strum(serialize = "WRITE-IMM/WRITE-IMM")]
     WriteImmediate,
     /// SEND there and back over UD: a thread needs one queue pair, whatever the number of its peers.

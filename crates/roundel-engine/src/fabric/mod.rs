@@ -123,9 +123,9 @@ impl FromStr for FabricChoice {
 /// Which fabric carries a query, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FabricReason {
-    /// The fabric.
+    /// The fabric that was chosen.
     pub fabric: Fabric,
-    /// Why this fabric: a text for people.
+    /// Why it was chosen: a text for people.
     pub why: String,
 }
 

@@ -126,7 +126,7 @@ impl Predict for Model {
                 _ => 0,
             },
         };
-        // With READs, who reads is sent no requests, and who is read from sends none.
+        // With READs, a node that reads gets no requests, and a node that is read from sends none.
         let (asks, answers) = match (setting.paradigm, protocol) {
             (Paradigm::ManyToMany, Protocol::Read) => ((asking, answering), (asking, answering)),
             (Paradigm::ManyToMany, _) => {

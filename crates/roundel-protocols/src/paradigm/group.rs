@@ -29,7 +29,7 @@ const BEGIN_AFTER: Duration = Duration::from_millis(1);
 /// What a node says at the end of a step.
 #[derive(Debug, Serialize, Deserialize)]
 enum Said {
-    /// It has come so far.
+    /// It has reached this step.
     Ready,
     /// Node 0: the next setting.
     Setting(u32, Box<Setting>),
@@ -146,7 +146,7 @@ impl Group {
         Ok(heard)
     }
 
-    /// The same; what this node did may have failed.
+    /// The same, where the work of this node may have failed.
     async fn after<T>(&mut self, done: Result<T>) -> Result<T> {
         let said = match &done {
             Ok(_) => Said::Ready,

@@ -98,7 +98,7 @@ impl Session {
         self.start(Role::Initiator, context, move |node, results| {
             for test in tests {
                 let measurement = node.measure(test)?;
-                // Whoever does not take it has dropped `Measuring`, which stops this.
+                // A caller that does not take it has dropped `Measuring`, which stops this.
                 let _ = results.send(Ok(measurement));
             }
             node.link.exchange(&Message::Finish).map(drop)

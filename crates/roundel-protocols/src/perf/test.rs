@@ -26,7 +26,7 @@ const OWNED_BYTES_MAX: usize = 2 << 20;
 /// Fewest buffers, whatever their size.
 const BUFFERS_MIN: usize = 2;
 
-/// What is done over and over.
+/// The verb that a test does over and over.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr, VariantArray,
 )]
@@ -103,7 +103,7 @@ impl Verb {
     }
 }
 
-/// What is measured of it.
+/// What a test measures of its verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
@@ -187,7 +187,7 @@ mod transport {
     }
 }
 
-/// One test.
+/// The parameters of one test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Test {
     /// What is measured.
@@ -215,7 +215,7 @@ pub struct Test {
     pub length: Length,
     /// Messages before the timed runs. None: so many that each receive is used once.
     pub warm_up: Option<u64>,
-    /// Timed runs.
+    /// How many timed runs there are.
     pub timed_runs: u32,
 }
 

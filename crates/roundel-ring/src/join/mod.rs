@@ -140,23 +140,23 @@ pub enum Window {
 /// Where sums of whole keys are what they would be without a limit of their type: from the one number to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Spinning keys.
+    /// Least and most of the spinning key.
     pub spinning: [i128; 2],
-    /// Stationary keys.
+    /// Least and most of the stationary key.
     pub stationary: [i128; 2],
-    /// `stationary - spinning`.
+    /// Least and most of `stationary - spinning`.
     pub distance: [i128; 2],
 }
 
 impl Limits {
-    /// All numbers.
+    /// No limits: all numbers are within them.
     pub const NONE: Self = Self {
         spinning: [i128::MIN, i128::MAX],
         stationary: [i128::MIN, i128::MAX],
         distance: [i128::MIN, i128::MAX],
     };
 
-    /// Where both hold.
+    /// The numbers that are within both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let both =
@@ -210,7 +210,7 @@ pub trait PairPredicate: Send + Sync {
     fn test(&self, columns: &[ArrayRef], pairs: usize) -> Result<BooleanArray, String>;
 }
 
-/// A join.
+/// A join of a spinning relation and a stationary one.
 #[derive(Clone)]
 pub struct JoinSpec {
     /// Which rows it has.

@@ -17,9 +17,9 @@ const DEPTH: usize = 8;
 
 /// Why a check did not succeed.
 pub(super) enum Trouble {
-    /// It is not meant to.
+    /// The device does not have what is checked.
     NotSupported,
-    /// It should.
+    /// It should have succeeded; the text says what went wrong.
     Failed(String),
 }
 
