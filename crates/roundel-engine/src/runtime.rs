@@ -21,7 +21,7 @@ pub(crate) fn runtime_env(
     let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![
         spill_dir.path().to_owned(),
     ]));
-    // Directories are listed anew for each query: files may have come, gone or changed.
+    // Directories are listed again for each query: files may have come, gone or changed.
     let mut builder = RuntimeEnvBuilder::new()
         .with_disk_manager_builder(disk)
         .with_object_list_cache_limit(0);

@@ -87,7 +87,7 @@ impl Session {
             .with_distributed_user_codec(CycloJoinCodec)
             .with_distributed_user_codec(ScanCodec)
             .with_distributed_user_codec(NullableSideCodec)
-            // The first that answers decides: what the planner limits, no other may spread.
+            // The first that answers decides: no other may spread a stage that the planner limits.
             .with_distributed_desired_task_count_handler(planner::desired_task_count)
             .with_distributed_desired_task_count_handler(placement::desired_task_count)
             .with_distributed_desired_task_count_handler(scan::desired_task_count)
@@ -251,7 +251,7 @@ impl Session {
     ) -> Result<Vec<(&'static str, String)>> {
         let mut rows = Vec::new();
         let state = self.context.state();
-        // What has no physical plan is told by DataFusion's rows.
+        // DataFusion's rows tell of a statement that has no physical plan.
         let planned = match state.optimize(plan) {
             Ok(optimized) if reads_only(plan) => self.planner.plan(&optimized, &state).await.ok(),
             _ => None,

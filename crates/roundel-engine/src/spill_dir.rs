@@ -39,7 +39,7 @@ impl SpillDir {
 
 impl Drop for SpillDir {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by the next process that starts.
+        // The next process that starts removes a directory that cannot be removed now.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }

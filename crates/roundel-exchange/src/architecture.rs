@@ -1,10 +1,11 @@
 //! Who talks to other nodes: the one place with the names.
 
-use std::fmt;
-use std::str::FromStr;
+use strum::{Display, EnumString, IntoStaticStr};
 
 /// Which connections the exchanges of a node use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Display, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "lowercase", ascii_case_insensitive)]
+#[strum(parse_err_ty = UnknownArchitecture, parse_err_fn = unknown)]
 pub enum Architecture {
     /// Endpoints of every operator's own, as its [design](crate::Design) has them.
     #[default]
@@ -18,25 +19,11 @@ pub enum Architecture {
 
 impl Architecture {
     /// All of them.
-    pub const ALL: [Architecture; 3] = [
-        Architecture::Endpoint,
-        Architecture::Multiplexer,
-        Architecture::Classic,
-    ];
+    pub const ALL: [Self; 3] = [Self::Endpoint, Self::Multiplexer, Self::Classic];
 
     /// The name: `endpoint`, …
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Endpoint => "endpoint",
-            Self::Multiplexer => "multiplexer",
-            Self::Classic => "classic",
-        }
-    }
-}
-
-impl fmt::Display for Architecture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+        self.into()
     }
 }
 
@@ -45,15 +32,8 @@ impl fmt::Display for Architecture {
 #[error("unknown exchange '{0}': use one of endpoint, multiplexer, classic")]
 pub struct UnknownArchitecture(String);
 
-impl FromStr for Architecture {
-    type Err = UnknownArchitecture;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|architecture| architecture.name().eq_ignore_ascii_case(name))
-            .ok_or_else(|| UnknownArchitecture(name.into()))
-    }
+fn unknown(name: &str) -> UnknownArchitecture {
+    UnknownArchitecture(name.into())
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@
 //! This crate knows nothing of DataFusion, nor which provider runs below. What it needs from an
 //! engine is injected: [`Partitioner`] and [`MemoryBudget`].
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))] // See clippy.toml.
+
 pub mod architecture;
 pub mod budget;
 pub mod buffers;

@@ -1,11 +1,12 @@
 //! What becomes of messages that the network loses: the one place with the names.
 
-use std::fmt;
-use std::str::FromStr;
+use strum::{Display, EnumString, IntoStaticStr};
 
 /// What an exchange does about lost messages. Only datagrams are lost; over Reliable Connection
 /// there is nothing to choose.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Display, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "lowercase", ascii_case_insensitive)]
+#[strum(parse_err_ty = UnknownOnLoss, parse_err_fn = unknown)]
 pub enum OnLoss {
     /// The receiver asks for exactly those again, and the source keeps what it has sent until it
     /// has arrived.
@@ -19,21 +20,11 @@ pub enum OnLoss {
 
 impl OnLoss {
     /// Everything that can be done.
-    pub const ALL: [OnLoss; 3] = [OnLoss::Repair, OnLoss::Restart, OnLoss::Fail];
+    pub const ALL: [Self; 3] = [Self::Repair, Self::Restart, Self::Fail];
 
     /// The name: `repair`, …
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Repair => "repair",
-            Self::Restart => "restart",
-            Self::Fail => "fail",
-        }
-    }
-}
-
-impl fmt::Display for OnLoss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+        self.into()
     }
 }
 
@@ -42,15 +33,8 @@ impl fmt::Display for OnLoss {
 #[error("unknown treatment of lost messages '{0}': use one of repair, restart, fail")]
 pub struct UnknownOnLoss(String);
 
-impl FromStr for OnLoss {
-    type Err = UnknownOnLoss;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|on_loss| on_loss.name().eq_ignore_ascii_case(name))
-            .ok_or_else(|| UnknownOnLoss(name.into()))
-    }
+fn unknown(name: &str) -> UnknownOnLoss {
+    UnknownOnLoss(name.into())
 }
 
 #[cfg(test)]

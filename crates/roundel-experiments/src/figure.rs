@@ -2,7 +2,7 @@
 //! were measured nor how they look.
 
 use serde::{Deserialize, Deserializer, Serialize};
-use std::fmt;
+use strum::Display;
 
 /// One figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -122,14 +122,16 @@ pub struct Finding {
 }
 
 /// Whether a measurement agrees with a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Display)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "lowercase")]
 pub enum Verdict {
     /// It does.
     Agrees,
     /// It does not.
     Differs,
     /// This machine or these settings cannot tell.
+    #[strum(to_string = "cannot tell")]
     CannotTell,
 }
 
@@ -137,16 +139,6 @@ impl Figure {
     /// The points of all series.
     pub fn all_points(&self) -> impl Iterator<Item = &Point> {
         self.series.iter().flat_map(|series| &series.points)
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Agrees => "agrees",
-            Self::Differs => "differs",
-            Self::CannotTell => "cannot tell",
-        })
     }
 }
 

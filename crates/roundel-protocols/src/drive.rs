@@ -29,7 +29,7 @@ pub trait Steps {
     /// When it cannot go on.
     fn step(&mut self, now: Duration) -> Result<Step>;
 
-    /// Where what it waits for is told; none where only looking again helps.
+    /// The queue whose completions it waits for. None where it has to look again and again.
     fn queue(&self) -> Option<&CompletionQueue>;
 }
 
@@ -56,7 +56,7 @@ pub async fn drive(steps: &mut impl Steps, context: &dyn Context) -> Result<()> 
                 Some(queue) if queue.wake_when_new(cx) => {}
                 Some(queue) if !armed => {
                     queue.wake_at_next(cx);
-                    // What came before that wakes nobody.
+                    // A completion that came before that wakes nobody.
                     armed = true;
                     continue;
                 }
@@ -133,7 +133,7 @@ mod tests {
         SendRequest, TokioContext, Transport, shm,
     };
 
-    /// Finds nothing at first; what it waits for comes before anybody has armed the queue.
+    /// Finds nothing at first. The completion that it waits for comes before anybody has armed the queue.
     struct Overtaken {
         queue: CompletionQueue,
         peer: QueuePair,

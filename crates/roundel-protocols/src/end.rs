@@ -7,22 +7,22 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a thread's end stands on.
+/// The resources of a thread's end.
 #[derive(Clone)]
 pub struct Fabric {
-    /// Its device.
+    /// The device that it opens queue pairs on.
     pub device: Device,
-    /// Its registered memory.
+    /// Registered memory for its buffers.
     pub arena: Arena,
-    /// Its time.
+    /// Its time, sleep, tasks and random numbers.
     pub context: Arc<dyn Context>,
-    /// With one its owner can sleep until something completes.
+    /// Lets its owner sleep until something completes.
     pub channel: Option<CompletionChannel>,
-    /// Where it listens, where the protocol is TCP.
+    /// The address at which it listens, if the protocol is TCP.
     pub address: IpAddr,
 }
 
-/// What an end is made with; its peers' have the same.
+/// The options of an end. Its peers have the same.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndOptions {
     /// How requests and responses go.

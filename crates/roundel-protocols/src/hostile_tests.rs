@@ -139,7 +139,7 @@ impl Attacker {
                 let word = Trailer { length, ..trailer }.to_word();
                 (end - 8, word.to_le_bytes().to_vec())
             }
-            // What cannot be, but for its marker.
+            // A message that cannot be, but for its marker.
             2 => {
                 let word = trailer.to_word() | random.random::<u64>() >> 8;
                 (end - 8, word.to_le_bytes().to_vec())

@@ -17,6 +17,8 @@
 //! * [`paradigm`] measures conversations of many nodes.
 //! * [`perf`] measures single verbs between two ends: bandwidth, message rate and latency.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))] // See clippy.toml.
+
 pub mod advise;
 pub mod drive;
 pub mod end;

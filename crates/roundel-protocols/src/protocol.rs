@@ -5,32 +5,43 @@ use crate::error::{ProtocolError, Result};
 use crate::message::frame;
 use roundel_verbs::{Capabilities, Transport};
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 /// A message passing protocol: what asks, and what answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
+#[derive(Display, EnumString, IntoStaticStr, VariantArray)]
+#[strum(ascii_case_insensitive, parse_err_ty = UnknownProtocol, parse_err_fn = unknown)]
 pub enum Protocol {
     /// SEND to a posted receive, there and back, over RC.
+    #[strum(serialize = "SEND/SEND")]
     SendSend,
     /// SEND there, WRITE into the requester's memory back, over RC.
+    #[strum(serialize = "SEND/WRITE")]
     SendWrite,
     /// WRITE into the responder's memory there, SEND back, over RC.
+    #[strum(serialize = "WRITE/SEND")]
     WriteSend,
     /// WRITE there and back, over RC.
+    #[strum(serialize = "WRITE/WRITE")]
     WriteWrite,
     /// READ from the responder's memory, over RC: its processor has no part in it.
+    #[strum(serialize = "READ")]
     Read,
-    /// WRITE with immediate data there and back, over RC: each consumes a receive, and tells of itself.
+    /// WRITE with immediate data there and back, over RC: each consumes a receive, whose completion tells of it.
+    #[strum(serialize = "WRITE-IMM/WRITE-IMM")]
     WriteImmediate,
     /// SEND there and back over UD: a thread needs one queue pair, whatever the number of its peers.
+    #[strum(serialize = "SEND/SEND-UD")]
     DatagramSend,
     /// WRITE over UC there, SEND over UD back (Kalia, Kaminsky, Andersen 2014: HERD).
+    #[strum(serialize = "WRITE-UC/SEND-UD")]
     Herd,
     /// WRITE there and back, over UC.
+    #[strum(serialize = "WRITE/WRITE-UC")]
     UnreliableWrite,
     /// The same messages over a TCP connection: what the others are compared with.
+    #[strum(serialize = "TCP")]
     Tcp,
 }
 
@@ -71,18 +82,7 @@ impl Way {
 
 impl Protocol {
     /// Every protocol, those of the paper first.
-    pub const ALL: [Self; 10] = [
-        Self::SendSend,
-        Self::SendWrite,
-        Self::WriteSend,
-        Self::WriteWrite,
-        Self::Read,
-        Self::WriteImmediate,
-        Self::DatagramSend,
-        Self::Herd,
-        Self::UnreliableWrite,
-        Self::Tcp,
-    ];
+    pub const ALL: [Self; 10] = *Self::VARIANTS.as_array().unwrap();
 
     /// The five of the paper.
     pub const OF_THE_PAPER: [Self; 5] = [
@@ -95,18 +95,7 @@ impl Protocol {
 
     /// The name on the command line and in reports: the verb of requests, and that of responses.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::SendSend => "SEND/SEND",
-            Self::SendWrite => "SEND/WRITE",
-            Self::WriteSend => "WRITE/SEND",
-            Self::WriteWrite => "WRITE/WRITE",
-            Self::Read => "READ",
-            Self::WriteImmediate => "WRITE-IMM/WRITE-IMM",
-            Self::DatagramSend => "SEND/SEND-UD",
-            Self::Herd => "WRITE-UC/SEND-UD",
-            Self::UnreliableWrite => "WRITE/WRITE-UC",
-            Self::Tcp => "TCP",
-        }
+        self.into()
     }
 
     /// Whether requests can tell the responder something. READ only fetches.
@@ -203,26 +192,13 @@ impl Protocol {
     }
 }
 
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
 /// The text names no protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown protocol {0:?}: there are {all}", all = Protocol::ALL.map(Protocol::name).join(", "))]
 pub struct UnknownProtocol(String);
 
-impl FromStr for Protocol {
-    type Err = UnknownProtocol;
-
-    fn from_str(text: &str) -> Result<Self, UnknownProtocol> {
-        let found = Self::ALL
-            .into_iter()
-            .find(|protocol| protocol.name().eq_ignore_ascii_case(text));
-        found.ok_or_else(|| UnknownProtocol(text.to_owned()))
-    }
+fn unknown(text: &str) -> UnknownProtocol {
+    UnknownProtocol(text.to_owned())
 }
 
 impl TryFrom<String> for Protocol {

@@ -30,7 +30,7 @@ pub struct Ended<'a> {
     pub token: u64,
     /// When it was begun.
     pub begun: Duration,
-    /// The response.
+    /// The response, or why there is none.
     pub outcome: Result<&'a [u8], CallError>,
 }
 
@@ -40,9 +40,9 @@ pub struct Requester {
     options: EndOptions,
     calls: Vec<Calls>,
     arrivals: Arrivals,
-    /// For READs.
+    /// Buffers for READs.
     buffers: Vec<Buffer>,
-    /// When calls are looked at next whose time may be over.
+    /// When to look next for calls whose time is over.
     due: Duration,
     sweeps: Sweeps,
     resent: u64,
@@ -109,7 +109,7 @@ impl Requester {
         self.resent
     }
 
-    /// Where it is told of what comes, for those who wait.
+    /// The completion queue that tells of messages, for a task that waits for them.
     pub fn queue(&self) -> &CompletionQueue {
         self.port.queue()
     }
@@ -342,7 +342,7 @@ impl Requester {
         let connection = arrival.connection;
         let calls = &mut self.calls[connection];
         let sequence = sequence_near(calls.oldest, arrival.sequence);
-        // What comes twice, or was never asked for, is nothing; what its caller has given up is nobody's.
+        // An answer that comes twice, or to no call, is ignored. So is one to a call that was given up.
         let Some(sequence) = sequence else { return };
         if let Some(slot) = calls.unanswered(sequence)
             && slot.again == 0

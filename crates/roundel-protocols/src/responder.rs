@@ -162,7 +162,7 @@ impl Responder {
         (self.answered, self.repeated)
     }
 
-    /// Where it is told of what comes, for those who wait.
+    /// The completion queue that tells of messages, for a task that waits for them.
     pub fn queue(&self) -> &CompletionQueue {
         self.port.queue()
     }
@@ -202,7 +202,7 @@ impl Responder {
         Ok(happened)
     }
 
-    /// A connection that broke, and why; each is told once.
+    /// A connection that broke, and why. Each is reported once.
     pub fn next_gone(&mut self) -> Option<(usize, String)> {
         let connection = self.port.next_gone()?;
         let gone = self.port.gone(connection)?;

@@ -24,7 +24,7 @@ const ROWS_MAX: usize = 1 << 18;
 /// What is wanted of a host's part of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
-    /// Its rows.
+    /// All rows of the part.
     Rows,
     /// Nothing; but others of the ring may want theirs. This host passes on what comes, and joins it only if they have to
     /// know which rows have a partner here.
@@ -311,7 +311,7 @@ impl Cyclo {
             };
             let mut emit = |rows| output.take(rows);
             match stationary.join(&fragment, rows, &matched, &goes_on, &mut emit) {
-                // What is not joined is not missing.
+                // Rows that are not joined are not missing.
                 Err(RingError::Cancelled) if output.demand() == Demand::NoRows => Ok(()),
                 joined => joined,
             }

@@ -1,4 +1,4 @@
-//! What can go wrong on the ring. What a peer can cause is one of these; a broken invariant of ours is an assertion.
+//! What can go wrong on the ring. A failure that a peer can cause is one of these; a broken invariant of ours is an assertion.
 
 use arrow::error::ArrowError;
 use roundel_verbs::VerbsError;
@@ -10,15 +10,15 @@ pub enum RingError {
     /// A host of the ring is gone, or cannot be reached any more.
     #[error("host {place} of the ring is lost: {reason}")]
     Lost {
-        /// Its place.
+        /// Its place in the ring.
         place: usize,
-        /// What was seen.
+        /// How its loss was noticed, in words.
         reason: String,
     },
-    /// What came from a host of the ring is not what it should be.
+    /// A host of the ring sent something that makes no sense.
     #[error("host {place} of the ring sent something else: {reason}")]
     Malformed {
-        /// The place of who sent it.
+        /// The place of the host that sent it.
         place: usize,
         /// What is wrong with it.
         reason: String,
@@ -36,7 +36,7 @@ pub enum RingError {
     /// The ring, or the join, was asked for what it cannot do.
     #[error("{0}")]
     Unsupported(String),
-    /// The join came to an early end: whoever takes its rows is gone.
+    /// The join came to an early end: nobody takes its rows any more.
     #[error("nobody takes the rows of the join any more")]
     Cancelled,
     /// The relation that was to be joined is not pinned to its ring any more, as one of its hosts has closed it.
@@ -45,10 +45,10 @@ pub enum RingError {
     /// A predicate failed.
     #[error("the join's predicate failed: {0}")]
     Predicate(String),
-    /// Of Arrow.
+    /// Arrow failed.
     #[error(transparent)]
     Arrow(#[from] ArrowError),
-    /// Of the verbs.
+    /// The verbs failed.
     #[error(transparent)]
     Verbs(#[from] VerbsError),
 }

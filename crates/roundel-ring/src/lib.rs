@@ -17,8 +17,10 @@
 //! * [`spin`] makes elements of rows, and rows of elements.
 //! * [`cost`] says beforehand how long a join takes.
 //!
-//! This crate knows nothing of DataFusion, nor which provider runs below. What it needs from an engine is injected:
+//! This crate knows nothing of DataFusion, nor which provider runs below. An engine injects what this crate needs from it:
 //! [`PairPredicate`] and [`JoinThreads`].
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))] // See clippy.toml.
 
 pub mod cost;
 pub mod cyclo;

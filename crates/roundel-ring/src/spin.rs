@@ -10,7 +10,7 @@ use arrow::ipc::reader::StreamDecoder;
 use arrow::ipc::writer::StreamWriter;
 use std::sync::Arc;
 
-/// Bytes that an element has besides its rows, roughly: what is tried first need not fit.
+/// Bytes that an element has besides its rows, roughly: the first try need not fit.
 const AROUND_ROWS: usize = 1 << 10;
 
 /// A relation, cut into elements that fit into `bytes_max` together with `notes_of` their rows.

@@ -29,7 +29,7 @@ pub(crate) async fn on_thread<T: Send + 'static>(
 ) -> Result<T> {
     let (done, result) = oneshot::channel();
     let work = move || {
-        // Whoever waits for it may have given up.
+        // The task that waits for it may have given up.
         let _ = done.send(work());
     };
     threads.run(Box::new(work)).await?;
@@ -54,7 +54,7 @@ pub(crate) async fn on_all<I: Send + 'static, T: Send + 'static>(
         let (done, results) = oneshot::channel();
         let drain = move || {
             let mut results = Vec::new();
-            // Whoever waits for them may have given up, as it does when one fails.
+            // The task that waits for them may have given up, as it does when one fails.
             while !done.is_canceled() {
                 let Some((at, item)) = left.lock().next() else {
                     break;
@@ -89,6 +89,10 @@ impl JoinThreads for TokioThreads {
     }
 
     fn run(&self, work: JoinWork) -> BoxFuture<'static, Result<()>> {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "simulated hosts have other `JoinThreads`"
+        )]
         let done = tokio::task::spawn_blocking(work);
         done.map(|done| {
             done.map_err(|error| RingError::Unsupported(format!("a join thread failed: {error}")))

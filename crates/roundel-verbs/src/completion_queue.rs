@@ -160,9 +160,9 @@ impl CompletionQueue {
         }
     }
 
-    /// Has the task woken once when there may be something new, a completion or what was written through a queue
-    /// pair of this queue, where that is known: on virtual time. False elsewhere: who waits for what is written has to
-    /// look again and again.
+    /// Has the task woken once when there may be something new: a completion, or bytes that a queue pair of this
+    /// queue has written. Only providers on virtual time know of such bytes. Elsewhere this is false, and a task that
+    /// waits for them has to look again and again.
     pub fn wake_when_new(&self, cx: &TaskContext<'_>) -> bool {
         self.0.provider.wake_when_new(cx.waker())
     }
@@ -249,7 +249,6 @@ impl CompletionQueue {
 }
 
 /// The clock of blocking waits, which no simulated provider has.
-#[allow(clippy::disallowed_methods)]
 fn now() -> Instant {
     Instant::now()
 }

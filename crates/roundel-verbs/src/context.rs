@@ -67,7 +67,6 @@ impl TokioContext {
     ///
     /// # Panics
     /// When called outside of a tokio runtime.
-    #[allow(clippy::disallowed_methods)] // The one place that reads the clock.
     pub fn current() -> Self {
         Self {
             start: Instant::now(),

@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use strum::{IntoStaticStr, VariantArray};
 
 /// What is counted: the operation as its initiator posted it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Opcode {
     /// SEND, with or without immediate data.
     Send,
@@ -25,27 +27,11 @@ pub enum Opcode {
 
 impl Opcode {
     /// Every opcode, in the order of the counters.
-    pub const ALL: [Opcode; 7] = [
-        Opcode::Send,
-        Opcode::Write,
-        Opcode::WriteWithImmediate,
-        Opcode::Read,
-        Opcode::CompareAndSwap,
-        Opcode::FetchAndAdd,
-        Opcode::Receive,
-    ];
+    pub const ALL: [Self; 7] = *Self::VARIANTS.as_array().unwrap();
 
     /// The name reports use.
     pub fn name(self) -> &'static str {
-        match self {
-            Opcode::Send => "send",
-            Opcode::Write => "write",
-            Opcode::WriteWithImmediate => "write_with_immediate",
-            Opcode::Read => "read",
-            Opcode::CompareAndSwap => "compare_and_swap",
-            Opcode::FetchAndAdd => "fetch_and_add",
-            Opcode::Receive => "receive",
-        }
+        self.into()
     }
 }
 

@@ -1,4 +1,4 @@
-//! A device: what everything else is created from.
+//! A device. All other objects are created from one.
 
 use crate::address::{DeviceAddress, QueuePairAddress};
 use crate::capabilities::Capabilities;

@@ -1,5 +1,5 @@
-//! The errors of the verbs layer. What a peer can cause is one of these; a broken invariant of
-//! ours is an assertion.
+//! The errors of the verbs layer. A failure that a peer can cause is one of these; a broken
+//! invariant of ours is an assertion.
 
 use crate::queue_pair::{QueuePairState, Transport};
 

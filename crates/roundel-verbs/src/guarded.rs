@@ -1,5 +1,5 @@
-//! A mutex of endpoints, which several threads share. Where time is simulated, who wants it waits for it in virtual
-//! time, as those that post on one queue pair do.
+//! A mutex of endpoints, which several threads share. Where time is simulated, a thread waits for it in virtual
+//! time, as threads that post on one queue pair do.
 
 use crate::context::Context;
 use parking_lot::{Mutex, MutexGuard};

@@ -181,7 +181,7 @@ impl Sends {
         posted
     }
 
-    /// Forgets all that is posted. What it owned is the caller's to drop.
+    /// Forgets all posted requests. The caller drops what they owned.
     pub(crate) fn take_all(&self) -> impl Sized + use<> {
         std::mem::take(&mut self.0.lock().slots)
     }

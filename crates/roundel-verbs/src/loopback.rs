@@ -14,6 +14,7 @@ use bench::{Bench, Trouble};
 use serde::Serialize;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
+use strum::{IntoStaticStr, VariantArray};
 
 /// How long a check waits for what must come.
 pub const PATIENCE: Duration = Duration::from_secs(2);
@@ -23,70 +24,56 @@ const ABANDONED_AFTER: Duration = Duration::from_secs(5);
 /// What is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr, VariantArray)]
 pub enum Check {
     /// Registering a segment of an arena with the default sizes.
+    #[strum(serialize = "registered memory")]
     RegisteredMemory,
     /// SEND over a reliable connection.
+    #[strum(serialize = "RC SEND")]
     RcSend,
     /// WRITE over a reliable connection.
+    #[strum(serialize = "RC WRITE")]
     RcWrite,
     /// READ over a reliable connection.
+    #[strum(serialize = "RC READ")]
     RcRead,
     /// WRITE with immediate data over a reliable connection.
+    #[strum(serialize = "RC WRITE with immediate")]
     RcWriteWithImmediate,
     /// A payload inside the work request.
+    #[strum(serialize = "inline")]
     Inline,
     /// Compare-and-swap and fetch-and-add.
+    #[strum(serialize = "atomics")]
     Atomics,
     /// An armed completion queue makes its channel's descriptor readable.
+    #[strum(serialize = "completion channel")]
     CompletionChannel,
     /// A receive queue that several queue pairs share.
+    #[strum(serialize = "shared receive queue")]
     SharedReceiveQueue,
     /// SEND over an unreliable connection.
+    #[strum(serialize = "UC SEND")]
     UcSend,
     /// WRITE over an unreliable connection.
+    #[strum(serialize = "UC WRITE")]
     UcWrite,
     /// SEND of the longest datagram.
+    #[strum(serialize = "UD SEND")]
     UdSend,
     /// A datagram to a multicast group.
+    #[strum(serialize = "multicast")]
     Multicast,
 }
 
 impl Check {
     /// Every check, in the order in which they run.
-    pub const ALL: [Check; 13] = [
-        Check::RegisteredMemory,
-        Check::RcSend,
-        Check::RcWrite,
-        Check::RcRead,
-        Check::RcWriteWithImmediate,
-        Check::Inline,
-        Check::Atomics,
-        Check::CompletionChannel,
-        Check::SharedReceiveQueue,
-        Check::UcSend,
-        Check::UcWrite,
-        Check::UdSend,
-        Check::Multicast,
-    ];
+    pub const ALL: [Self; 13] = *Self::VARIANTS.as_array().unwrap();
 
     /// What reports for people call it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::RegisteredMemory => "registered memory",
-            Self::RcSend => "RC SEND",
-            Self::RcWrite => "RC WRITE",
-            Self::RcRead => "RC READ",
-            Self::RcWriteWithImmediate => "RC WRITE with immediate",
-            Self::Inline => "inline",
-            Self::Atomics => "atomics",
-            Self::CompletionChannel => "completion channel",
-            Self::SharedReceiveQueue => "shared receive queue",
-            Self::UcSend => "UC SEND",
-            Self::UcWrite => "UC WRITE",
-            Self::UdSend => "UD SEND",
-            Self::Multicast => "multicast",
-        }
+        self.into()
     }
 
     /// The check without which this one cannot succeed.

@@ -1,4 +1,4 @@
-//! What a provider implements. [`Device`](crate::Device) and the types around it put ownership on
+//! The traits that a provider implements. [`Device`](crate::Device) and the types around it put ownership on
 //! top of this: they keep every buffer that a posted request names until its completion.
 
 use crate::address::{DeviceAddress, QueuePairAddress};
@@ -105,7 +105,7 @@ pub trait ProviderCompletionQueue: Send + Sync + std::any::Any {
     /// Appends at most `limit` completions; returns how many.
     fn poll(&self, completions: &mut Vec<RawCompletion>, limit: usize) -> usize;
     /// Asks for an event on the channel at the next completion; returns whether it was armed
-    /// already. Poll once more afterwards: what came before the arming makes no event.
+    /// already. Poll once more afterwards: a completion that came before the arming makes no event.
     fn arm(&self) -> bool;
     /// Whether it is armed and has not fired.
     fn armed(&self) -> bool;
@@ -125,7 +125,7 @@ pub trait ProviderQueuePair: Send + Sync {
     fn state(&self) -> QueuePairState;
     /// INIT → RTR → RTS: connects to `remote` (RC), or becomes ready (UD, `None`).
     fn connect(&self, remote: Option<&QueuePairAddress>) -> Result<()>;
-    /// Any state → ERR: what is posted completes as flushed.
+    /// Any state → ERR: posted requests complete as flushed.
     fn modify_to_error(&self);
     /// Posts to the send queue; returns how many of the requests fitted.
     ///
@@ -171,7 +171,7 @@ pub trait ProviderSharedReceiveQueue: Send + Sync + std::any::Any {
     #[allow(unsafe_code)]
     unsafe fn post_receive(&self, requests: &[RawReceiveRequest]) -> Result<usize>;
     /// The ids of receives that queue pairs took which were destroyed before the completions were
-    /// polled; each is told once.
+    /// polled; each is reported once.
     fn take_abandoned(&self) -> Vec<u64>;
     /// Destroys it, after its queue pairs.
     fn destroy(&self);
@@ -204,13 +204,13 @@ pub struct RawQueuePairOptions {
 pub struct RawSendRequest {
     /// Handed back in the completion.
     pub id: u64,
-    /// What to do.
+    /// The verb, and the peer's memory that it is for.
     pub operation: SendOperation,
     /// Inline bytes; then the local range is empty.
     pub inline: Option<InlineBytes>,
     /// Local memory: address, bytes, local key.
     pub local: RawLocal,
-    /// UD destination.
+    /// The receiver on UD; none on a connected transport.
     pub destination: Option<Arc<dyn ProviderAddressHandle>>,
 }
 

@@ -23,19 +23,19 @@ pub enum SendOperation {
     /// Replaces the peer's aligned 64-bit word by `swap` if it is `compare`, in one step; the word
     /// as it was comes back in the payload's buffer.
     CompareAndSwap {
-        /// The word.
+        /// Where the word is.
         at: RemoteAddress,
-        /// What it must be.
+        /// The value that it must have.
         compare: u64,
-        /// What it becomes.
+        /// The value that it gets.
         swap: u64,
     },
     /// Adds to the peer's aligned 64-bit word, in one step and wrapping; the word as it was comes
     /// back in the payload's buffer.
     FetchAndAdd {
-        /// The word.
+        /// Where the word is.
         at: RemoteAddress,
-        /// What is added.
+        /// The number that is added.
         add: u64,
     },
 }
@@ -153,11 +153,11 @@ impl std::fmt::Debug for InlineBytes {
 pub struct SendRequest {
     /// The caller's mark, handed back in the completion.
     pub id: u64,
-    /// What to do.
+    /// The verb, and the peer's memory that it is for.
     pub operation: SendOperation,
-    /// With which bytes.
+    /// The bytes that it sends, or the buffer that it fills.
     pub payload: Payload,
-    /// To whom: needed on UD, ignored on a connected transport.
+    /// The receiver. Needed on UD, ignored on a connected transport.
     pub destination: Option<AddressHandle>,
 }
 

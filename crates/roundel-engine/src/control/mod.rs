@@ -81,7 +81,7 @@ pub(crate) struct TableRows {
     /// The table's name.
     #[prost(string, tag = "1")]
     pub table: String,
-    /// Rows held.
+    /// Rows of the table that the worker holds.
     #[prost(uint64, tag = "2")]
     pub rows: u64,
     /// Statistics of each column, in the schema's order; empty until the load is complete.

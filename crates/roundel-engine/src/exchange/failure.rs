@@ -25,7 +25,7 @@ pub(super) fn failed(error: DataFusionError) -> Failed {
     }
 }
 
-/// What is told when a query cannot go on, with the reason as `message`.
+/// The failure of a query that cannot go on, with the reason as `message`.
 pub(super) fn failed_with(message: String) -> Failed {
     Failed {
         message,
@@ -33,7 +33,7 @@ pub(super) fn failed_with(message: String) -> Failed {
     }
 }
 
-/// What is told when the consumers of a task's rows have left.
+/// The failure of a task whose consumers have left.
 pub(super) fn orphaned(message: &str) -> Failed {
     Failed {
         message: message.to_owned(),
@@ -69,7 +69,7 @@ pub(super) fn task_error(url: &Url, told: &Failed) -> DataFusionError {
 /// What an error of the exchange in this process means for the cluster.
 pub(super) fn exchange_error(own: &ExchangeNode, error: ExchangeError) -> DataFusionError {
     match error {
-        // The peer may be dead. Whoever watches over the query finds that out.
+        // The peer may be dead. The task that watches over the query finds that out.
         ExchangeError::PeerLost { .. } => {
             EngineError::LinkBroken(format!("{}: {error}", own.name())).into()
         }

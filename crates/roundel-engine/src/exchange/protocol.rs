@@ -345,7 +345,7 @@ impl Head {
 }
 
 impl Begin {
-    /// The task.
+    /// The task that is asked for rows.
     pub(super) fn task(&self) -> Result<TaskKey> {
         task_key(&self.query, self.stage, self.task)
     }

@@ -162,7 +162,7 @@ mod tests {
         let now = chooser.current();
         assert_eq!(now.fabric, Fabric::Grpc);
         assert!(now.why.contains("rdma failed 4 times"), "{now}");
-        // What still ran over the old one changes nothing, and the last one stays.
+        // Queries that still ran over the old one change nothing, and the last one stays.
         for _ in 0..2 * FAILURES_MAX {
             chooser.failed(Fabric::Rdma, &broken());
             chooser.failed(Fabric::Grpc, &broken());

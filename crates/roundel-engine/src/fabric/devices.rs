@@ -11,7 +11,7 @@ use super::{Fabric, FabricChoice};
 use crate::exchange::ExchangeNode;
 use crate::{EngineError, Result};
 
-/// What a process tells of a fabric to the coordinator.
+/// A fabric that a process offers to the coordinator.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Offer {
     /// The fabric's name.
@@ -128,7 +128,7 @@ impl Devices {
         node.map_err(Clone::clone)
     }
 
-    /// The offers that the coordinator is told.
+    /// The offers for the coordinator.
     pub(crate) fn offers(&self) -> Vec<Offer> {
         let offer = |fabric: Fabric| {
             let opened = self.opened(fabric)?;

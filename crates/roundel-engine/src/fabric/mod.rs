@@ -16,11 +16,13 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use roundel_verbs::rdma::RdmaOptions;
+use strum::{Display, EnumString, IntoStaticStr};
 
 use crate::EngineError;
 
 /// What carries the rows of a query from task to task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "lowercase", parse_err_ty = EngineError, parse_err_fn = unknown)]
 pub enum Fabric {
     /// Roundel's exchange over RDMA devices: InfiniBand, RoCE, Soft-RoCE.
     Rdma,
@@ -38,30 +40,12 @@ impl Fabric {
 
     /// The name that plans, reports and the command line use.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Rdma => "rdma",
-            Self::Shm => "shm",
-            Self::Tcp => "tcp",
-            Self::Grpc => "grpc",
-        }
+        self.into()
     }
 }
 
-impl fmt::Display for Fabric {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Fabric {
-    type Err = EngineError;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|fabric| fabric.name() == name)
-            .ok_or_else(|| EngineError::Usage(format!("unknown fabric {name:?}")))
-    }
+fn unknown(fabric: &str) -> EngineError {
+    EngineError::Usage(format!("unknown fabric {fabric:?}"))
 }
 
 /// What a user asks for.
@@ -139,9 +123,9 @@ impl FromStr for FabricChoice {
 /// Which fabric carries a query, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FabricReason {
-    /// The fabric.
+    /// The fabric that was chosen.
     pub fabric: Fabric,
-    /// Why this fabric: a text for people.
+    /// Why it was chosen: a text for people.
     pub why: String,
 }
 

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
-/// How deep expressions may be nested: each operator of a row of them is one level. What is as deep needs a tenth of
+/// How deep expressions may be nested: each operator of a row of them is one level. An expression of this depth needs a tenth of
 /// [`STACK_BYTES`](crate::STACK_BYTES).
 const DEPTH_MAX: usize = 5_000;
 

@@ -4,7 +4,7 @@
 //! rows one by one, or if the rows that it must see together are in one task: those with equal keys, which a
 //! shuffle brought together, or all rows of a side of a join, which a broadcast gave to every task.
 //!
-//! DataFusion plans for the partitions of one process. What it takes for one partition is one for each task here:
+//! DataFusion plans for the partitions of one process. A node that it makes for one partition would have one in each task here:
 //! a limit, a global aggregate, a window without a partition, a join of two sides that were not shuffled.
 //! datafusion-distributed puts a boundary below each node that gathers several partitions, but nothing where
 //! there was only one. Such nodes, and with them their whole stage, get one task.

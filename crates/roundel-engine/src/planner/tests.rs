@@ -100,7 +100,7 @@ async fn limits_leave_nothing_for_the_check_to_refuse() {
     for sql in ONE_TASK {
         in_stages((&context, &planner), sql).await.expect(sql);
     }
-    // What may be spread is.
+    // Stages that may be spread are.
     for sql in [
         "SELECT g, count(*) FROM t GROUP BY g",
         "SELECT count(*) FROM t a JOIN t b ON a.id = b.g",

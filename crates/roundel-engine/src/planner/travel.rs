@@ -1,7 +1,7 @@
 //! Whether workers can read the stages of a plan.
 //!
-//! A node without an encoding, a function that only this process has, or a node that cannot be built anew from what
-//! its encoding carries would be told by a worker, after a time-out, while the query runs. Here each stage is encoded
+//! A node without an encoding, a function that only this process has, or a node that cannot be built again from
+//! its encoding would otherwise fail on a worker, after a time-out, while the query runs. Here each stage is encoded
 //! and decoded as a worker would do it.
 
 use std::sync::Arc;

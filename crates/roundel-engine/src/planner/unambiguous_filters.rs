@@ -2,7 +2,7 @@
 //!
 //! DataFusion's physical rule looks for a filter's columns in the node below by their names, and takes the first. Above a join
 //! of two tables with a column `id` each, a filter of one came to the other (cousins: apache/datafusion#20213, #25262). So
-//! nothing is put below such a node while that rule runs; what nodes below it make by themselves is.
+//! nothing is put below such a node while that rule runs; filters that nodes below it make by themselves are.
 
 use std::collections::HashSet;
 use std::fmt;

@@ -178,7 +178,7 @@ impl Reader<'_> {
             Operator::Eq => &[(left, right, Operator::LtEq), (right, left, Operator::LtEq)],
             _ => return Vec::new(),
         };
-        // What is no number is not equal to a number, but may be less, by its sign.
+        // A NaN is not equal to a number, but may be less, by its sign.
         let nans_match = *compared.op() != Operator::Eq || left.is_of_one();
         both.iter()
             .filter_map(|(less, more, operator)| self.distance(*less, *more, *operator, nans_match))

@@ -64,7 +64,7 @@ pub(crate) struct CycloJoinExec {
     spread: bool,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
-    /// The task's rows, once one of its partitions was asked for: who takes them gets the next ones.
+    /// The task's rows, once one of its partitions was asked for. Each partition that takes some gets the next ones.
     rows: Mutex<Option<Arc<Rows>>>,
 }
 
@@ -101,7 +101,7 @@ impl Drop for Taker {
     fn drop(&mut self) {
         if self.0.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.wants.no_rows.store(true, Ordering::Relaxed);
-            // Whoever waits for room goes on; no other partition is left to hold the lock.
+            // A task that waits for room goes on; no other partition is left to hold the lock.
             if let Ok(mut batches) = self.0.batches.try_lock() {
                 batches.close();
             }

@@ -134,7 +134,7 @@ impl Meetings {
     }
 }
 
-/// Waits for something that is told.
+/// Waits for a value that another task sends.
 async fn told(sender: &watch::Sender<Option<Vec<u8>>>) -> Vec<u8> {
     let mut receiver = sender.subscribe();
     // The sender is borrowed: it cannot end.
@@ -229,7 +229,7 @@ impl RingWorker {
             relation: relation.as_bytes().to_vec(),
             ring: ring.as_bytes().to_vec(),
         };
-        // Who is gone has forgotten it.
+        // A worker that is gone has forgotten it.
         let _ = self
             .call::<Unpin, Ready>(&hosts[0], UNPIN_PATH, unpin)
             .await;

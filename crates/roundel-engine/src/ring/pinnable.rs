@@ -48,7 +48,7 @@ pub(super) fn name(
     if !fixed {
         return Ok(None);
     }
-    // Of files it has their sizes and when they were changed. What cannot be written has no name.
+    // Of files it has their sizes and when they were changed. A plan that cannot be written has no name.
     let codec =
         ComposedPhysicalExtensionCodec::new(vec![Arc::new(MemoryShardCodec), Arc::new(ScanCodec)]);
     let plan = physical_plan_to_bytes_with_extension_codec(Arc::clone(input), &codec);

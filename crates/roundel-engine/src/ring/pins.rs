@@ -8,7 +8,7 @@
 //!
 //! Nothing is pinned twice, as the worker of place 0 decides, and nothing is left behind: it closes a ring that nobody has
 //! asked for in a while, and the others follow. A place that cannot be made, or a ring that breaks, is forgotten by all;
-//! queries that were on it begin anew, on another.
+//! queries that were on it start again, on another.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(crate) struct Pins(Arc<Mutex<State>>);
 struct State {
     /// By relation: where it is pinned, as far as this process has place 0.
     rings: HashMap<Uuid, PinnedRing>,
-    /// By ring and place: what this process has of it.
+    /// What this process has of each ring and place.
     places: HashMap<(Uuid, usize), Kept>,
 }
 

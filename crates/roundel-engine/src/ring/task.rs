@@ -106,7 +106,7 @@ impl TaskOfRing {
             let query = QueryId(self.ring.as_u128());
             let joined = ring.pinned.join(query, &cyclo, stationary).await;
             if let Err(RingError::Lost { .. } | RingError::Unpinned) = joined {
-                // Whoever begins anew needs another one at once.
+                // A query that starts again needs another one at once.
                 let worker = self.worker()?;
                 let (relation, ring) = (ring.relation, ring.id);
                 worker.unpin(relation, ring, self.place, &self.urls).await;
@@ -207,7 +207,7 @@ impl TaskOfRing {
             let met = tokio::time::timeout(MEETING_MAX, meets).await;
             met.map_err(|_| given_up("a neighbour did not come"))?
         };
-        // What is not loaded to its end is not the relation.
+        // Rows that are not loaded to their end are not the relation.
         let loads = collect(&self.inputs[0], &self.context, memory);
         let loads = async {
             let loaded = self.over.run_until_cancelled(loads).await;
@@ -234,7 +234,7 @@ struct PinnedPlace {
     pinned: Arc<Pinned>,
 }
 
-/// Whoever waits for a place that is not made begins anew.
+/// A query that waits for a place that is not made starts again.
 fn given_up(why: &str) -> EngineError {
     EngineError::LinkBroken(format!("a relation was not pinned: {why}"))
 }

@@ -1,5 +1,5 @@
-//! What SET, RESET and SHOW do in a session over a cluster: what is accepted holds in the coordinator and on every worker,
-//! and what cannot hold is refused when it is said.
+//! SET, RESET and SHOW in a session over a cluster. A value that is accepted holds in the coordinator and on every worker.
+//! A value that cannot hold is refused at once.
 //!
 //! | module | for |
 //! |---|---|

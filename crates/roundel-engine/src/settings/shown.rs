@@ -20,7 +20,7 @@ pub(super) trait Settable: ConfigExtension + Clone {
     fn check(&self, was: &Self) -> Result<()>;
 }
 
-/// `T`, named as it is set, and checked when it is. Who asks for a `T` finds it.
+/// `T`, named as it is set, and checked when it is. Code that asks for a `T` finds it.
 #[derive(Debug, Clone)]
 pub(super) struct Shown<T>(pub(super) T);
 

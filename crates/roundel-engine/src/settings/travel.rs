@@ -15,9 +15,9 @@ use super::options::{ExchangeConfig, StageConfig};
 use super::shown::Shown;
 use crate::EngineError;
 
-/// The header.
+/// The header of a request to a worker that carries a session's settings.
 const HEADER: HeaderName = HeaderName::from_static("x-roundel-settings");
-/// And that of what is decided for one query, and for its tasks on every worker.
+/// The header that carries what is decided for one query, for its tasks on every worker.
 const OF_STAGES: HeaderName = HeaderName::from_static("x-roundel-stages");
 
 /// Most bytes of it. A session has far less, unless a setting holds a text of such a length.

@@ -1,4 +1,4 @@
-//! What the planner is told of a memory table's columns: bytes, least and greatest value.
+//! Statistics of a memory table's columns for the planner: bytes, least and greatest value.
 //!
 //! The workers measure their shards, the coordinator adds up. The planner orders joins by it as it
 //! does by the statistics in Parquet files.

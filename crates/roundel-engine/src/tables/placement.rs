@@ -104,7 +104,7 @@ fn route(event: &RouteTasksEvent<'_>) -> Result<Option<RouteTasksEventResponse>>
     let mut conflict = false;
     event.plan.apply(|node| {
         if node.is_network_boundary() {
-            // What is below runs in another stage.
+            // The nodes below run in another stage.
             return Ok(TreeNodeRecursion::Jump);
         }
         if let Some(leaf) = node.downcast_ref::<MemoryShardExec>()

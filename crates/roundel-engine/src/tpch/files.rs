@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A directory in which a generation was cut short holds `roundel-tpch.incomplete`, and is
-//! generated anew.
+//! generated again.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -134,7 +134,7 @@ fn write_all(dir: &Path, scale: f64, done: &Done) -> Result<()> {
     let mut jobs = Vec::new();
     for table in Table::ALL {
         let table_dir = dir.join(table.name());
-        // What an earlier generation left when it was cut short.
+        // Files that an earlier generation left when it was cut short.
         match std::fs::remove_dir_all(&table_dir) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(io(&table_dir, e)),
             _ => {}

@@ -13,6 +13,7 @@ use arrow::datatypes::SchemaRef;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
+use strum::{EnumString, IntoStaticStr};
 use tpchgen::generators::{
     CustomerGenerator, LineItemGenerator, NationGenerator, OrderGenerator, PartGenerator,
     PartSuppGenerator, RegionGenerator, SupplierGenerator,
@@ -36,7 +37,8 @@ pub(crate) const KEY_COLUMN: usize = 0;
 const SCALE_MAX: f64 = 100_000.0;
 
 /// A TPC-H table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Table {
     Nation,
     Region,
@@ -62,20 +64,11 @@ impl Table {
     ];
 
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Table::Nation => "nation",
-            Table::Region => "region",
-            Table::Part => "part",
-            Table::Supplier => "supplier",
-            Table::PartSupp => "partsupp",
-            Table::Customer => "customer",
-            Table::Orders => "orders",
-            Table::LineItem => "lineitem",
-        }
+        self.into()
     }
 
     pub(crate) fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|table| table.name() == name)
+        name.parse().ok()
     }
 
     /// Whether every worker holds the whole table rather than a shard of it.

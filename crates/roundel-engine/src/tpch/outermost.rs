@@ -20,7 +20,7 @@ pub(super) fn without_limit(plan: LogicalPlan) -> Result<(LogicalPlan, usize, Op
 }
 
 /// Columns of the result that the outermost ORDER BY names, up to the first key that is not a
-/// column of the result: what comes after that key can not be seen in the rows.
+/// column of the result. Keys after that one cannot be seen in the rows.
 pub(super) fn sort_columns(plan: &LogicalPlan) -> Vec<usize> {
     // A key that is not selected makes the planner put a projection above the sort.
     let (sort, projection) = match plan {

@@ -56,7 +56,7 @@ fn lifeline_cut(spill_dir: PathBuf) -> Result<oneshot::Receiver<()>> {
         while !matches!(stdin.read(&mut ignored), Ok(0) | Err(_)) {}
         let _ = cut.send(());
         std::thread::sleep(GRACE);
-        // Whoever else removes it may be in the middle of that, and would not come to its end.
+        // Another thread that removes it may be in the middle of that, and would not come to its end.
         for _ in 0..REMOVALS_MAX {
             if std::fs::remove_dir_all(&spill_dir).is_ok() || !spill_dir.exists() {
                 break;

@@ -1,6 +1,5 @@
 //! Whether a statement gave what the suite expects of it, and what is wrong otherwise.
 
-use std::fmt;
 use std::str::FromStr;
 
 use datafusion_sqllogictest::DFColumnType;
@@ -8,6 +7,7 @@ use serde::Serialize;
 use sqllogictest::{
     ExpectedError, QueryExpect, Record, RecordOutput, StatementExpect, TestError, TestErrorKind,
 };
+use strum::{Display, VariantArray};
 
 use crate::db::Seen;
 use crate::order::Order;
@@ -15,8 +15,9 @@ use crate::order::Order;
 pub type Outcome = Result<RecordOutput<DFColumnType>, TestError>;
 
 /// What is wrong, the worst last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Display, VariantArray)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Kind {
     /// It failed as it should, but says something else.
     Message,
@@ -38,31 +39,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, the worst last.
-    pub const ALL: [Self; 8] = [
-        Self::Message,
-        Self::Error,
-        Self::Accepted,
-        Self::Types,
-        Self::Order,
-        Self::Rows,
-        Self::Hang,
-        Self::Crash,
-    ];
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Message => "message",
-            Self::Error => "error",
-            Self::Accepted => "accepted",
-            Self::Types => "types",
-            Self::Order => "order",
-            Self::Rows => "rows",
-            Self::Hang => "hang",
-            Self::Crash => "crash",
-        })
-    }
+    pub const ALL: [Self; 8] = *Self::VARIANTS.as_array().unwrap();
 }
 
 /// What is wrong with a statement.

@@ -5,7 +5,7 @@ use super::is_datagrams;
 use crate::fabric::FabricChoice;
 use roundel_verbs::sim::Parameters;
 use serde::Serialize;
-use std::fmt;
+use strum::Display;
 
 /// Of what the link carries, so much is all of it: headers of messages and credit take the rest.
 const FULL: f64 = 0.96;
@@ -17,22 +17,29 @@ const FETCHING: f64 = 0.05;
 const WAITING: f64 = 0.3;
 
 /// What holds a candidate up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Display)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
     /// The link.
+    #[strum(to_string = "the link is full")]
     Link,
     /// What threads hash and copy.
+    #[strum(to_string = "threads hash and copy no faster")]
     Threads,
     /// More queue pairs than the NIC has contexts for.
+    #[strum(to_string = "there are more queue pairs than the NIC has contexts for")]
     Contexts,
     /// The lock of an endpoint that threads share.
+    #[strum(to_string = "threads wait for the lock of the endpoint that they share")]
     Lock,
     /// Credit of receivers.
+    #[strum(to_string = "senders wait for credit")]
     Credit,
     /// Free buffers.
+    #[strum(to_string = "senders wait for free buffers")]
     Buffers,
     /// Nothing that is measured.
+    #[strum(to_string = "nothing was seen that it waits for")]
     Unknown,
 }
 
@@ -102,19 +109,5 @@ impl Limit {
             [_, buffers] if buffers >= WAITING => Self::Buffers,
             _ => Self::Unknown,
         }
-    }
-}
-
-impl fmt::Display for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Link => "the link is full",
-            Self::Threads => "threads hash and copy no faster",
-            Self::Contexts => "there are more queue pairs than the NIC has contexts for",
-            Self::Lock => "threads wait for the lock of the endpoint that they share",
-            Self::Credit => "senders wait for credit",
-            Self::Buffers => "senders wait for free buffers",
-            Self::Unknown => "nothing was seen that it waits for",
-        })
     }
 }

@@ -22,7 +22,7 @@ pub use roundel_ring::cost::{Method, Way};
 use roundel_ring::cost::{Shape, Size};
 use roundel_ring::roundabout::HOSTS_MAX;
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use strum::Display;
 pub(crate) use {process::measure, rows::verify};
 
 /// Rows of a relation that there can be, and bytes of an element.
@@ -85,7 +85,8 @@ pub enum Program {
 }
 
 /// What moves elements between hosts (section V-G).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Display)]
+#[strum(serialize_all = "UPPERCASE")]
 pub enum Carrier {
     /// NICs, by themselves.
     Rdma,
@@ -316,14 +317,5 @@ impl RingMeasured {
 
     fn mean(&self, of: impl Fn(&HostPhases) -> f64) -> f64 {
         self.hosts.iter().map(of).sum::<f64>() / self.hosts.len().max(1) as f64
-    }
-}
-
-impl fmt::Display for Carrier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Rdma => "RDMA",
-            Self::Tcp => "TCP",
-        })
     }
 }

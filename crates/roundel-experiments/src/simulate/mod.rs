@@ -10,6 +10,8 @@
 //! A [`Plan`] says all: the same plan has the same events, whose hash is in [`Ended`]. It must not know of
 //! commands and terminals.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))] // See clippy.toml.
+
 mod cluster;
 mod join;
 mod nodes;

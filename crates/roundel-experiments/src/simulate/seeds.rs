@@ -74,6 +74,10 @@ pub fn search(search: &Search, ran: &(dyn Fn() + Sync)) -> Found {
         }
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "each thread runs simulations of its own"
+    )]
     std::thread::scope(|scope| {
         for _ in 1..cores {
             scope.spawn(work);

@@ -10,15 +10,15 @@ use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
-/// Advice is good when it reaches so much of the best that was measured.
+/// Advice is good when it reaches this share of the best rate that was measured.
 pub const GOOD: f64 = 0.9;
 
 /// What settings are drawn from.
 #[derive(Clone, Debug)]
 pub struct Range {
-    /// Nodes of M:1 and 1:M, and of M:M.
+    /// Nodes of M:1 and 1:M, besides the one.
     pub nodes: Vec<usize>,
-    /// See [`nodes`](Self::nodes).
+    /// Nodes of M:M.
     pub all_nodes: Vec<usize>,
     /// Threads of a node.
     pub threads: Vec<usize>,
@@ -31,7 +31,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Of a cluster: up to 28 nodes of up to 16 threads.
+    /// The range of a cluster: up to 28 nodes of up to 16 threads.
     pub fn cluster() -> Self {
         Self {
             nodes: vec![1, 2, 4, 8, 16, 28],
@@ -90,13 +90,13 @@ pub struct Verdict {
     pub advised: Setting,
     /// Whether READ was left out.
     pub writes: bool,
-    /// Calls in a second that were predicted, and measured.
+    /// Calls in a second that were predicted.
     pub predicted: f64,
-    /// See [`predicted`](Self::predicted).
+    /// Calls in a second that were measured.
     pub measured: f64,
-    /// The protocol that was the fastest, and its calls in a second.
+    /// The protocol that was the fastest.
     pub best: Protocol,
-    /// See [`best`](Self::best).
+    /// Its calls in a second.
     pub best_measured: f64,
     /// Calls in a second of every protocol that could be measured, best first.
     pub all: Vec<(Protocol, f64)>,

@@ -6,7 +6,7 @@ use crate::paradigm::Setting;
 use crate::protocol::Protocol;
 use serde::Serialize;
 
-/// Less is as good when it reaches so much of the best.
+/// A protocol that uses less is as good when it reaches this share of the best rate.
 const AS_GOOD: f64 = 0.98;
 
 /// What is asked for.

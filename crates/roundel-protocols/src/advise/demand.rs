@@ -137,8 +137,8 @@ impl<'a> Costs<'a> {
     }
 
     /// Share of times that a context is not held, where queue pairs are served one after the other: when it is first
-    /// wanted for a burst of messages, and when it is wanted once more after so many other bursts, if at all. What is
-    /// fetched takes the place of any other.
+    /// wanted for a burst of messages, and when it is wanted once more after so many other bursts, if at all. A
+    /// context that is fetched takes the place of any other.
     fn missing(&self, pairs: Pairs, again_after: Option<f64>) -> (f64, f64) {
         const STEPS: usize = 50;
         let held = self.parameters.nic.contexts;

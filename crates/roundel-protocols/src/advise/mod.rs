@@ -8,7 +8,7 @@
 //!                                                  advise(Wish) ──► the best ◄──┘
 //! ```
 //!
-//! The model is arithmetic, and answers at once. What it says is held against the simulator, which plays every packet.
+//! The model is arithmetic, and answers at once. Its answers are compared with the simulator's, which plays every packet.
 
 mod check;
 mod choice;

@@ -8,46 +8,39 @@ use crate::protocol::Protocol;
 use roundel_verbs::Transport;
 use roundel_verbs::sim::Parameters;
 use serde::Serialize;
-use std::fmt;
+use strum::Display;
 
 /// What keeps a conversation from being faster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Display)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
     /// The link of the busiest node, or its bus.
+    #[strum(to_string = "the link is full")]
     Link,
     /// The engines of its NIC, for each message.
+    #[strum(to_string = "the NIC's message rate")]
     Messages,
     /// The same, where messages that consume a receive take a good part.
+    #[strum(to_string = "the NIC's message rate, of which receives take a good part")]
     Receives,
     /// The NIC holds too few contexts of queue pairs, and fetches them again and again.
+    #[strum(to_string = "contexts of more queue pairs than the NIC holds")]
     Contexts,
     /// It has more READs outstanding than it can remember, and fetches their requests again.
+    #[strum(to_string = "more outstanding READs than the NIC remembers")]
     OutstandingReads,
     /// The threads that ask.
+    #[strum(to_string = "the threads that ask")]
     AskingThreads,
     /// The threads that answer.
+    #[strum(to_string = "the threads that answer")]
     AnsweringThreads,
     /// Too few calls are pending to fill the time that they take.
+    #[strum(to_string = "too few calls are pending")]
     Pending,
     /// What was measured on this host at nearby settings.
+    #[strum(to_string = "as measured on this host")]
     Measured,
-}
-
-impl fmt::Display for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Link => "the link is full",
-            Self::Messages => "the NIC's message rate",
-            Self::Receives => "the NIC's message rate, of which receives take a good part",
-            Self::Contexts => "contexts of more queue pairs than the NIC holds",
-            Self::OutstandingReads => "more outstanding READs than the NIC remembers",
-            Self::AskingThreads => "the threads that ask",
-            Self::AnsweringThreads => "the threads that answer",
-            Self::Pending => "too few calls are pending",
-            Self::Measured => "as measured on this host",
-        })
-    }
 }
 
 /// What is predicted of a setting.
@@ -133,7 +126,7 @@ impl Predict for Model {
                 _ => 0,
             },
         };
-        // With READs, who reads is sent no requests, and who is read from sends none.
+        // With READs, a node that reads gets no requests, and a node that is read from sends none.
         let (asks, answers) = match (setting.paradigm, protocol) {
             (Paradigm::ManyToMany, Protocol::Read) => ((asking, answering), (asking, answering)),
             (Paradigm::ManyToMany, _) => {

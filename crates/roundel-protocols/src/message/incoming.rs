@@ -205,8 +205,8 @@ impl Port {
         self.give_up(connection, Gone("it sent what is no message".into()));
     }
 
-    /// The connection of a message, and its trailer, if it is one. What may come from anybody is checked to be for
-    /// this port.
+    /// The connection of a message, and its trailer, if it is one. A message that may come from anybody is
+    /// checked to be for this port.
     fn whole(&self, place: usize, message: &[u8], way: Way) -> Option<(usize, Trailer)> {
         let (trailer, named) = frame::open(message, way)?;
         let connection = match (named, way.transport.is_connected()) {

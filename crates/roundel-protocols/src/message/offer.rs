@@ -22,7 +22,7 @@ pub(crate) struct Offer {
     pub bytes: (usize, usize),
     /// This end's number of the connection.
     pub connection: u32,
-    /// Who knows it may write to this end.
+    /// A peer that knows it may write to this end.
     pub nonce: u64,
     connected: Option<Vec<u8>>,
     datagram: Option<Vec<u8>>,
@@ -60,7 +60,7 @@ impl Offer {
         }
     }
 
-    /// Of this end's number of the connection, and what may be written to it by whom.
+    /// The offer for one connection: its number at this end, and the nonce that its peer writes with.
     pub(crate) fn of(self, connection: usize, nonce: u64) -> Self {
         Self {
             connection: connection as u32,

@@ -142,8 +142,8 @@ impl Port {
         Ok(())
     }
 
-    /// Puts a WRITE of no bytes in line, on a reliable connection: the peer's device answers it, and where there is none
-    /// any more it fails, and the connection with it. What waits to be posted does as well.
+    /// Puts a WRITE of no bytes in line, on a reliable connection: the peer's device answers it. Where there is none
+    /// any more it fails, and the connection with it. A request that waits to be posted has the same effect.
     pub(crate) fn probe(&mut self, connection: usize) {
         if self.outgoing.posts[connection].is_empty() {
             let request = SendRequest {
@@ -156,7 +156,7 @@ impl Port {
         }
     }
 
-    /// Posts what is in line, with one call for each queue pair; what does not fit stays.
+    /// Posts the requests in line, with one call for each queue pair. Those that do not fit stay.
     ///
     /// # Errors
     /// When a verb fails.

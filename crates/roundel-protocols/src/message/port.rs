@@ -108,7 +108,7 @@ impl Port {
             let send = all * usize::from(uses(sends) || reads);
             let consumes = receives.is_some_and(|way| way.consumes_receive());
             let receive = all * usize::from(uses(receives) && consumes);
-            // What is sent again has room beside what was sent, and what comes again.
+            // Messages that are sent again have room beside the first ones, and so have those that come again.
             let again = 1 + usize::from(options.protocol.is_lossy());
             let most = capabilities.work_requests_max;
             ((send * again).clamp(1, most), (receive * again).min(most))
@@ -231,7 +231,7 @@ impl Port {
         Ok(())
     }
 
-    /// Where it is told of what comes, for those who wait.
+    /// The completion queue that tells of messages, for a task that waits for them.
     pub(crate) fn queue(&self) -> &CompletionQueue {
         &self.queue
     }

@@ -1,4 +1,4 @@
-//! The ends of a setting, over verbs or over TCP: what workers ask of either.
+//! The ends of a setting, over verbs or over TCP, and what workers ask of either.
 
 use crate::end::{EndOptions, Fabric};
 use crate::error::{CallError, Result};

@@ -29,7 +29,7 @@ const BEGIN_AFTER: Duration = Duration::from_millis(1);
 /// What a node says at the end of a step.
 #[derive(Debug, Serialize, Deserialize)]
 enum Said {
-    /// It has come so far.
+    /// It has reached this step.
     Ready,
     /// Node 0: the next setting.
     Setting(u32, Box<Setting>),
@@ -146,7 +146,7 @@ impl Group {
         Ok(heard)
     }
 
-    /// The same; what this node did may have failed.
+    /// The same, where the work of this node may have failed.
     async fn after<T>(&mut self, done: Result<T>) -> Result<T> {
         let said = match &done {
             Ok(_) => Said::Ready,
@@ -237,7 +237,11 @@ impl Group {
         };
         let answering = threads.start(answering, &self.context)?;
         let asking = threads.start(asking, &self.context)?;
-        let cpu = tokio::spawn(cpu_seconds(self.context.clone(), begin, setting.clone()));
+        let (counted, cpu) = oneshot::channel();
+        let count = cpu_seconds(self.context.clone(), begin, setting.clone());
+        self.context.spawn(Box::pin(async move {
+            let _ = counted.send(count.await);
+        }));
         let mut lost = self.rendezvous.lost();
         let asked = tokio::select! {
             asked = ended(asking) => asked,
@@ -292,6 +296,10 @@ impl Threads {
                 let _ = done.send(result.map(|()| worker));
             };
             let thread = std::thread::Builder::new().name("protocol".to_owned());
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "these are real hosts; `simulation` has tasks instead"
+            )]
             let thread = thread.spawn(body).map_err(|source| ProtocolError::System {
                 what: "cannot start a thread".into(),
                 source,

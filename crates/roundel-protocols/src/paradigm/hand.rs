@@ -92,7 +92,7 @@ impl Hand {
         offers.iter().map(|list| pack_list(list)).collect()
     }
 
-    /// Connects to the ends of the other nodes; what each offers to this node, by its number.
+    /// Connects to the ends of the other nodes. `offers` has what each offers to this node, by its number.
     ///
     /// # Errors
     /// When an offer does not fit, or a verb fails.
@@ -169,11 +169,11 @@ pub struct Begin {
     pub drain: bool,
 }
 
-/// What a thread of a node does.
+/// The work of a thread of a node.
 pub enum Worker {
-    /// It asks.
+    /// It sends requests, and takes their responses.
     Asks(Box<Asking>),
-    /// It answers.
+    /// It answers the requests of others.
     Answers(Box<Answering>),
 }
 

@@ -13,7 +13,7 @@ pub struct Place {
     pub connection: usize,
 }
 
-/// A connection.
+/// A connection between a thread that asks and one that answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Link {
     /// The end that asks.

@@ -18,15 +18,15 @@ pub struct NodeReport {
     pub wrong: u64,
     /// Requests that were sent again.
     pub resent: u64,
-    /// Requests answered.
+    /// Requests of other nodes that it answered.
     pub answered: u64,
-    /// Seconds that counted.
+    /// Seconds in which it counted.
     pub seconds: f64,
     /// CPU seconds of the node in that time.
     pub cpu_seconds: f64,
-    /// Queue pairs.
+    /// Queue pairs that it created.
     pub queue_pairs: usize,
-    /// Bytes of registered memory.
+    /// Bytes of memory that it registered.
     pub registered_bytes: usize,
     /// Calls of an open loop that were still to be begun at the end.
     pub backlog: u64,

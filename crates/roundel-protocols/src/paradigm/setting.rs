@@ -6,19 +6,23 @@ use crate::message::frame::SLOTS_MAX;
 use crate::protocol::Protocol;
 use roundel_verbs::Capabilities;
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
+use strum::{Display, EnumString, IntoStaticStr};
 
 /// Who asks whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
+#[derive(Display, EnumString, IntoStaticStr)]
+#[strum(ascii_case_insensitive, parse_err_ty = UnknownParadigm, parse_err_fn = unknown)]
 pub enum Paradigm {
     /// P nodes ask one.
+    #[strum(serialize = "M:1")]
     ManyToOne,
     /// One node asks Q.
+    #[strum(serialize = "1:M")]
     OneToMany,
     /// N nodes ask each other.
+    #[strum(serialize = "M:M")]
     ManyToMany,
 }
 
@@ -28,17 +32,7 @@ impl Paradigm {
 
     /// The name on the command line and in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::ManyToOne => "M:1",
-            Self::OneToMany => "1:M",
-            Self::ManyToMany => "M:M",
-        }
-    }
-}
-
-impl fmt::Display for Paradigm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+        self.into()
     }
 }
 
@@ -47,15 +41,8 @@ impl fmt::Display for Paradigm {
 #[error("unknown paradigm {0:?}: there are M:1, 1:M and M:M")]
 pub struct UnknownParadigm(String);
 
-impl FromStr for Paradigm {
-    type Err = UnknownParadigm;
-
-    fn from_str(text: &str) -> Result<Self, UnknownParadigm> {
-        let found = Self::ALL
-            .into_iter()
-            .find(|paradigm| paradigm.name().eq_ignore_ascii_case(text));
-        found.ok_or_else(|| UnknownParadigm(text.to_owned()))
-    }
+fn unknown(text: &str) -> UnknownParadigm {
+    UnknownParadigm(text.to_owned())
 }
 
 impl TryFrom<String> for Paradigm {

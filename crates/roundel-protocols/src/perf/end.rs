@@ -369,7 +369,7 @@ impl End {
                 return Err(wrong(what("messages"), expected, found));
             }
             let expected = expected * self.bytes as u64;
-            // What a receive counts has a header on some transports.
+            // On some transports a receive also counts the bytes of a header.
             if opcode != Opcode::Receive && counted.bytes(opcode) != expected {
                 return Err(wrong(what("bytes"), expected, counted.bytes(opcode)));
             }

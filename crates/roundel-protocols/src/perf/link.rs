@@ -79,7 +79,7 @@ impl Link {
         self.complete()
     }
 
-    /// An exchange in which the peer says no more than that it has come so far, too.
+    /// An exchange in which the peer only says that it has reached this step, too.
     pub(super) fn synchronize(&mut self) -> Result<()> {
         match self.exchange(&Message::Ready)? {
             Message::Ready => Ok(()),
@@ -96,7 +96,7 @@ impl Link {
 
     /// What the peer told in the exchange that has begun, if it is there.
     pub(super) fn finish(&mut self) -> Result<Option<Message>> {
-        // What came before the peer was lost still counts.
+        // A message that came before the peer was lost still counts.
         match self.incoming.try_recv() {
             Ok(reply) => self.take(reply).map(Some),
             Err(TryRecvError::Empty) => self.check().map(|()| None),

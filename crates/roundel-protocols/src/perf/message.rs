@@ -19,21 +19,21 @@ const MAGIC: [u8; 8] = *b"rndlperf";
 /// A message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Message {
-    /// Both, first: who they are.
+    /// Both, first: facts of the end.
     Hello(EndFacts),
     /// The initiator: the next test.
     Test {
         /// The test.
         test: Test,
-        /// Of the patterns that messages are verified with: what memory holds from an earlier test
-        /// does not pass.
+        /// The seed of the patterns that verify messages, so that bytes of an earlier test do
+        /// not pass.
         seed: u64,
     },
     /// The initiator: there are no more tests.
     Finish,
     /// Both: where their queue pair and memory are.
     Offer(Offer),
-    /// This end has come so far; what the next step is both know.
+    /// This end has come so far. Both know the next step.
     Ready,
     /// The initiator, after a run: messages that it sent.
     Sent(u64),
@@ -76,19 +76,19 @@ impl Offer {
     }
 }
 
-/// Who an end is.
+/// Facts of an end, for reports and errors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EndFacts {
     /// Name of its host.
     pub host: String,
-    /// Its process.
+    /// Number of its process.
     pub process: u32,
-    /// Its device.
+    /// Facts of its device.
     pub device: DeviceFacts,
 }
 
 impl EndFacts {
-    /// Of this process and a device of its own.
+    /// The facts of this process and a device of its own.
     pub fn of(device: &Capabilities) -> Self {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Self {

@@ -98,7 +98,7 @@ impl Session {
         self.start(Role::Initiator, context, move |node, results| {
             for test in tests {
                 let measurement = node.measure(test)?;
-                // Whoever does not take it has dropped `Measuring`, which stops this.
+                // A caller that does not take it has dropped `Measuring`, which stops this.
                 let _ = results.send(Ok(measurement));
             }
             node.link.exchange(&Message::Finish).map(drop)
@@ -146,6 +146,10 @@ impl Session {
             }
         };
         let thread = std::thread::Builder::new().name("perf".to_owned());
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "single verbs are measured on real devices only"
+        )]
         thread.spawn(body).map_err(|source| {
             PerfError::Verbs(VerbsError::System {
                 call: "starting a thread",

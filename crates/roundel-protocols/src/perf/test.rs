@@ -5,6 +5,7 @@ use roundel_verbs::work::ATOMIC_BYTES;
 use roundel_verbs::{Capabilities, Opcode, Transport};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use strum::{IntoStaticStr, VariantArray};
 
 /// Most timed runs of a test.
 pub const RUNS_MAX: u32 = 1000;
@@ -25,9 +26,12 @@ const OWNED_BYTES_MAX: usize = 2 << 20;
 /// Fewest buffers, whatever their size.
 const BUFFERS_MIN: usize = 2;
 
-/// What is done over and over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// The verb that a test does over and over.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr, VariantArray,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Verb {
     /// SEND to posted receives.
     Send,
@@ -45,25 +49,11 @@ pub enum Verb {
 
 impl Verb {
     /// Every verb.
-    pub const ALL: [Self; 6] = [
-        Self::Send,
-        Self::Write,
-        Self::Read,
-        Self::WriteImm,
-        Self::CompareAndSwap,
-        Self::FetchAndAdd,
-    ];
+    pub const ALL: [Self; 6] = *Self::VARIANTS.as_array().unwrap();
 
     /// The name on the command line and in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Send => "send",
-            Self::Write => "write",
-            Self::Read => "read",
-            Self::WriteImm => "write-imm",
-            Self::CompareAndSwap => "compare-and-swap",
-            Self::FetchAndAdd => "fetch-and-add",
-        }
+        self.into()
     }
 
     /// What the counters call it.
@@ -113,9 +103,10 @@ impl Verb {
     }
 }
 
-/// What is measured of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// What a test measures of its verb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Measure {
     /// As many as possible, in one direction: bytes and messages per second.
     Bandwidth,
@@ -127,16 +118,14 @@ pub enum Measure {
 impl Measure {
     /// The name on the command line and in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Bandwidth => "bandwidth",
-            Self::Latency => "latency",
-        }
+        self.into()
     }
 }
 
 /// How an end waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Polling {
     /// It polls without a pause.
     Busy,
@@ -147,10 +136,7 @@ pub enum Polling {
 impl Polling {
     /// The name on the command line and in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Busy => "busy",
-            Self::Event => "event",
-        }
+        self.into()
     }
 }
 
@@ -201,7 +187,7 @@ mod transport {
     }
 }
 
-/// One test.
+/// The parameters of one test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Test {
     /// What is measured.
@@ -229,7 +215,7 @@ pub struct Test {
     pub length: Length,
     /// Messages before the timed runs. None: so many that each receive is used once.
     pub warm_up: Option<u64>,
-    /// Timed runs.
+    /// How many timed runs there are.
     pub timed_runs: u32,
 }
 

@@ -26,7 +26,7 @@ use roundel_verbs::{
 };
 use std::time::Duration;
 
-/// Rounds, each with a pattern of its own: what an earlier one left behind does not pass.
+/// Rounds, each with a pattern of its own, so that bytes of an earlier one do not pass.
 const ROUNDS: u64 = 2;
 /// Messages of a round, where each has memory of its own.
 const MESSAGES: usize = 8;

@@ -306,7 +306,7 @@ impl Task {
             Err(error) => error,
         };
         if let Some(begun) = self.pending.take(mark) {
-            // Who has dropped it does not wait for it.
+            // A caller that has dropped it does not wait for it.
             let _ = begun.answer.send(Err(error));
         }
     }
@@ -339,7 +339,7 @@ impl Steps for Task {
             all.push((begun.answer, outcome));
         })?;
         if happened > 0 {
-            // First: who hears that a call has ended may count on its room.
+            // First: a caller that hears that a call has ended may count on its room.
             self.tell_room();
         }
         for (answer, outcome) in self.ended.drain(..) {

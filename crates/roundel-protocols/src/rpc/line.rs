@@ -13,9 +13,9 @@ pub(super) type Outcome = Result<Vec<u8>, CallError>;
 
 /// What a call asks.
 pub(super) enum Asked {
-    /// The responder.
+    /// The responder is to answer this.
     Request(Vec<u8>),
-    /// To READ so many bytes at an offset.
+    /// A READ of so many bytes at an offset.
     Read(u64, usize),
 }
 

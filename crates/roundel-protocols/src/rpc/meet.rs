@@ -10,7 +10,7 @@ use roundel_verbs::Rendezvous;
 const CLIENT: u8 = 1;
 const SERVER: u8 = 2;
 
-/// Whom a peer has met.
+/// The peers that a peer has met.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Met {
     /// The rank of the server at each connection of the client.

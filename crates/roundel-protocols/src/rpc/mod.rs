@@ -12,8 +12,8 @@
 //! again and again, less and less often. A client without pending calls sleeps.
 //!
 //! Each call ends in its answer or in one [`CallError`](crate::CallError), within its deadline: also one that waits
-//! for room, whose peer has died, or whose client is closed. A call whose future is dropped is given up; what its
-//! responder says to it is then nobody's.
+//! for room, whose peer has died, or whose client is closed. A call whose future is dropped is given up, and the
+//! answer of its responder is ignored.
 //!
 //! It must not know what is asked and answered, nor how peers meet; [`meet()`] is for those who have a rendezvous.
 //!

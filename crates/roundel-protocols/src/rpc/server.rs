@@ -83,8 +83,8 @@ impl Server {
     }
 
     /// Starts its task, which ends when what this returns is dropped. The handler answers one request at a time, on that
-    /// task: what it waits for, all connections wait for. When it panics, that request is refused, and it is asked the
-    /// next ones.
+    /// task, so all connections wait while it does. When it panics, that request is refused, and it is asked the next
+    /// ones.
     ///
     /// # Errors
     /// When the completion channel cannot be watched.
@@ -182,7 +182,7 @@ impl<H: Handler> Steps for Task<H> {
         let mut counting = |connection: usize, request: &[u8], response: &mut Vec<u8>| {
             answered.fetch_add(1, Ordering::AcqRel);
             let handle = || handler.handle(connection, request, response);
-            // Where it panicked and why is told in this process, not to the peer.
+            // This process reports where it panicked and why. The peer is not told.
             let handled = catch_unwind(AssertUnwindSafe(handle));
             handled.unwrap_or_else(|_| Err(PANICKED.to_owned()))
         };
@@ -199,7 +199,7 @@ impl<H: Handler> Steps for Task<H> {
         }
         Ok(match happened {
             0 => Step::Idle(Idle {
-                // Whoever reads asks only the device.
+                // Peers that READ ask only the device.
                 comes: !self.reads,
                 looks: self.responder.must_look(),
                 until: self.responder.due(),

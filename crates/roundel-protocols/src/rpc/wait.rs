@@ -1,5 +1,5 @@
-//! How the task of an end waits. What shows as a completion wakes it; what only shows in memory has to be looked for:
-//! awake for a while after something came, then now and then. On virtual time both wake it.
+//! How the task of an end waits. A completion wakes it. Bytes that only appear in memory do not: the task looks for them,
+//! all the time for a while after something came, then now and then. On virtual time both wake it.
 
 use crate::drive::Alarm;
 use crate::error::Result;
@@ -35,13 +35,13 @@ pub(super) enum Step {
     Idle(Idle),
 }
 
-/// What may end the idleness of an end, beside its owner.
+/// What may end the idleness of an end, besides its owner.
 pub(super) struct Idle {
-    /// What comes through its queue.
+    /// Messages or completions may come through its queue.
     pub comes: bool,
-    /// Whether that may show in memory alone.
+    /// They may show in memory alone.
     pub looks: bool,
-    /// This moment.
+    /// This moment may come.
     pub until: Option<Duration>,
 }
 
@@ -88,7 +88,7 @@ pub(super) async fn drive(
     std::future::poll_fn(|cx| {
         let mut armed = false;
         loop {
-            // What it rings for before that, the step sees.
+            // The step sees what it rang for before that.
             bell.listen(cx);
             let idle = match steps.step(context.now()) {
                 Err(error) => return Poll::Ready(Err(error)),
@@ -103,7 +103,7 @@ pub(super) async fn drive(
             if !rest.begin(&idle, steps.queue(), armed, context, cx) {
                 return Poll::Pending;
             }
-            // What came before the queue was armed wakes nobody.
+            // A completion that came before the queue was armed wakes nobody.
             armed = true;
         }
     })

@@ -7,7 +7,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Sockets that are told of at a time.
+/// Most sockets that one call reports.
 const EVENTS_MAX: usize = 64;
 
 /// Tells of sockets by their numbers.

@@ -75,7 +75,7 @@ impl TcpResponder {
             match *number {
                 LISTENER => {
                     happened += 1;
-                    // Who does not know what to say is not let in, and is not this end's failure.
+                    // A stranger is not let in, and is not this end's failure.
                     let _ = self.accept();
                 }
                 connection => match self.serve(connection as usize, handler) {
@@ -111,7 +111,7 @@ impl TcpResponder {
         };
         let most = self.options.response_bytes;
         let mut count = 0;
-        // It is told once of what comes: all of it is taken.
+        // Readiness is reported once for all that comes, so all of it is taken.
         while stream.fill()? {
             loop {
                 self.response.clear();

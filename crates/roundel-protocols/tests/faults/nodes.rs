@@ -8,6 +8,7 @@ use roundel_protocols::{CallError, EndOptions, Fabric, Protocol};
 use roundel_verbs::Context;
 use std::sync::Arc;
 use std::time::Duration;
+use strum::VariantArray;
 
 /// Calls that are begun at a time on a connection: more than can be pending.
 const CALLS: usize = 10;
@@ -22,7 +23,7 @@ pub struct Case {
 }
 
 /// What goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, VariantArray)]
 pub enum Fault {
     Nothing,
     Loss,
@@ -33,14 +34,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub const ALL: [Self; 6] = [
-        Self::Nothing,
-        Self::Loss,
-        Self::Duplicates,
-        Self::Delay,
-        Self::KilledPeer,
-        Self::SlowHandler,
-    ];
+    pub const ALL: [Self; 6] = *Self::VARIANTS.as_array().unwrap();
 }
 
 /// The protocols of verbs.

@@ -1,5 +1,10 @@
 //! Measures the rates of a host: each by a join that does little else, on one thread, the median of several.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "it measures this host, in real time"
+)]
+
 use super::Rates;
 use crate::cyclo::{Cyclo, Output};
 use crate::error::{Result, RingError};

@@ -12,8 +12,11 @@ const GAIN: f64 = 0.8;
 const LOSS: f64 = 1.25;
 
 /// A way to do a join of rows that are on several hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, strum::Display,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Way {
     /// The one relation spins past the other, which stays.
     Cyclo,
@@ -64,16 +67,6 @@ impl Ways {
             Some(repartition) if repartition <= broadcast => (Way::Repartition, repartition),
             _ => (Way::Broadcast, broadcast),
         }
-    }
-}
-
-impl fmt::Display for Way {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Cyclo => "cyclo",
-            Self::Repartition => "repartition",
-            Self::Broadcast => "broadcast",
-        })
     }
 }
 

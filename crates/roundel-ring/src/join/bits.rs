@@ -12,7 +12,7 @@ impl Bits {
         Self((0..rows.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// Those of as many rows as the bytes have; what is missing of the last word is not set.
+    /// Those of as many rows as the bytes have; the bits that are missing in the last word are not set.
     pub fn of_bytes(bytes: &[u8]) -> Self {
         let word = |chunk: &[u8]| {
             let mut word = [0; 8];

@@ -1,4 +1,4 @@
-//! Rows in parts, on all threads: radix clustering. Knows no keys, but is told the part of each row.
+//! Rows in parts, on all threads: radix clustering. Knows no keys: its caller gives the part of each row.
 //!
 //! It is done twice over, without a write that two threads could make (chunked, as in Schuh, Chen and Dittrich, "An
 //! Experimental Comparison of Thirteen Relational Equi-Joins in Main Memory", SIGMOD 2016):
@@ -8,7 +8,7 @@
 //! 2. The pieces that all morsels have of a part are copied one behind the other. Each thread does so for parts of its own,
 //!    whose place in the columns is known by then.
 //!
-//! What is moved are **lanes**: what a column has of a fixed width. Columns of other types are put in order at last, by the
+//! **Lanes** are moved: the parts of a column that have a fixed width. Columns of other types are put in order at last, by the
 //! numbers of their rows, which are a lane too.
 
 use crate::error::{Result, RingError};
@@ -299,7 +299,7 @@ async fn gather(
     threads: &dyn JoinThreads,
 ) -> Result<Vec<Buffer>> {
     let rows = begins[begins.len() - 1];
-    // Memory that nobody has written to yet is first touched by who writes to it.
+    // The system places zeroed memory when a thread first writes to it.
     let mut rest: Vec<_> = lanes
         .iter()
         .map(|lane| BytesMut::zeroed(rows * lane.bytes()))

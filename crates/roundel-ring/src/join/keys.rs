@@ -19,7 +19,7 @@ const SEED: u64 = 0x0d_15c0_f5e7;
 /// The keys of rows.
 pub(super) struct Keys {
     pub words: ScalarBuffer<u64>,
-    /// Where words are hashes: what was hashed.
+    /// Where words are hashes: the values that were hashed.
     pub bytes: Option<Rows>,
     /// Rows whose keys can match at all; all, where there is none.
     pub valid: Option<NullBuffer>,
@@ -86,7 +86,7 @@ pub(super) fn mix(word: u64) -> u64 {
 }
 
 /// A column whose values are equal where its bytes are, as engines have it: 0 and -0 are one, unless in dictionaries, which
-/// are looked up, or in what is nested. What is no number is equal to what has the same bits.
+/// are looked up, or in what is nested. A NaN is equal to one that has the same bits.
 fn plain(column: &ArrayRef) -> Result<ArrayRef> {
     Ok(match column.data_type() {
         DataType::Float64 => Arc::new(unary::<_, _, Float64Type>(

@@ -138,7 +138,7 @@ impl Around<f64> for Real {
         match self.low {
             Bound::Unbounded => false,
             Bound::Included(low) => stationary.order(&self.least_at(spinning, low)).is_lt(),
-            // What is no number may still be less, by its bits.
+            // A NaN may still be less, by its bits.
             Bound::Excluded(_) => stationary.order(&spinning).is_lt() || stationary == spinning,
         }
     }

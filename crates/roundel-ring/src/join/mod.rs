@@ -28,12 +28,13 @@ use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::ops::{Bound, Range};
 use std::sync::Arc;
+use strum::VariantArray;
 
 /// Pairs of rows that are looked at together.
 pub const PAIRS: usize = 8192;
 
 /// Which rows a join has. The one relation spins, the other stays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, VariantArray)]
 pub enum JoinType {
     /// Only pairs of rows that match.
     Inner,
@@ -55,16 +56,7 @@ pub enum JoinType {
 
 impl JoinType {
     /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Inner,
-        Self::Spinning,
-        Self::Stationary,
-        Self::Full,
-        Self::SpinningSemi,
-        Self::SpinningAnti,
-        Self::StationarySemi,
-        Self::StationaryAnti,
-    ];
+    pub const ALL: [Self; 8] = *Self::VARIANTS.as_array().unwrap();
 
     /// Whether rows of the result are pairs.
     pub fn has_pairs(self) -> bool {
@@ -148,23 +140,23 @@ pub enum Window {
 /// Where sums of whole keys are what they would be without a limit of their type: from the one number to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Spinning keys.
+    /// Least and most of the spinning key.
     pub spinning: [i128; 2],
-    /// Stationary keys.
+    /// Least and most of the stationary key.
     pub stationary: [i128; 2],
-    /// `stationary - spinning`.
+    /// Least and most of `stationary - spinning`.
     pub distance: [i128; 2],
 }
 
 impl Limits {
-    /// All numbers.
+    /// No limits: all numbers are within them.
     pub const NONE: Self = Self {
         spinning: [i128::MIN, i128::MAX],
         stationary: [i128::MIN, i128::MAX],
         distance: [i128::MIN, i128::MAX],
     };
 
-    /// Where both hold.
+    /// The numbers that are within both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let both =
@@ -218,7 +210,7 @@ pub trait PairPredicate: Send + Sync {
     fn test(&self, columns: &[ArrayRef], pairs: usize) -> Result<BooleanArray, String>;
 }
 
-/// A join.
+/// A join of a spinning relation and a stationary one.
 #[derive(Clone)]
 pub struct JoinSpec {
     /// Which rows it has.

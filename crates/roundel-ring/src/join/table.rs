@@ -158,7 +158,7 @@ impl Part {
         })
     }
 
-    /// Reads all of it in its order, which memory is fastest at: what is looked up in it then is in the cache.
+    /// Reads all of it in its order, in which memory is fastest, so that later look-ups find it in the cache.
     fn fetch(&self) {
         let words = self.words.iter().step_by(LINE / size_of::<u64>());
         let numbers = self.last.iter().chain(&self.before);

@@ -98,13 +98,13 @@ impl Closing {
         self.adopted.push(rows);
     }
 
-    /// All hosts have come to the end: who closed the ring gets what this host has.
+    /// All hosts have come to the end. The caller that closed the ring gets the rows of this host.
     pub(super) fn end(self, own: &[Fragment]) {
         let kept = own.iter().filter(|_| !self.hands_over());
         let kept = kept.map(|fragment| fragment.rows.clone());
         let kept = kept.chain(self.adopted.iter().cloned()).collect();
         if let Some((_, done)) = self.asked {
-            // Whoever closed it may be gone.
+            // The caller that closed it may be gone.
             let _ = done.send(kept);
         }
     }

@@ -1,4 +1,4 @@
-//! What elements of a pinned ring are, as their notes say. What comes from the network is checked here, field by field.
+//! The kinds of elements of a pinned ring, as their notes say. Here each field that comes from the network is checked.
 
 use super::QueryId;
 

@@ -5,7 +5,7 @@
 //! ```text
 //!                     own fragments
 //!                           │
-//!   predecessor ──────► spinner ──────► follower      a task of its own: what has come is passed on at once,
+//!   predecessor ──────► spinner ──────► follower      a task of its own: it passes fragments on at once,   
 //!                       │  │  │                       and read once for all queries of the host that need it
 //!                      query ...                      each has a stationary relation, and joins at its own pace
 //! ```

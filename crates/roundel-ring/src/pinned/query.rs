@@ -75,7 +75,7 @@ pub(super) async fn join(
     let (mut joined, mut settled, mut all_came) = (0, 0, false);
     loop {
         let waits = context.now();
-        // What has come goes first.
+        // Fragments that have come go first.
         let next = match fed.next().now_or_never() {
             Some(next) => Some(next),
             None if joined < own.len() => None,

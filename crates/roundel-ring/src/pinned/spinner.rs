@@ -129,7 +129,7 @@ struct Arrived {
     rows: RecordBatch,
 }
 
-/// Bits that came before their query: of whom, of which fragment.
+/// Bits that came before their query, by host and fragment.
 type Early = Vec<(usize, u32, Vec<u8>)>;
 
 enum Event {
@@ -200,7 +200,7 @@ impl Spinner {
     pub(super) async fn run(mut self, broken: Arc<Mutex<Option<RingError>>>) {
         match self.spin().await {
             Ok(()) => self.end(&broken).await,
-            // Whoever waits for something finds its channel closed, and asks here.
+            // A task that waits for something finds its channel closed, and asks here.
             Err(error) => *broken.lock() = Some(error),
         }
     }

@@ -173,7 +173,7 @@ async fn a_ring_without_queries_stands_still() {
         let expected = expected(JoinType::Inner, &r.concat(), &s.concat(), &|a, b| a == b);
         assert_eq!(got.await.unwrap(), expected);
     }
-    // What was called for when the last host had all it needed still goes around.
+    // Fragments that were called for when the last host had all it needed still go around.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let stands = begun();
     for (begun, pinned) in stands.iter().zip(&pinned) {
@@ -275,7 +275,7 @@ async fn hosts_leave_and_join_between_revolutions() {
     let r = relation(&mut random, 4, 2000, 50);
     let whole = rows_of(&[batch("r", &r.concat())]);
     let mut batches: Vec<_> = r.iter().map(|rows| vec![batch("r", rows)]).collect();
-    // Who leaves, and how many come.
+    // The hosts that leave, and how many rows come.
     for (leaves, come) in [
         (vec![false, true, false, false], 0),
         (vec![false; 3], 2),

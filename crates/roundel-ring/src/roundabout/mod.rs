@@ -30,22 +30,22 @@ pub const HOSTS_MAX: usize = 1024;
 /// Buffers that elements of a host's own begin in: one is filled while another leaves.
 const OWN_BUFFERS: usize = 2;
 
-/// A place in a ring.
+/// The place of a host in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// From 0.
+    /// Its number, from 0.
     pub number: usize,
-    /// Hosts of the ring.
+    /// How many hosts the ring has.
     pub hosts: usize,
 }
 
 impl Place {
-    /// Whom elements go to from here.
+    /// The place that elements go to from here.
     pub fn follower(self) -> usize {
         (self.number + 1) % self.hosts
     }
 
-    /// Whom they come from.
+    /// The place that elements come from.
     pub fn predecessor(self) -> usize {
         (self.number + self.hosts - 1) % self.hosts
     }
@@ -160,7 +160,7 @@ impl Element {
 #[derive(Debug)]
 pub struct Blank(Buffer);
 
-/// What the mover is told.
+/// Requests to the mover.
 enum Departure {
     /// This element goes on.
     Forward(Element),

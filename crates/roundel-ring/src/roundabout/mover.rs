@@ -100,7 +100,7 @@ impl Mover {
         let mut lost = lost.map(futures::FutureExt::fuse);
         let queue = self.queue.clone();
         let result = until_ready(&[&queue], |cx| {
-            // What has come already may be the last that was wanted of the lost host.
+            // Elements that have come already may be the last that were wanted of the lost host.
             let moved = self.poll(cx);
             if moved.is_pending()
                 && let Some(lost) = &mut lost
@@ -114,7 +114,7 @@ impl Mover {
             moved
         })
         .await;
-        // Whoever waits for an element finds the channel closed, and asks here.
+        // A task that waits for an element finds the channel closed, and asks here.
         let _ = ended.send(result);
     }
 
@@ -219,7 +219,7 @@ impl Mover {
         }
     }
 
-    /// Transmits what there is credit for. What begins here leaves one free buffer to what is on its way.
+    /// Transmits what there is credit for. Elements that begin here leave one free buffer to those on their way.
     fn transmit(&mut self) -> Result<()> {
         let Some((_, outbound)) = &self.pairs else {
             return Ok(());

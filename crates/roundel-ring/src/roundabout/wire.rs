@@ -1,4 +1,4 @@
-//! The head of an element. What comes from the network is checked here, field by field.
+//! The head of an element. Here each field that comes from the network is checked.
 
 use super::Place;
 

@@ -115,7 +115,7 @@ fn concurrent(provider: &dyn Provider) -> CaseResult {
     let second = Node::open(provider)?;
     let (other, _peer) = connect(&second, &c.b, &connected_options())?;
     let sides = [(&c.a, &c.qa), (&second, &other)].map(|(node, pair)| {
-        // What the threads need of a node, which borrows a provider that need not be Sync.
+        // The parts of a node that the threads need. The node borrows a provider that need not be Sync.
         (node.arena.clone(), node.sends.clone(), pair)
     });
     let found = std::thread::scope(|scope| {

@@ -310,7 +310,7 @@ fn many_to_one(provider: &dyn Provider) -> CaseResult {
         senders.push((a, qa, to));
     }
     // Every sender in turn, so that a provider without threads runs this too; the receiver takes
-    // turns with them. What finds no receive is dropped, and counted as such.
+    // turns with them. A datagram that finds no receive is dropped, and counted as such.
     let mut seen: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let mut take = |completions: Vec<crate::Completion>| -> Result<(), super::report::Failure> {
         for completion in completions {

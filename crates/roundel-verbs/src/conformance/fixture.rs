@@ -23,7 +23,7 @@ pub(super) const VAGUE_STATUS: &str =
 /// The queue key of datagram queue pairs.
 pub(super) const QUEUE_KEY: u32 = 0x1234_5678;
 
-#[allow(clippy::disallowed_methods)] // The suite runs outside of any simulation.
+/// The suite runs outside of any simulation.
 pub(super) fn now() -> Instant {
     Instant::now()
 }

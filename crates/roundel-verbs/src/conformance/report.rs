@@ -94,7 +94,7 @@ impl std::fmt::Display for Report {
 }
 
 impl Finding {
-    /// What the case is about, with others: what its name begins with.
+    /// The subject that the case shares with others: the start of its name.
     pub fn concern(&self) -> &'static str {
         self.case.split(':').next().unwrap_or_default()
     }

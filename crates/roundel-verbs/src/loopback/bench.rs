@@ -17,9 +17,9 @@ const DEPTH: usize = 8;
 
 /// Why a check did not succeed.
 pub(super) enum Trouble {
-    /// It is not meant to.
+    /// The device does not have what is checked.
     NotSupported,
-    /// It should.
+    /// It should have succeeded; the text says what went wrong.
     Failed(String),
 }
 
@@ -52,7 +52,7 @@ pub(super) fn ensure(holds: bool, reason: &str) -> Result<()> {
     if holds { Ok(()) } else { failed(reason) }
 }
 
-#[allow(clippy::disallowed_methods)] // It runs on real devices, in real time.
+/// It runs on real devices, in real time.
 pub(super) fn now() -> Instant {
     Instant::now()
 }

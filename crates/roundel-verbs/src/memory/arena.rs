@@ -37,11 +37,11 @@ impl Default for ArenaOptions {
 /// What an arena holds, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArenaUsage {
-    /// Registered now.
+    /// Bytes that are registered now.
     pub registered: usize,
     /// Highest value of `registered` so far.
     pub registered_max: usize,
-    /// Handed out in buffers now.
+    /// Bytes that are handed out in buffers now.
     pub allocated: usize,
 }
 

@@ -46,7 +46,7 @@ impl Buffer {
         }
     }
 
-    /// Its bytes, to be written: what they were before is anybody's, since a peer that maps this
+    /// Its bytes, to be written. They may have any value before that, since a peer that maps this
     /// memory can write to it at any time.
     pub fn bytes_mut(&mut self) -> &mut [MaybeUninit<u8>] {
         // SAFETY: the allocation is this buffer's alone in this process; any memory is valid as
@@ -199,7 +199,7 @@ impl ExposedBuffer {
         unsafe { AtomicU64::from_ptr(self.allocation.base().add(offset).cast()) }
     }
 
-    /// Copies from `offset` to `target`. What a peer writes meanwhile may come out torn.
+    /// Copies from `offset` to `target`. Words that a peer writes meanwhile may come out torn.
     ///
     /// # Panics
     /// When the range is not inside the buffer.
@@ -215,8 +215,8 @@ impl ExposedBuffer {
         }
     }
 
-    /// Appends `length` bytes from `offset` to a vector, without clearing it first. What a peer writes meanwhile may
-    /// come out torn.
+    /// Appends `length` bytes from `offset` to a vector, without clearing it first. Words that a peer writes
+    /// meanwhile may come out torn.
     ///
     /// # Panics
     /// When the range is not inside the buffer.

@@ -16,7 +16,7 @@ pub(crate) struct Pages {
     length: usize,
 }
 
-// SAFETY: the pages belong to no thread; who touches them when is the object model's to say.
+// SAFETY: the pages belong to no thread; the object model says who touches them, and when.
 unsafe impl Send for Pages {}
 // SAFETY: as above.
 unsafe impl Sync for Pages {}

@@ -60,7 +60,7 @@ impl Placement {
 /// Has the kernel put the pages of a mapping wherever it likes, as without a wish: a file that is mapped remembers
 /// what was asked for its pages when these are gone.
 pub(crate) fn forget(base: *mut c_void, length: usize) {
-    // What cannot be set was not set before.
+    // A policy that cannot be set was not set before.
     let _ = set_policy(base, length, libc::MPOL_DEFAULT, &NodeMask::default());
 }
 
@@ -74,7 +74,7 @@ fn set_policy(base: *mut c_void, length: usize, mode: c_int, mask: &NodeMask) ->
             length,
             c_long::from(mode),
             mask.as_ptr(),
-            // The kernel reads one bit fewer than it is told.
+            // The kernel reads one bit fewer than the number that it gets.
             NODES_MAX as c_ulong + 1,
             c_ulong::MIN,
         )

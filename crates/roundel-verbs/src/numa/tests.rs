@@ -12,7 +12,7 @@ use std::net::Ipv4Addr;
 
 const KIB: usize = 1 << 10;
 
-/// In a thread of its own: what is bound stays bound.
+/// In a thread of its own, since a thread stays bound.
 fn in_thread<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(act).join().unwrap())
 }
@@ -100,7 +100,7 @@ fn pages(arena: &Arena) -> BTreeMap<u32, usize> {
     let fill = vec![1; bytes];
     buffer.write(0, &fill);
     let (nodes, page_kib) = pages_of(buffer.address());
-    // What was not asked for may be one mapping with others.
+    // Memory without a wish may be one mapping with other memory.
     let least = bytes / (page_kib * KIB);
     assert!(nodes.values().sum::<usize>() >= least, "{nodes:?}");
     nodes
@@ -159,7 +159,7 @@ fn memory_and_threads_are_where_they_are_wanted() {
             }
         }
     }
-    // What was wanted for others that were there is forgotten.
+    // Earlier wishes for other memory at these addresses are forgotten.
     let found = in_thread(|| {
         regions.bind(1);
         let device = shm::open(ShmOptions::default()).unwrap();

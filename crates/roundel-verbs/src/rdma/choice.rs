@@ -96,7 +96,7 @@ pub(super) fn choose(options: &RdmaOptions) -> Result<Choice> {
             names.join(", ")
         )));
     }
-    // The first problem is told when nothing is usable.
+    // The error names the first problem when nothing is usable.
     let mut problem = None;
     for name in wanted {
         match on_device(name, options) {

@@ -10,7 +10,7 @@ use crate::error::{Result, VerbsError};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// A device.
+/// A device of the host, and what is known of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct DeviceReport {
     /// Its name: `mlx5_0`, `rxe0`.
@@ -21,7 +21,7 @@ pub struct DeviceReport {
     pub firmware: Option<String>,
     /// The network interface that a device in software (Soft-RoCE, Soft-iWARP) sits on.
     pub software_on: Option<String>,
-    /// The NUMA node it hangs on, or the network card below one in software, where the system says.
+    /// The NUMA node it is attached to, or that of the network card below one in software, where the system says.
     pub numa_node: Option<u32>,
     /// The address of its PCI function, `0000:3b:00.0`.
     pub pci_address: Option<String>,
@@ -36,7 +36,7 @@ pub struct DeviceReport {
 /// What a device tells when it is open.
 #[derive(Clone, Debug, Serialize)]
 pub struct OpenedDevice {
-    /// The family of protocols: `InfiniBand` (RoCE is of it), `iWARP` or `other`.
+    /// The family of protocols: `InfiniBand` (also of RoCE), `iWARP` or `other`.
     pub transport: &'static str,
     /// Number of its vendor.
     pub vendor_id: u32,
@@ -44,48 +44,48 @@ pub struct OpenedDevice {
     pub vendor_part_id: u32,
     /// The vendor's number of the hardware's version.
     pub hardware_version: u32,
-    /// Its limits.
+    /// How many objects of each kind it can have.
     pub limits: Limits,
     /// Its ports, in the order of their numbers.
     pub ports: Vec<PortReport>,
 }
 
-/// The limits of a device. What it takes inline shows when it is opened for use: see
+/// The limits of a device. How many bytes it takes inline shows when it is opened for use: see
 /// [`Capabilities`](crate::Capabilities).
 #[derive(Clone, Debug, Serialize)]
 pub struct Limits {
-    /// Queue pairs.
+    /// Most queue pairs.
     pub queue_pairs_max: i32,
-    /// Work requests posted and not completed, per send or receive queue.
+    /// Most work requests posted and not completed, per send or receive queue.
     pub work_requests_max: i32,
-    /// Pieces of memory that a work request may name.
+    /// Most pieces of memory that a work request may name.
     pub scatter_gather_max: i32,
-    /// Completion queues.
+    /// Most completion queues.
     pub completion_queues_max: i32,
-    /// Completions in a queue.
+    /// Most completions in a queue.
     pub completion_queue_depth_max: i32,
-    /// Memory regions.
+    /// Most memory regions.
     pub memory_regions_max: i32,
-    /// Bytes of a memory region.
+    /// Most bytes of a memory region.
     pub registered_bytes_max: u64,
-    /// READs and atomics outstanding that a queue pair asks for.
+    /// Most READs and atomics outstanding that a queue pair asks for.
     pub reads_asked_max: i32,
-    /// READs and atomics outstanding that a queue pair answers.
+    /// Most READs and atomics outstanding that a queue pair answers.
     pub reads_answered_max: i32,
     /// Atomics: `none`, `device` (atomic among queue pairs of this device) or `host` (also with
     /// the processors).
     pub atomics: &'static str,
-    /// Shared receive queues.
+    /// Most shared receive queues.
     pub shared_receive_queues_max: i32,
-    /// Receives in a shared receive queue.
+    /// Most receives in a shared receive queue.
     pub shared_receive_depth_max: i32,
-    /// Multicast groups.
+    /// Most multicast groups.
     pub multicast_groups_max: i32,
-    /// Address handles.
+    /// Most address handles.
     pub address_handles_max: i32,
 }
 
-/// A port.
+/// A port of an open device.
 #[derive(Clone, Debug, Serialize)]
 pub struct PortReport {
     /// Its number, from 1.

@@ -28,7 +28,7 @@ impl LockedMemory {
         }
     }
 
-    /// Whether a process may lock so much.
+    /// Whether a process may lock so many bytes.
     pub fn allows(&self, bytes: u64) -> bool {
         self.exempt || self.limit_bytes.is_none_or(|limit| limit >= bytes)
     }

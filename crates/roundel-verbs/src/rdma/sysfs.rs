@@ -143,8 +143,8 @@ impl DeviceFiles {
         device.file_name()?.to_str().map(str::to_owned)
     }
 
-    /// The NUMA node that the device hangs on, or the network card below one in software; none when
-    /// the system does not say.
+    /// The NUMA node that the device is attached to, or that of the network card below one in software.
+    /// None when the system does not say.
     pub fn numa_node(&self) -> Option<u32> {
         numa_node(&self.0)
             .or_else(|| numa_node(&Path::new(INTERFACES).join(self.parent_interface()?)))

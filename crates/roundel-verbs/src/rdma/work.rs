@@ -49,7 +49,7 @@ pub(super) fn completion(entry: &ibv_wc) -> RawCompletion {
         queue_pair: entry.qp_num,
         status,
         opcode,
-        // Only receives are told how much came; the others know how much they asked for.
+        // Only completions of receives say how many bytes came; the others have as many as they asked for.
         bytes: match (succeeded, receive) {
             (false, _) => 0,
             (true, true) => entry.byte_len as usize,

@@ -24,7 +24,7 @@ const KEEPALIVE_PROBES: u32 = 3;
 #[derive(Clone)]
 pub(super) struct Loss {
     lost: watch::Sender<Option<LostPeer>>,
-    /// Held while a complete exchange is handed to the writers. Whom it has reached may leave at
+    /// Held while a complete exchange is handed to the writers. A peer that has it may leave at
     /// once; the others are told of that after they have the exchange too.
     spreading: Arc<Mutex<()>>,
 }
@@ -78,9 +78,9 @@ struct Outgoing {
     written: oneshot::Sender<()>,
 }
 
-/// One connection.
+/// A connection to one peer of the group.
 pub(super) struct Link {
-    /// Who is at the other end.
+    /// The rank of the peer at the other end.
     pub rank: usize,
     loss: Loss,
     inbox: mpsc::Receiver<Frame>,
@@ -102,7 +102,7 @@ impl Link {
     ) -> Result<Self> {
         notice_dead_hosts(&stream)?;
         let (read_half, write_half) = stream.into_split();
-        // What one exchange brings: peer 0 sends the bytes of all, the others their own.
+        // The bytes of one exchange: peer 0 sends those of all, the others their own.
         let frames_ahead = if rank == 0 { peers } else { 1 };
         let (arrived, inbox) = mpsc::channel(frames_ahead);
         // One exchange at a time writes.
@@ -143,7 +143,7 @@ impl Link {
         }
     }
 
-    /// The peer's next frame. What came before a peer was lost still counts.
+    /// The peer's next frame. Frames that came before a peer was lost still count.
     pub(super) async fn receive(&mut self, until: Instant) -> Result<Frame, LostPeer> {
         tokio::select! {
             biased;
@@ -175,7 +175,7 @@ async fn read_all(
             Ok(frame) if frame.kind == Kind::Gone => {
                 let reason = String::from_utf8_lossy(&frame.payload).into_owned();
                 let lost = frame.rank as usize;
-                // Only peer 0 knows of others; what another peer says of them is why it left.
+                // Only peer 0 knows of others. Another peer names one only to say why it left.
                 if rank == 0 && lost < peers {
                     loss.declare(lost, reason.clone());
                 }
@@ -191,7 +191,7 @@ async fn read_all(
     }
 }
 
-/// Writes what is to be written, then, when a peer is lost, who that was.
+/// Writes all frames that are to be written and, when a peer is lost, the name of that peer.
 async fn write_all(
     mut stream: OwnedWriteHalf,
     mut outgoing: mpsc::Receiver<Outgoing>,
@@ -238,7 +238,7 @@ async fn write(
 ) -> Result<(), String> {
     match timeout(stall, stream.write_all(&outgoing.bytes)).await {
         Ok(Ok(())) => {
-            // Whoever asked may have gone meanwhile.
+            // The task that asked may have gone meanwhile.
             let _ = outgoing.written.send(());
             Ok(())
         }

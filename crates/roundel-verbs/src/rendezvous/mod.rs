@@ -95,9 +95,9 @@ pub fn unpack_list(mut bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
 /// A peer of a rendezvous that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostPeer {
-    /// Its rank.
+    /// Its number in the group.
     pub rank: usize,
-    /// What was seen.
+    /// How its loss was noticed, in words.
     pub reason: String,
 }
 

@@ -228,7 +228,7 @@ impl SocketRendezvous {
         // A few bytes into an empty socket buffer: this does not wait.
         let told = stream.write_all(&emit_answer(rank.map(|_| ()))).await;
         let rank = rank.map_err(|refusal| {
-            // What is left unread when the connection is closed would reset it, and the answer
+            // Bytes that are unread when the connection is closed would reset it, and the answer
             // might be lost.
             let _ = stream.try_read(&mut [0; 4096]);
             refusal.to_string()
@@ -267,7 +267,7 @@ impl SocketRendezvous {
                 link.farewell().await;
             }
         };
-        // Who does not listen even now hears of it by the end of its connection.
+        // A peer that does not listen even now hears of it by the end of its connection.
         let _ = timeout(FAREWELL, all).await;
     }
 
@@ -373,7 +373,7 @@ async fn connect(address: SocketAddr, hello: &Hello) -> Result<TcpStream> {
             Err(error) => return Err(unreachable(address, error.to_string())),
         }
     };
-    // What went wrong in writing shows in reading.
+    // A failure to write shows in reading.
     let _ = stream.write_all(&hello.emit()).await;
     match read_answer(&mut stream).await {
         Ok(()) => Ok(stream),

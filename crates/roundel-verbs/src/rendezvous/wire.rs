@@ -1,5 +1,5 @@
 //! What crosses a rendezvous connection: a hello and its answer, then frames. Little endian, every
-//! length checked before memory is taken for it; what comes is untrusted.
+//! length checked before memory is taken for it; all bytes that come are untrusted.
 //!
 //! ```text
 //!   hello    magic (8)  version (4)  rank (4)  peers (4)  token length (4)  token

@@ -110,7 +110,7 @@ pub fn open(options: ShmOptions) -> Result<Device> {
         eventfds: Arc::new(eventfds),
         free_channels: Mutex::new((0..CHANNELS_MAX).rev().collect()),
         free_queues: Mutex::new((0..QUEUES_MAX as u32).rev().collect()),
-        // Number 0 is nobody's, as on real devices.
+        // No queue pair has number 0, as on real devices.
         free_pairs: Mutex::new((1..QUEUE_PAIRS_MAX as u32).collect()),
         free_regions: Mutex::new((0..REGIONS_MAX as u32).rev().collect()),
         rings: Mutex::new(FreeRanges::whole(SEGMENTS_AT - RINGS_AT)),

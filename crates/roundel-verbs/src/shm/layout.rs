@@ -73,7 +73,7 @@ pub(super) struct RegionEntry {
     pub _pad2: AtomicU64,
 }
 
-/// What a peer must know of a completion queue: whom to wake, and whether.
+/// What a peer must know of a completion queue: whether it is armed, and which channel to wake.
 #[repr(C, align(64))]
 pub(super) struct QueueEntry {
     pub armed: AtomicU32,

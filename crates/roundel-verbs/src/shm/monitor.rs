@@ -71,7 +71,6 @@ impl Monitor {
 }
 
 /// The provider's own clock, for timers: a NIC has one too.
-#[allow(clippy::disallowed_methods)]
 pub(super) fn now() -> Instant {
     Instant::now()
 }

@@ -194,7 +194,7 @@ impl Transfer {
                 unsafe { to.cast::<u64>().write_unaligned(before) };
                 Outcome::Done(Success)
             }
-            // As devices do: what moves no byte is not checked.
+            // Like a device: an operation that moves no byte is not checked.
             SendOperation::Write(_) if bytes == 0 => Outcome::Done(Success),
             SendOperation::Write(to) => match exposed(&remote.peer, to, bytes) {
                 None => Outcome::Done(RemoteAccess),
@@ -262,7 +262,7 @@ impl Transfer {
         }
     }
 
-    /// Carries a datagram out. What cannot be delivered is dropped, which is a success.
+    /// Carries a datagram out. One that cannot be delivered is dropped, which is a success.
     pub(super) fn as_datagram(
         &self,
         device: &DeviceState,
@@ -343,14 +343,14 @@ pub(super) fn read_at_once(
             return Outcome::Done(RemoteAccess);
         };
         // SAFETY: the source was checked against the peer's mapping, the target is this thread's own
-        // and no part of a device's memory. What a peer writes meanwhile may come out torn.
+        // and no part of a device's memory. Words that a peer writes meanwhile may come out torn.
         unsafe { copy_words_whole(from, target.as_mut_ptr().cast(), target.len()) };
         Outcome::Done(Success)
     })
 }
 
-/// Carries WRITEs out, one after the other, up to the first that fails; returns how many. What becomes of that one is
-/// found out by carrying it out by itself.
+/// Carries WRITEs out, one after the other, up to the first that fails; returns how many. The caller
+/// carries that one out by itself, to find out what becomes of it.
 pub(super) fn write_all(
     device: &DeviceState,
     own: &PairEntry,
@@ -432,7 +432,7 @@ fn visit(
         // Dropped there, and nobody hears of it.
         Outcome::Done(RemoteAccess) if !remote.reliable => {}
         Outcome::Done(RemoteAccess | RemoteInvalidRequest) => {
-            // The responder's queue pair breaks too, and whoever waits for it is told.
+            // The responder's queue pair breaks too, and a thread that waits for it is woken.
             let _ = pair.life.compare_exchange(
                 life(remote.incarnation, PAIR_READY),
                 life(remote.incarnation, PAIR_ERROR),

@@ -1,4 +1,4 @@
-//! Completion queues and channels. Whoever waits is woken in virtual time; the descriptor of a channel is
+//! Completion queues and channels. A task that waits is woken in virtual time; the descriptor of a channel is
 //! there for those who ask for it.
 
 use super::locks::Lock;

@@ -1,4 +1,4 @@
-//! The provider of a node: what the object model calls. All of it is one state, under one lock.
+//! The provider of a node, which the object model calls. All of it is one state, under one lock.
 #![allow(unsafe_code)] // Implements the provider's unsafe post verbs.
 
 use super::completions::SimChannel;

@@ -1,5 +1,5 @@
-//! What is going to happen, in the order of time; what happens at the same moment, in the order in which
-//! it was decided.
+//! Events that are going to happen, in the order of time. Those of the same moment are in the order in which
+//! they were decided.
 
 use super::faults::Trouble;
 use super::packet::{Packet, PairId};

@@ -153,7 +153,7 @@ impl Tasks {
             let own = tasks.iter_mut().filter(|task| task.cpu.node == node);
             own.filter_map(|task| task.future.take()).collect()
         };
-        // Outside the lock: what they drop may wake others.
+        // Outside the lock: values that they drop may wake others.
         drop(ended);
     }
 
@@ -161,7 +161,7 @@ impl Tasks {
     pub(super) fn end(&self) {
         let begun = std::mem::take(&mut *self.begun.lock());
         let tasks = std::mem::take(&mut *self.tasks.lock());
-        // Outside the locks: what they drop may wake others.
+        // Outside the locks: values that they drop may wake others.
         drop((begun, tasks));
     }
 }

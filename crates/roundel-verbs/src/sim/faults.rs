@@ -139,7 +139,7 @@ impl State {
         };
     }
 
-    /// Something happens to a node's hardware. What happens to its tasks is the executor's.
+    /// Something happens to a node's hardware. The executor does what happens to its tasks.
     pub(super) fn befall(&mut self, node: usize, what: Trouble) {
         let clock = self.clock;
         let Some(node) = self.nodes.get_mut(node) else {

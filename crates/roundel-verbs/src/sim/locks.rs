@@ -11,17 +11,17 @@ use crate::guarded::VirtualLock;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
-/// A lock.
+/// A lock of the threads of a node, in virtual time.
 #[derive(Default)]
 pub(super) struct Lock {
-    /// Who had it last.
+    /// The thread that had it last.
     holder: Option<Cpu>,
     /// Those that have it, or wait for it, and when they give it back.
     ends: VecDeque<(Time, Cpu)>,
 }
 
 impl Cpu {
-    /// What a cache line takes from another thread of the node.
+    /// Time that a cache line takes from another thread of the node.
     fn takes_from(self, other: Self, handover: Handover) -> Span {
         match self.index % 2 == other.index % 2 {
             true => handover.within,

@@ -39,7 +39,7 @@ impl Segment {
 
 impl Segments {
     pub(super) fn register(&mut self, length: usize, exposed: bool) -> Result<Segment> {
-        // Numbers are not used twice: what is gone stays gone.
+        // Numbers are not used twice, so that memory that is gone stays gone.
         let segment = Segment {
             pages: Arc::new(Pages::map(length, None)?),
             number: self.0.len(),

@@ -10,8 +10,10 @@
 //! (module `state`); tasks run on the threads of their nodes (module `executor`). The same seed gives the same
 //! events. Endpoints and operators run on it unchanged: they know a device and a [`Context`].
 //!
-//! Payload of reliable connections stays where it was posted from until it has come, and is copied once: what is
-//! written, packet by packet, all else with the last packet of its message. What the hardware can do is in [`parameters`](Parameters).
+//! Payload of reliable connections stays where it was posted from until it has come, and is copied once: that of
+//! WRITEs packet by packet, all other with the last packet of its message. [`Parameters`] say what the hardware can do.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))] // See clippy.toml.
 
 #[cfg(test)]
 mod calibration;
@@ -96,7 +98,7 @@ impl Simulation {
         }
     }
 
-    /// The time.
+    /// Virtual time since the start.
     pub fn now(&self) -> Duration {
         self.world.lock().clock.since_start()
     }
@@ -218,7 +220,7 @@ pub struct SimNode {
 }
 
 impl SimNode {
-    /// Its device.
+    /// A device of this node: its simulated NIC.
     pub fn device(&self) -> Device {
         Device::new(Arc::new(SimDevice::new(&self.world, self.node)))
     }

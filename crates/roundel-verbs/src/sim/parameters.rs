@@ -1,4 +1,4 @@
-//! What simulated hardware is described by. Its values are in `presets`.
+//! The numbers that describe simulated hardware. Their values are in `presets`.
 
 use super::time::{Rate, Span};
 use crate::queue_pair::Transport;
@@ -25,7 +25,7 @@ pub struct Parameters {
     pub link: Link,
     /// The NIC of each node.
     pub nic: Nic,
-    /// The switch.
+    /// The switch between all nodes.
     pub switch: Switch,
     /// The processor of each node.
     pub cpu: Processor,
@@ -34,12 +34,12 @@ pub struct Parameters {
     pub payload_times: usize,
 }
 
-/// A link.
+/// A link between a NIC and the switch.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// After encoding.
+    /// Bytes that it carries in a second, after encoding.
     pub rate: Rate,
-    /// From one end to the other.
+    /// Time from one end to the other.
     pub latency: Span,
     /// Most bytes of payload in a packet.
     pub packet_bytes: usize,
@@ -47,38 +47,38 @@ pub struct Link {
     pub header_bytes: usize,
 }
 
-/// A NIC.
+/// A NIC: the time of each of its steps, and how much it holds.
 #[derive(Clone, Debug)]
 pub struct Nic {
-    /// From the doorbell to the NIC.
+    /// Time from the doorbell to the NIC.
     pub doorbell: Span,
-    /// To fetch a request and its payload from memory; saved where both came with the doorbell.
+    /// Time to fetch a request and its payload from memory. It is saved where both came with the doorbell.
     pub fetch: Span,
-    /// What its engine takes to send a request, other than a READ or an atomic.
+    /// Time of its engine to send a request, other than a READ or an atomic.
     pub send: Span,
-    /// What its engine takes to send a READ or an atomic, and the first packet of the answer to a READ.
+    /// Time of its engine to send a READ or an atomic, or the first packet of the answer to a READ.
     pub read: Span,
-    /// What its engine takes for a message that comes in for a receive. Receives are held with the context with which a
-    /// queue pair is asked: where that is fetched, so are they, as `fetch`.
+    /// Time of its engine for a message that comes in for a receive. Receives are held with the context with which a
+    /// queue pair is asked. Where that is fetched they are fetched too, which takes as long as `fetch`.
     pub receive: Span,
-    /// What its engines take for any other packet, in each direction.
+    /// Time of its engines for any other packet, in each direction.
     pub packet: Span,
-    /// What the engine that receives takes more for a packet whose payload is longer than 256 bytes: the host takes it in
+    /// Additional time of the receiving engine for a packet whose payload is longer than 256 bytes: the host takes it in
     /// two pieces.
     pub split: Span,
-    /// Between it and the host's memory, in each direction.
+    /// Bytes in a second between it and the host's memory, in each direction.
     pub host: Rate,
-    /// From its engine to the host's memory.
+    /// Time from its engine to the host's memory.
     pub deliver: Span,
     /// Bytes that it can hold before they are in memory.
     pub input_bytes: usize,
     /// Contexts of queue pairs that it can hold. A queue pair has two: one for what it asks, and one for what it is asked.
     pub contexts: usize,
-    /// What it takes to fetch the one with which a queue pair asks.
+    /// Time to fetch the context with which a queue pair asks.
     pub requester_miss: Span,
-    /// The same of the one with which it is asked.
+    /// Time to fetch the context with which it is asked.
     pub responder_miss: Span,
-    /// What a READ takes more when the context of its queue pair is not held.
+    /// Additional time of a READ when the context of its queue pair is not held.
     pub read_miss: Span,
     /// READs whose requests it can hold until they are answered. Others are fetched once more, as `fetch`. It has taken up
     /// of each queue pair as many as can be outstanding.
@@ -100,59 +100,59 @@ pub struct Nic {
     pub work_requests_max: usize,
     /// Most queue pairs.
     pub queue_pairs_max: usize,
-    /// What its queue pairs can be of.
+    /// Transport services of its queue pairs.
     pub transports: &'static [Transport],
 }
 
-/// A switch.
+/// A switch: how long a packet takes through it, and how many it holds.
 #[derive(Clone, Debug)]
 pub struct Switch {
-    /// From its input to its output.
+    /// Time from its input to its output.
     pub latency: Span,
     /// Bytes that an input can hold; its sender waits for room.
     pub input_bytes: usize,
 }
 
-/// A processor.
+/// A processor: the time that work takes on a thread.
 #[derive(Clone, Debug)]
 pub struct Processor {
-    /// To post, whatever the number of requests.
+    /// Time of a call that posts, whatever the number of requests.
     pub post: Span,
-    /// To post each request.
+    /// Time to post each request.
     pub post_each: Span,
-    /// To look at a completion queue.
+    /// Time to look at a completion queue.
     pub poll: Span,
-    /// To take each completion.
+    /// Time to take each completion.
     pub poll_each: Span,
     /// Handing a lock over, for each thread that looks at it.
     pub handover: Handover,
-    /// Of its clock.
+    /// A cycle of its clock.
     pub cycle: Span,
-    /// To hash, and to copy.
+    /// Bytes that a thread hashes in a second.
     pub hash: Rate,
-    /// See [`hash`](Self::hash).
+    /// Bytes that a thread copies in a second.
     pub copy: Rate,
-    /// What all threads of a node get of its memory.
+    /// Bytes in a second that all threads of a node together get of its memory.
     pub memory: Rate,
-    /// To register memory, whatever its size.
+    /// Time to register memory, whatever its size.
     pub register: Span,
-    /// To register each page of 4 KiB.
+    /// Time to register each page of 4 KiB.
     pub register_page: Span,
-    /// To create a queue pair.
+    /// Time to create a queue pair.
     pub queue_pair: Span,
-    /// To connect it with another.
+    /// Time to connect it with another.
     pub connect: Span,
-    /// What TCP takes on the thread that sends or receives, system call and copy, for each byte: for models of
-    /// what the designs are compared with.
+    /// Bytes in a second that TCP moves on the thread that sends or receives, system call and copy: for models of
+    /// the baselines.
     pub tcp: Rate,
 }
 
-/// What a cache line takes from one thread to another.
+/// Time that a cache line takes from one thread to another.
 #[derive(Clone, Copy, Debug)]
 pub struct Handover {
-    /// Of the same processor.
+    /// To a thread of the same processor.
     pub within: Span,
-    /// Of the node's other processor.
+    /// To a thread of the node's other processor.
     pub across: Span,
 }
 
@@ -178,7 +178,7 @@ impl Parameters {
         plain + (length - plain) / self.payload_times
     }
 
-    /// What a short message and its answer take, between two nodes with nothing else to do.
+    /// Time of a short message and its answer, between two nodes with nothing else to do.
     pub fn round_trip(&self) -> Duration {
         let (nic, link) = (&self.nic, &self.link);
         let way = [
@@ -192,7 +192,7 @@ impl Parameters {
         way.into_iter().map(|span| Duration::from(span * 2)).sum()
     }
 
-    /// What an engine takes more for a packet with so much payload.
+    /// Additional time of an engine for a packet with so many bytes of payload.
     pub(super) fn split(&self, payload_bytes: usize) -> Span {
         match payload_bytes > SPLIT_BYTES {
             true => self.nic.split,

@@ -1,5 +1,5 @@
-//! Generations of hardware: one set of numbers for each, none for an experiment. They are frozen: who changes one
-//! names a source, and runs every scorecard again.
+//! Generations of hardware: one set of numbers for each, none for an experiment. They are frozen: a change
+//! of one names a source, and every scorecard is run again.
 //!
 //! Sources: *perftest* are public logs of that program; *ATC* is Kalia, Kaminsky and Andersen, "Design
 //! Guidelines for High Performance RDMA Systems", USENIX ATC 2016; *HERD* is theirs of SIGCOMM 2014, "Using RDMA
@@ -8,10 +8,10 @@
 //! notes of the authors of ATC on dynamically connected transport; *rdma_bench* is the data published with their
 //! code; *UCX* are the priors in its `ib_iface.c`; *IB* is the InfiniBand specification; *ib_model* is Mellanox' OMNeT++
 //! model of a switch; *NeoHost* are dumps of counters; *mlx4* is the driver of ConnectX-3; *core-to-core-latency* is the
-//! program of that name and the results published with it. What is *assumed* has no source, and no claim of the
-//! scorecard was looked at for it.
+//! program of that name and the results published with it. A number that is *assumed* has no source, and was chosen
+//! without a look at the scorecard's claims.
 //!
-//! What comes of `fdr` is compared with these sources in `calibration`. None of its numbers is from Huang and
+//! `calibration` compares what `fdr` gives with these sources. None of its numbers is from Huang and
 //! Ghandeharizadeh, whose claims it judges.
 
 use super::parameters::{Handover, Link, Nic, Parameters, Processor, Switch};

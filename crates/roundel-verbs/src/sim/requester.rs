@@ -36,8 +36,8 @@ impl State {
         self.activate(id);
     }
 
-    /// The next packet of a queue pair, of what it was asked for, then of what it asks; what its engine takes for it, and
-    /// whether another queue pair's turn is next in any case.
+    /// The next packet of a queue pair: first of answers, then of its own requests. Also the time that the engine takes
+    /// for it, and whether another queue pair's turn is next in any case.
     pub(super) fn packet_of(
         &mut self,
         node: usize,

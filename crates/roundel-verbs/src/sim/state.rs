@@ -1,5 +1,5 @@
 //! Everything that the simulated hardware holds, and what an event does to it. It knows of threads only how
-//! busy they are; who runs on them is the executor's.
+//! busy they are; the executor knows the tasks on them.
 
 use super::completions::Queues;
 use super::contexts::Side;

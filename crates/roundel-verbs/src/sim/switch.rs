@@ -1,5 +1,5 @@
 //! A switch with a buffer for each input, in which packets for each output wait in their own queue; an input sends
-//! one packet at a time. It loses nothing: who has no room makes its sender wait, and since a buffer is shared by
+//! one packet at a time. It loses nothing: a full buffer makes its sender wait, and since a buffer is shared by
 //! all outputs, packets for a busy one hold up those for others when they fill it.
 
 use super::events::Event;
@@ -16,7 +16,7 @@ pub(super) struct Switch {
 }
 
 struct Input {
-    /// By output.
+    /// Packets that wait, by output.
     packets: Vec<VecDeque<Box<Packet>>>,
     /// Outputs that there are packets for, which take turns.
     wanted: VecDeque<usize>,
@@ -121,7 +121,7 @@ impl State {
         let port = &mut self.switch.inputs[input];
         port.room += packet.wire_bytes;
         port.passing = false;
-        // Whoever waited for the output first, then the outputs that waited for the input.
+        // First the input that waited for the output, then the outputs that waited for the input.
         self.pass(output);
         let mut turn = 0;
         while let Some(&next) = self.switch.inputs[input].wanted.get(turn) {

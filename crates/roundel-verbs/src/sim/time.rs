@@ -8,7 +8,7 @@ use std::time::Duration;
 pub(super) struct Time(u64);
 
 impl Time {
-    /// In picoseconds.
+    /// Picoseconds since the start.
     pub(super) fn picos(self) -> u64 {
         self.0
     }
@@ -56,7 +56,7 @@ impl Span {
         Self::nanos(micros * 1000)
     }
 
-    /// In picoseconds.
+    /// The length in picoseconds.
     pub fn as_picos(self) -> u64 {
         self.0
     }

@@ -5,7 +5,7 @@ use crate::address::DeviceAddress;
 use crate::error::{Result, VerbsError};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What addresses and hellos begin with.
+/// The first bytes of addresses and hellos.
 const MAGIC: [u8; 4] = *b"rtcp";
 /// Version of the protocol between devices: of addresses, hellos, frames and datagrams.
 pub(super) const VERSION: u32 = 1;
@@ -19,7 +19,7 @@ pub(super) struct TcpAddress {
     pub listener: SocketAddr,
     /// Random: which device it is, also among those of an address that was used before.
     pub id: [u8; 16],
-    /// Who knows it may connect.
+    /// A peer that knows it may connect.
     pub secret: [u8; 16],
 }
 

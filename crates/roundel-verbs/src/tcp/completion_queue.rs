@@ -1,8 +1,8 @@
 //! Completion queues and channels: lists in this process, and a descriptor that wakes sleepers.
 //! Knows nothing of queue pairs but their numbers.
 //!
-//! Who polls an empty queue looks after the device's sockets. Who sleeps in between leaves that to
-//! the device's thread, and gets a few polls around each sleep without it.
+//! A thread that polls an empty queue looks after the device's sockets. A thread that sleeps in between
+//! leaves that to the device's thread, except for a few polls around each sleep.
 
 use super::device::DeviceState;
 use crate::error::{Result, VerbsError};

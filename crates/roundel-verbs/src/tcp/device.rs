@@ -73,7 +73,7 @@ pub fn open(options: TcpOptions) -> Result<Device> {
             shared_receives_max: 0,
             multicast_groups_max: 0,
             write_in_address_order: true,
-            // What the system copies from a socket may end, for a moment, within a word.
+            // When the system copies from a socket, a piece may end, for a moment, within a word.
             write_whole_words: false,
             progress_without_polling: true,
             waits_for_connection: true,

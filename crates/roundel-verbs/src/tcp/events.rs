@@ -32,17 +32,16 @@ const STAND_BY: Duration = Duration::from_millis(1);
 const WAKE: u64 = 0;
 
 /// The provider's own clock, for timers: a NIC has one too.
-#[allow(clippy::disallowed_methods)]
 pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-/// Whom the events of a socket concern.
+/// The owner of a socket, which its events concern.
 #[derive(Clone)]
 pub(super) enum Source {
     /// Somebody connects.
     Listener,
-    /// Who has connected and not said hello.
+    /// A peer that has connected and not said hello.
     Incoming(Arc<Incoming>),
     /// A peer that has called a queue pair which was not told to connect.
     Early(Weak<StreamPair>),
@@ -53,12 +52,12 @@ pub(super) enum Source {
     TurnedAway(Arc<OwnedFd>),
 }
 
-/// What has become of a socket. That it can be read is not told: reading finds out.
+/// What has become of a socket. It does not say whether there is something to read: reading finds that out.
 #[derive(Clone, Copy, Default)]
 pub(super) struct News {
     /// It takes bytes again.
     pub writable: bool,
-    /// The peer sends no more: behind what is there comes the end, of which nothing tells again.
+    /// The peer sends no more. The end comes after the bytes that are there, and no other event tells of it.
     pub ended: bool,
 }
 
@@ -167,7 +166,7 @@ impl Events {
     /// Tells the source of a token once more, after the others.
     pub(super) fn again(&self, token: u64) {
         self.again.lock().push(token);
-        // Who polls comes to it; so does the thread when it stops standing by.
+        // A thread that polls comes to it, and so does this device's thread when it stops standing by.
         if !self.stands_by.load(Ordering::SeqCst) {
             self.wake.signal();
         }
@@ -264,7 +263,7 @@ impl Thread {
         let events = &self.events;
         let handovers = events.handovers.load(Ordering::SeqCst);
         let polled = events.polled.swap(false, Ordering::SeqCst);
-        // Who polls may be at work for longer than this thread stands by.
+        // A thread that polls may be at work for longer than this thread stands by.
         if !polled && !events.poller.is_locked() {
             return false;
         }
@@ -380,7 +379,7 @@ impl DeviceState {
                 self.greet(token, &incoming);
                 true
             }
-            // Who is being dropped takes its token out itself.
+            // A queue pair that is being dropped takes its token out itself.
             Source::Early(pair) => {
                 pair.upgrade().inspect(|pair| pair.early_call_ready(token));
                 true

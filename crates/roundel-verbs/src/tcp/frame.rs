@@ -46,9 +46,9 @@ pub(super) enum Frame {
     FetchAndAdd { at: RemoteAddress, add: u64 },
     /// The first `done` requests were carried out; `posted` receives have been posted so far.
     Acknowledge { done: u64, posted: u64 },
-    /// What request `sequence` read; `length` bytes follow.
+    /// The answer to READ `sequence`; `length` bytes follow.
     ReadResponse { sequence: u64, length: u32 },
-    /// What the word of request `sequence` was.
+    /// The answer to atomic `sequence`: the word as it was.
     AtomicResponse { sequence: u64, word: u64 },
     /// Request `sequence` failed, and the sender of this frame is broken.
     Refuse { sequence: u64, refusal: Refusal },

@@ -18,7 +18,7 @@ const HELLO_WITHIN: Duration = Duration::from_secs(5);
 /// Connections at a time whose hello has not come.
 const INCOMING_MAX: usize = 4096;
 
-/// Who has connected and not said hello.
+/// A peer that has connected and not said hello.
 pub(super) struct Incoming {
     greeting: Mutex<Greeting>,
     pub until: Instant,

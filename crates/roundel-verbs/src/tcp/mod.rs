@@ -2,7 +2,7 @@
 //!
 //! A connected queue pair talks to its peer's over one TCP connection, a datagram queue pair has a
 //! UDP socket. One thread per device (module `events`) reads the sockets, so WRITE, READ and the
-//! atomics are carried out whatever the application does; who posts a send writes to the socket
+//! atomics are carried out whatever the application does. A thread that posts a send writes to the socket
 //! itself when that is free. Payload goes from registered memory to the socket and from the socket
 //! to registered memory, with nothing in between but what happens to be read along with a header.
 //!

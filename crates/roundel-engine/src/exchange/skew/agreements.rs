@@ -233,7 +233,7 @@ mod tests {
         let (follower, failed) = tokio::join!(follower, agreements.agree(ask(1, 0, failing)));
         assert_eq!(follower.unwrap(), Agreed::default());
         assert_eq!(failed.unwrap(), Agreed::default());
-        // Whoever comes later hears the same.
+        // A task that comes later hears the same.
         let late = agreements.agree(ask(1, 1, sample(4000))).await;
         assert_eq!(late.unwrap(), Agreed::default());
     }

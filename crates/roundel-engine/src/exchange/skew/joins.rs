@@ -200,7 +200,7 @@ impl SkewedJoins {
         self.told.push(told);
     }
 
-    /// As the workers are told.
+    /// The text that workers get.
     pub(in crate::exchange) fn to_text(&self) -> String {
         role::to_text(&self.roles)
     }

@@ -24,11 +24,11 @@ pub(super) use sampling::Sampling;
 use crate::settings::ExchangeConfig;
 use crate::{EngineError, Result};
 use datafusion::config::ConfigOptions;
-use std::fmt;
-use std::str::FromStr;
+use strum::{Display, EnumString};
 
 /// How joins of two shuffled inputs treat keys that have far more rows than others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Display, EnumString)]
+#[strum(serialize_all = "lowercase", parse_err_ty = EngineError, parse_err_fn = unknown)]
 pub enum Skew {
     /// Their rows go where their hash says, as all others do.
     Off,
@@ -37,27 +37,8 @@ pub enum Skew {
     Auto,
 }
 
-impl fmt::Display for Skew {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Off => "off",
-            Self::Auto => "auto",
-        })
-    }
-}
-
-impl FromStr for Skew {
-    type Err = EngineError;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "off" => Ok(Self::Off),
-            "auto" => Ok(Self::Auto),
-            other => Err(EngineError::Usage(format!(
-                "unknown skew {other:?}: use off or auto"
-            ))),
-        }
-    }
+fn unknown(skew: &str) -> EngineError {
+    EngineError::Usage(format!("unknown skew {skew:?}: use off or auto"))
 }
 
 /// The value of the setting in a session.

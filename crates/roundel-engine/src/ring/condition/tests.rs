@@ -39,7 +39,7 @@ fn filter(condition: &str, schema: Arc<Schema>, columns: Vec<ColumnIndex>) -> Jo
     let of_names = DFSchema::try_from(Arc::clone(&schema)).unwrap();
     let expression = context.parse_sql_expr(condition, &of_names).unwrap();
     let expression = context.create_physical_expr(expression, &of_names).unwrap();
-    // What is constant is a number in plans.
+    // Constants are numbers in plans.
     let expression = PhysicalExprSimplifier::new(&schema)
         .simplify(expression)
         .unwrap();
@@ -76,7 +76,7 @@ fn distances_of_two_columns_are_windows() {
     use Bound::{Excluded, Included, Unbounded};
     // The stationary column less the spinning one.
     assert_eq!(found("lx < rx"), whole(10, Excluded(0), Unbounded));
-    // What overflows is not decided: differences, their absolute values, or sums of a column.
+    // Overflows are not decided: of differences, their absolute values, or sums of a column.
     let long = distances(64, 0);
     let [least, most] = long.distance;
     let minus = Limits {

@@ -70,7 +70,7 @@ pub(super) fn check_lines(path: &Path, compression: FileCompressionType) -> Resu
             &shown,
             "has an object that goes on over several lines: write each on one line, or all of them as one array",
         )),
-        // What is wrong otherwise is told with its place when it is read.
+        // Any other mistake is told with its place when it is read.
         _ => Ok(()),
     }
 }

@@ -65,7 +65,7 @@ impl Segment {
     }
 }
 
-/// Files and directories that are nobody's data: what writers leave beside it.
+/// Files and directories without data, which writers leave beside it.
 fn is_hidden(name: &str) -> bool {
     name.starts_with(['.', '_']) || name.ends_with(".crc")
 }

@@ -89,7 +89,7 @@ impl Union {
         Ok(())
     }
 
-    /// The table's schema. What some file lacks may be NULL; what is NULL everywhere is text.
+    /// The table's schema. A column that some file lacks may be NULL; one that is NULL everywhere is text.
     pub(super) fn finish(self) -> SchemaRef {
         let files = self.files;
         let field = |column: Column| {
@@ -297,7 +297,7 @@ fn nested(a: &DataType, b: &DataType) -> Option<DataType> {
     }
 }
 
-/// Fields of a struct by name: what one lacks may be NULL.
+/// Fields of a struct by name. A field that one of them lacks may be NULL.
 fn fields(a: &Fields, b: &Fields) -> Option<Fields> {
     let optional = |field: &FieldRef| Arc::new(field.as_ref().clone().with_nullable(true));
     let mut all = Vec::with_capacity(a.len().max(b.len()));

@@ -1,4 +1,4 @@
-//! A table of files: lists them anew for each query, and plans a scan of them.
+//! A table of files: lists them again for each query, and plans a scan of them.
 //!
 //! This module must not know how a table was asked for.
 
@@ -155,12 +155,12 @@ impl FileTable {
         self
     }
 
-    /// All columns.
+    /// The columns of the files and those of their directories.
     pub(super) fn own_schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 
-    /// The files that the table has now. What is new, or was changed, is looked at first.
+    /// The files that the table has now. A file that is new, or was changed, is looked at first.
     async fn files(&self, state: &dyn Session) -> Result<Vec<FoundFile>> {
         let execution = &state.config_options().execution;
         if self.locations.iter().all(Location::is_vacant) {

@@ -53,7 +53,7 @@ impl Records {
         start: u64,
         end: Option<u64>,
     ) -> Self {
-        // An empty line, which is no record: what begins a file may be a byte order mark, but not what begins here.
+        // An empty line, which is no record: a file may begin with a byte order mark, but a later part may not.
         let chunk = match start {
             0 => Bytes::new(),
             _ => Bytes::copy_from_slice(&[marks.empty_line()]),
@@ -154,7 +154,7 @@ pub(crate) fn header(options: &CsvOptions, begin: impl Read) -> Result<Vec<Strin
     Ok(names.collect())
 }
 
-/// How fields are told from each other.
+/// The rules that separate fields.
 pub(super) fn format(options: &CsvOptions) -> Format {
     let mut format = Format::default()
         .with_delimiter(options.delimiter)
@@ -237,7 +237,7 @@ pub(super) fn wrong_record(error: &DataFusionError, layout: &Layout) -> Option<(
         .unwrap_or(rest.len());
     let number: u64 = rest[..digits].parse().ok()?;
     let rest = match what.starts_with("Error") {
-        // What the whole row is, which may be long.
+        // The text of the whole row, which may be long.
         true => "",
         false => &rest[digits..],
     };

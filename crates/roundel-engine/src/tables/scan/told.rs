@@ -8,7 +8,7 @@ use datafusion::datasource::listing::PartitionedFile;
 use datafusion::error::DataFusionError;
 use datafusion::execution::object_store::ObjectStoreUrl;
 
-/// Longest error of a file, in bytes; what DataFusion puts before it comes on top.
+/// Longest error of a file, in bytes, without what DataFusion puts before it.
 const LENGTH_MAX: usize = 360;
 
 /// What is wrong in a file, which whoever opened it can name.

@@ -39,7 +39,7 @@ async fn many_parts_are_sorted_and_merged() {
         high: Bound::Included(0.0),
     };
     let threads = TokioThreads(2);
-    // What spins has each key once.
+    // The spinning rows have each key once.
     let spinning: Vec<_> = (-100..ROWS).map(|at| Some(-at)).collect();
     for (keys, (column, window)) in kinds
         .iter()

@@ -236,8 +236,8 @@ impl ShmQueuePair {
     }
 
     /// Carries the WRITEs out that requests begin with, in one visit to the peer, and returns how many: all that there is
-    /// room for, up to the first that fails, which is for [`carry_out`](Self::carry_out). What a fence or a lock between two of them
-    /// waits for is that the first has reached the peer.
+    /// room for, up to the first that fails, which is for [`carry_out`](Self::carry_out). A fence or a lock between two of
+    /// them only waits until the first has reached the peer.
     fn write_together(&self, send: &mut SendSide, requests: &[RawSendRequest]) -> usize {
         let is_write =
             |request: &&RawSendRequest| matches!(request.operation, SendOperation::Write(_));
@@ -351,8 +351,8 @@ impl ShmQueuePair {
         }
     }
 
-    /// Carries a request out on an unreliable connection: what goes wrong at the other end, this
-    /// end never learns.
+    /// Carries a request out on an unreliable connection. This end never learns what goes wrong at
+    /// the other end.
     fn try_unreliable(&self, send: &mut SendSide, transfer: &Transfer) {
         let outcome = self.remote.get().map(|remote| {
             transfer.over_connection(&self.device, self.entry(), remote, &mut send.progress)

@@ -1,4 +1,4 @@
-//! The verbs of a queue pair: what the object model calls.
+//! The verbs of a queue pair, which the object model calls.
 #![allow(unsafe_code)] // Implements the provider's unsafe post verbs.
 
 use super::{ShmQueuePair, ring_bytes};
@@ -134,7 +134,7 @@ impl ProviderQueuePair for ShmQueuePair {
                 posted: self.device.receive_memory(&request.local)?,
             });
         }
-        // Nothing fails any more: what an error refuses is refused whole.
+        // Nothing fails from here on, because an error refuses the whole request.
         let posted = checked.len();
         let ring = self.ring();
         for request in checked {

@@ -167,7 +167,7 @@ impl Bench {
         self.nodes[self.workers[worker].node].device()
     }
 
-    /// Runs the load; what each node did.
+    /// Runs the load. Returns what each node did.
     pub(super) fn run(self) -> Vec<Rates> {
         for worker in self.workers {
             let (node, counts) = (&self.nodes[worker.node], &self.counts[worker.node]);

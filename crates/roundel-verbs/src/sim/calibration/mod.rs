@@ -51,7 +51,7 @@ impl Drop for Table {
 }
 
 /// `rc-swarm` of rdma_bench: so many threads on each node, each with `times` queue pairs to every other node's
-/// thread of the same number. What an average node asks for.
+/// thread of the same number. Returns what an average node asks for.
 fn swarm(parameters: Parameters, [nodes, threads, times]: [usize; 3], load: Load) -> f64 {
     let mut bench = Bench::new(parameters, nodes, threads, |_| true, load);
     for thread in 0..threads {
@@ -77,8 +77,8 @@ fn swarm_reads(nodes: usize, times: usize, bytes: usize) -> f64 {
     swarm(Parameters::fdr(), [nodes, 8, times], load)
 }
 
-/// Node 0 with 16 threads and so many queue pairs, and eight others; what node 0 does when it asks, and
-/// what comes to it when the others do.
+/// Node 0 with 16 threads and so many queue pairs, and eight others. Returns what node 0 does when it asks, or
+/// what comes to it when the others ask.
 fn star(load: Load, pairs: usize, outbound: bool) -> Vec<Rates> {
     const THREADS: usize = 16;
     const OTHERS: usize = 8;

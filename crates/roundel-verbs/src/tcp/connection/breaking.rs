@@ -52,7 +52,7 @@ impl Break {
 }
 
 impl StreamPair {
-    /// Goes to the error state: what is posted ends, and the peer is told.
+    /// Goes to the error state: posted requests end, and the peer is told.
     pub(super) fn break_off(&self, cause: Break) {
         self.break_with(&mut self.receiving.lock(), cause);
     }
@@ -145,7 +145,7 @@ impl StreamPair {
         }
     }
 
-    /// On an unreliable connection without a peer: what was posted goes nowhere, and that is a
+    /// On an unreliable connection without a peer: posted requests go nowhere, and that is a
     /// success.
     pub(super) fn drop_requests(&self) {
         let mut send = self.send.lock();

@@ -73,7 +73,7 @@ impl Departed {
                 Filled::End => return false,
             }
         }
-        // Whoever goes on sending for as long has requests under way, which fail by the end too.
+        // A peer that goes on sending for so long has requests under way, which fail at the end too.
         false
     }
 }

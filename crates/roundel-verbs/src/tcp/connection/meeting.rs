@@ -1,4 +1,4 @@
-//! How two queue pairs come to have one connection. Whoever is told to connect calls the other's
+//! How two queue pairs come to have one connection. The queue pair that is told to connect calls the other's
 //! device. A call that comes before its queue pair was told to connect waits there and is taken up
 //! then; where both call at once, the call of the lesser identity counts.
 

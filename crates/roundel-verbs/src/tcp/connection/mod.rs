@@ -76,9 +76,9 @@ struct Remote {
     address: super::address::TcpAddress,
 }
 
-/// What is known of the connection.
+/// How far the connection has come.
 enum Stage {
-    /// Nothing yet.
+    /// Neither end has called.
     Apart,
     /// This end calls.
     Calling {
@@ -129,7 +129,7 @@ struct Posted {
     requests: VecDeque<RawReceiveRequest>,
     /// How many were taken so far.
     taken: u64,
-    /// The queue pair is broken: what is posted is flushed.
+    /// The queue pair is broken: posted requests are flushed.
     broken: bool,
 }
 

@@ -35,8 +35,8 @@ pub(super) struct Sink<T> {
     _pages: Option<Arc<Pages>>,
 }
 
-// SAFETY: the address is of registered memory, which belongs to no thread; who may touch it is said
-// where sinks are made.
+// SAFETY: the address is of registered memory, which belongs to no thread. The places that make
+// sinks say who may touch it.
 unsafe impl<T: Send> Send for Sink<T> {}
 
 impl<T> Sink<T> {
@@ -138,7 +138,7 @@ impl<T> Reader<T> {
         let Some(socket) = &self.socket else {
             return Ok(Filled::None);
         };
-        // What is left is a part of a header, or of a sink's last bytes.
+        // The bytes that are left are a part of a header, or of a sink's last bytes.
         self.staging.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
@@ -206,7 +206,7 @@ impl<T> Reader<T> {
         Ok(Some(Next::Frame(frame)))
     }
 
-    /// Moves bytes from the buffer to the sink; what to do when it has all.
+    /// Moves bytes from the buffer to the sink. Returns what to do once the sink has all of them.
     fn feed(&mut self) -> Option<T> {
         let sink = self.sink.as_mut()?;
         let count = sink.direct.min(self.end - self.start);
@@ -223,7 +223,7 @@ impl<T> Reader<T> {
         if sink.direct > 0 || self.end - self.start < sink.last {
             return None;
         }
-        // SAFETY: as above; what came before was written by this thread or under the same lock, so
+        // SAFETY: as above; the bytes before were written by this thread or under the same lock, so
         // the release store of the last byte publishes it.
         unsafe {
             let source = self.staging.as_ptr().add(self.start);

@@ -132,8 +132,8 @@ impl StreamPair {
         }
     }
 
-    /// The peer's queue pair is not ready any more. Who waits for it learns now, who does not at
-    /// the next request.
+    /// The peer's queue pair is not ready any more. Requests under way fail now. Without any, the
+    /// next request does.
     pub(super) fn peer_gone(&self, receiving: &mut Receiving) {
         let mut send = self.send.lock();
         send.peer_gone = true;

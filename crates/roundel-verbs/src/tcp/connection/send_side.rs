@@ -31,7 +31,7 @@ pub(super) enum What {
     Request,
 }
 
-/// What a peer said that it cannot mean.
+/// A peer said something that it cannot mean.
 #[derive(Debug)]
 pub(super) struct Garbage;
 
@@ -42,7 +42,7 @@ pub(super) struct SendSide {
     /// The socket takes no more; it tells when it does again.
     pub blocked: bool,
     pub responses: VecDeque<Response>,
-    /// What is not done, oldest first.
+    /// Requests that are not done, oldest first.
     pub requests: VecDeque<Request>,
     /// How many of them are sent.
     pub sent: usize,
@@ -63,7 +63,7 @@ pub(super) struct SendSide {
     patience: Option<Duration>,
     /// Until when the next request waits for a receive.
     pub waiting_until: Option<Instant>,
-    /// The queue pair is broken: what is posted is flushed.
+    /// The queue pair is broken: posted requests are flushed.
     pub broken: bool,
     /// The peer's queue pair is not ready any more.
     pub peer_gone: bool,

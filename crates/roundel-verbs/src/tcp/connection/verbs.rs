@@ -1,4 +1,4 @@
-//! The verbs of a connected queue pair: what the object model calls.
+//! The verbs of a connected queue pair, which the object model calls.
 #![allow(unsafe_code)] // Implements the provider's unsafe post verbs.
 
 use super::breaking::Break;

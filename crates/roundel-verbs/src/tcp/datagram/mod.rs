@@ -91,7 +91,7 @@ pub(super) struct DatagramPair {
 struct Receives {
     requests: VecDeque<RawReceiveRequest>,
     completed: Vec<RawCompletion>,
-    /// The queue pair is broken: what is posted is flushed.
+    /// The queue pair is broken: posted requests are flushed.
     broken: bool,
 }
 
@@ -99,7 +99,7 @@ struct Receives {
 struct Sends {
     /// The socket tells when it has room again.
     blocked: bool,
-    /// What the socket had no room for.
+    /// Datagrams that the socket had no room for.
     waiting: VecDeque<Waiting>,
     completed: Vec<RawCompletion>,
     broken: bool,
@@ -181,7 +181,7 @@ impl DatagramPair {
         }
     }
 
-    /// Goes to the error state: what is posted is flushed.
+    /// Goes to the error state: posted requests are flushed.
     fn break_off(&self) {
         self.break_with(&mut self.receives.lock());
     }
@@ -265,7 +265,7 @@ impl DatagramPair {
         self.send_queue.push(&mut sends.completed);
     }
 
-    /// Reads what there is; what finds no receive is dropped.
+    /// Reads all datagrams that are there. A datagram that finds no receive is dropped.
     fn read(&self) {
         let mut receives = self.receives.lock();
         let mut left = READS_AT_A_TIME;
@@ -297,7 +297,7 @@ impl DatagramPair {
             return true;
         };
         let room = receive.length.saturating_sub(GRH_BYTES);
-        // One byte more than fits: who fills it is too long.
+        // One byte more than fits: a datagram that fills it is too long.
         let mut excess = [0u8; 1];
         let ranges = [
             socket::range(header.as_mut_ptr(), HEADER_BYTES),

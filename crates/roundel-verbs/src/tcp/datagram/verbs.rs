@@ -1,4 +1,4 @@
-//! The verbs of a datagram queue pair: what the object model calls.
+//! The verbs of a datagram queue pair, which the object model calls.
 #![allow(unsafe_code)] // Implements the provider's unsafe post verbs.
 
 use super::{DatagramPair, ERROR, INIT, READY};
@@ -46,7 +46,7 @@ impl ProviderQueuePair for DatagramPair {
 
     fn modify_to_error(&self) {
         let mut receives = self.receives.lock();
-        // What has arrived before is delivered, also when nobody came to read it.
+        // Datagrams that have arrived before are delivered, even if nobody has read them from the socket.
         while !receives.requests.is_empty() && self.read_one(&mut receives) {}
         self.break_with(&mut receives);
     }
@@ -72,7 +72,7 @@ impl ProviderQueuePair for DatagramPair {
             match self.waiting(request) {
                 Some(one) => sends.waiting.push_back(one),
                 None => {
-                    // What is in front of it goes first.
+                    // Datagrams in front of it go first.
                     self.send_waiting(&mut sends);
                     let status = CompletionStatus::LocalProtection;
                     let failed = self.send_completion(request.id, status, 0);
@@ -105,7 +105,7 @@ impl ProviderQueuePair for DatagramPair {
             return Ok(requests.len());
         }
         if receives.requests.is_empty() {
-            // What came before found no receive.
+            // Datagrams that came before found no receive.
             self.drop_early(&mut receives);
         }
         let room = self.receive_depth - receives.requests.len().min(self.receive_depth);
@@ -143,7 +143,7 @@ impl ProviderQueuePair for DatagramPair {
         self.send_queue.detach(self.number);
         self.receive_queue.detach(self.number);
         self.device.forget_datagrams(self.number, &self.counters);
-        // Nobody is inside them: who reads the socket holds the lock, and finds them gone.
+        // Nobody is inside them: a thread that reads the socket holds the lock, and finds them gone.
         drop(posted);
     }
 }

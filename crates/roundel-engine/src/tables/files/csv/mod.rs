@@ -58,7 +58,7 @@ pub(super) enum NullText {
     /// Empty ones.
     #[default]
     Empty,
-    /// These.
+    /// Those that are one of these texts.
     Any(Vec<String>),
     /// Those that match: nobody but the reader can tell.
     Regex(String),
