@@ -92,6 +92,18 @@ impl ExchangeError {
         }
     }
 
+    pub(crate) fn lost(peer: &str, status: CompletionStatus) -> Self {
+        let peer = peer.into();
+        Self::PeerLost { peer, status }
+    }
+
+    pub(crate) fn protocol(peer: &str, reason: impl Into<String>) -> Self {
+        Self::Protocol {
+            peer: peer.into(),
+            reason: reason.into(),
+        }
+    }
+
     pub(crate) fn own(reason: String) -> Self {
         Self::Usage(reason)
     }

@@ -2,7 +2,8 @@
 
 use crate::error::{ExchangeError, Result};
 use roundel_verbs::{
-    Arena, ArenaOptions, Buffer, CompletionChannel, Context, Device, ExposedBuffer, TokioContext,
+    Arena, ArenaOptions, Buffer, CompletionChannel, CompletionQueue, Context, Device,
+    ExposedBuffer, QueuePair, QueuePairOptions, TokioContext, Transport,
 };
 use std::sync::Arc;
 
@@ -47,6 +48,23 @@ impl Fabric {
             channel,
             context,
         })
+    }
+
+    /// A queue pair of Reliable Connection that has so many sends and receives posted at most.
+    pub(crate) fn connected(
+        &self,
+        queue: &CompletionQueue,
+        send_depth: usize,
+        receive_depth: usize,
+    ) -> Result<QueuePair> {
+        let options = QueuePairOptions {
+            transport: Transport::ReliableConnection,
+            send_depth,
+            receive_depth,
+            rnr_retry: 7,
+            queue_key: 0,
+        };
+        Ok(self.device.create_queue_pair(&options, queue, queue)?)
     }
 
     /// A buffer, of memory that can be exposed to peers where `exposable`.

@@ -49,8 +49,7 @@ const CIRCLES: &[&str] = &[
     "roundel-engine::tables::files: describe table",
     "roundel-engine::tables::files: format json",
     "roundel-engine::tables::scan: checked codec csv rule",
-    "roundel-exchange::endpoint::send: destination multicast posting read repair state write",
-    "roundel-exchange::multiplexer: address arrivals connection meeting outgoing phases reads schedule slots sources way",
+    "roundel-exchange::multiplexer: address arrivals connection meeting phases reads schedule slots way",
     "roundel-experiments: experiments scorecard",
     "roundel-experiments: transport workload",
     "roundel-experiments::advise: candidate limit",
@@ -111,10 +110,6 @@ const LONG_FILES: &[(&str, &str)] = &[
     (
         "roundel-exchange/src/endpoint/receive/tests.rs",
         "tests of one endpoint; it splits with the designs",
-    ),
-    (
-        "roundel-exchange/src/multiplexer/sources.rs",
-        "it becomes what `link` and `designs` have in common",
     ),
     (
         "roundel-exchange/src/wire/mod.rs",

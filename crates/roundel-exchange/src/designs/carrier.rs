@@ -24,6 +24,8 @@ pub(crate) struct LinkSizes {
 
 /// Requests to post one after the other.
 pub(crate) type Requests = Vec<SendRequest>;
+/// The next one, if there is one to be made; `Err` when the other end has broken the protocol.
+pub(crate) type Next = Option<Result<SendRequest, &'static str>>;
 
 /// A message at its source.
 pub(crate) enum Filled {
@@ -135,6 +137,11 @@ pub(crate) trait ReceiverEnd: Send {
         buffers
     }
 
+    /// The receives that it begins with; there may be so many.
+    fn first_receives(&mut self, most: usize) -> Vec<Option<Buffer>> {
+        (0..most).map(|_| None).collect()
+    }
+
     /// Whether a message uses up a receive, for which its source needs credit.
     fn counts_on_receives(&self) -> bool {
         false
@@ -146,7 +153,12 @@ pub(crate) trait ReceiverEnd: Send {
     }
 
     /// The message that the completion of a receive brings. `None` for a bell, whose receive is posted again.
-    fn received(&mut self, completion: Completion) -> Result<Option<Place>, &'static str>;
+    fn received(&mut self, completion: Completion) -> Result<Option<Place>, &'static str> {
+        match completion.written {
+            false => Err("it sends where it should write"),
+            true => Ok(None),
+        }
+    }
 
     /// The next message that memory says is there, and its bytes. `open` says whether more may come.
     fn poll(&mut self, _open: bool) -> Option<Result<(Place, usize), &'static str>> {
@@ -163,12 +175,7 @@ pub(crate) trait ReceiverEnd: Send {
     fn give_back(&mut self, buffer: Buffer, slot: u32, retired: bool) -> Option<Option<Buffer>>;
 
     /// The next request about buffers, given the window of the link.
-    fn next_request(
-        &mut self,
-        _id: u64,
-        _window: usize,
-        _open: bool,
-    ) -> Option<Result<SendRequest, &'static str>> {
+    fn next_request(&mut self, _id: u64, _window: usize, _open: bool) -> Next {
         None
     }
 

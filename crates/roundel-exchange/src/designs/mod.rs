@@ -254,26 +254,22 @@ impl Design {
         })
     }
 
-    /// The end of a receiver over a connection, and the buffers of the receives that it begins with.
+    /// The end of a receiver over a connection.
     pub(crate) fn connected_receiver(
         self,
         fabric: &Fabric,
         sizes: &LinkSizes,
         queue_pair: &Arc<QueuePair>,
-    ) -> Result<(Box<dyn ReceiverEnd>, Vec<Option<Buffer>>)> {
+    ) -> Result<Box<dyn ReceiverEnd>> {
         let receives = self.receives(sizes.most);
-        let end: Box<dyn ReceiverEnd> = match self.verb() {
-            Verb::Send => {
-                let buffers = send_rc::Receiver::buffers(fabric, sizes)?.into_iter();
-                return Ok((Box::new(send_rc::Receiver), buffers.map(Some).collect()));
-            }
+        Ok(match self.verb() {
+            Verb::Send => Box::new(send_rc::Receiver::open(fabric, sizes)?),
             Verb::Write(notification) => {
                 let receiver = write_rc::Receiver::open(notification, fabric, sizes, receives)?;
                 Box::new(receiver)
             }
             Verb::Read => Box::new(read_rc::Receiver::open(fabric, sizes, queue_pair)?),
-        };
-        Ok((end, (0..receives).map(|_| None).collect()))
+        })
     }
 }
 

@@ -9,14 +9,13 @@
 //! With each message that was read the source is told how many it may have waiting: as many as the receiver has
 //! buffers, or would have.
 
-use super::carrier::{Bell, Filled, LinkSizes, Place, ReceiverEnd, Requests, SourceEnd};
+use super::carrier::{Bell, Filled, LinkSizes, Next, Place, ReceiverEnd, Requests, SourceEnd};
 use crate::error::Result;
 use crate::fabric::{Fabric, expose};
 use crate::link::queue::{Entry, Queue, QueueAddress, RemoteQueue};
 use crate::wire::Header;
 use roundel_verbs::{
-    Arena, Buffer, Completion, ExposedBuffer, Payload, QueuePair, RemoteAddress, SendOperation,
-    SendRequest,
+    Arena, Buffer, ExposedBuffer, Payload, QueuePair, RemoteAddress, SendOperation, SendRequest,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -193,7 +192,7 @@ impl Receiver {
 
     /// The next READ, if a message waits and there is a buffer for it; `Err` for one that cannot
     /// be read.
-    fn next_read(&mut self, id: u64) -> Option<Result<SendRequest, &'static str>> {
+    fn next_read(&mut self, id: u64) -> Next {
         if self.at_once || self.in_flight.len() >= self.in_flight_max {
             return None;
         }
@@ -238,13 +237,6 @@ impl ReceiverEnd for Receiver {
         !self.at_once
     }
 
-    fn received(&mut self, completion: Completion) -> Result<Option<Place>, &'static str> {
-        match completion.written {
-            false => Err("it sends where it should write"),
-            true => Ok(None),
-        }
-    }
-
     fn poll(&mut self, open: bool) -> Option<Result<(Place, usize), &'static str>> {
         if !open || !self.at_once {
             return None;
@@ -276,12 +268,7 @@ impl ReceiverEnd for Receiver {
         None
     }
 
-    fn next_request(
-        &mut self,
-        id: u64,
-        window: usize,
-        open: bool,
-    ) -> Option<Result<SendRequest, &'static str>> {
+    fn next_request(&mut self, id: u64, window: usize, open: bool) -> Next {
         match self.tell(id, window) {
             Some(told) => Some(Ok(told)),
             None if open => self.next_read(id),

@@ -21,19 +21,24 @@ impl SourceEnd for Source {
 }
 
 /// The end of a receiver.
-pub(super) struct Receiver;
+pub(super) struct Receiver {
+    /// The buffers that its receives begin with.
+    first: Vec<Buffer>,
+}
 
 impl Receiver {
-    /// The buffers that its receives begin with.
-    pub(super) fn buffers(fabric: &Fabric, sizes: &LinkSizes) -> Result<Vec<Buffer>> {
-        let bytes = sizes.message_bytes;
-        (0..sizes.least)
-            .map(|_| fabric.buffer(bytes, false))
-            .collect()
+    pub(super) fn open(fabric: &Fabric, sizes: &LinkSizes) -> Result<Self> {
+        let buffers = (0..sizes.least).map(|_| fabric.buffer(sizes.message_bytes, false));
+        let first = buffers.collect::<Result<_>>()?;
+        Ok(Self { first })
     }
 }
 
 impl ReceiverEnd for Receiver {
+    fn first_receives(&mut self, _: usize) -> Vec<Option<Buffer>> {
+        self.first.drain(..).map(Some).collect()
+    }
+
     fn counts_on_receives(&self) -> bool {
         true
     }

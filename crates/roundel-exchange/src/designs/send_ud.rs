@@ -8,7 +8,7 @@ use crate::link::header::header_at;
 use crate::wire::Header;
 use roundel_verbs::capabilities::GRH_BYTES;
 use roundel_verbs::{
-    AddressHandle, Buffer, Completion, CompletionQueue, CompletionStatus, Payload, QUEUE_KEY_MAX,
+    AddressHandle, Completion, CompletionQueue, CompletionStatus, Payload, QUEUE_KEY_MAX,
     QueuePair, QueuePairOptions, ReceiveRequest, SendOperation, SendRequest, Transport,
 };
 
@@ -74,16 +74,6 @@ pub(crate) fn post_receives(
         ))),
         _ => Ok(()),
     }
-}
-
-/// Posts one receive again.
-pub(crate) fn post_again(queue_pair: &QueuePair, buffer: Buffer) {
-    let mut again = vec![ReceiveRequest {
-        id: 0,
-        buffer: Some(buffer),
-    }];
-    // A queue pair that refuses its own buffer is in error: completions say so.
-    let _ = queue_pair.post_receive(&mut again);
 }
 
 pub(crate) fn too_many_links(receives: usize) -> ExchangeError {

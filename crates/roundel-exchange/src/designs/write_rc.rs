@@ -7,7 +7,7 @@
 //! in the order in which it got them. The paper's receivers look at all of them.
 
 use super::Notification;
-use super::carrier::{Bell, Filled, LinkSizes, Place, ReceiverEnd, Requests, SourceEnd};
+use super::carrier::{Bell, Filled, LinkSizes, Next, Place, ReceiverEnd, Requests, SourceEnd};
 use crate::error::Result;
 use crate::fabric::{Fabric, expose};
 use crate::link::queue::{Queue, QueueAddress, RemoteQueue};
@@ -328,12 +328,7 @@ impl ReceiverEnd for Receiver {
         self.counts_on_receives().then_some(None)
     }
 
-    fn next_request(
-        &mut self,
-        id: u64,
-        _: usize,
-        _: bool,
-    ) -> Option<Result<SendRequest, &'static str>> {
+    fn next_request(&mut self, id: u64, _: usize, _: bool) -> Next {
         self.tell(id).map(Ok)
     }
 

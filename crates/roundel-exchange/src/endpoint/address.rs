@@ -54,10 +54,10 @@ impl LinkAddress {
     /// Reads what the peer `peer` handed over.
     pub fn from_bytes(bytes: &[u8], peer: &str) -> Result<Self> {
         let Some((fixed, rest)) = bytes.split_first_chunk::<FIXED_BYTES>() else {
-            return Err(ExchangeError::Protocol {
-                peer: peer.into(),
-                reason: "its link address is too short".into(),
-            });
+            return Err(ExchangeError::protocol(
+                peer,
+                "its link address is too short",
+            ));
         };
         let word = |at: usize| {
             let mut bytes = [0; 4];

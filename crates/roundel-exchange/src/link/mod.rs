@@ -4,9 +4,9 @@
 pub(crate) mod credit;
 pub(crate) mod header;
 pub(crate) mod queue;
+pub(crate) mod queue_pair;
 pub(crate) mod repair;
 pub(crate) mod seal;
-pub(crate) mod send_queue;
 pub(crate) mod sequence;
 pub(crate) mod silence;
 pub(crate) mod window;

@@ -127,14 +127,10 @@ impl RemoteQueue {
     }
 
     fn of(address: Option<QueueAddress>, peer: &str, lack: &str) -> Result<Self> {
-        let refused = |reason: String| ExchangeError::Protocol {
-            peer: peer.into(),
-            reason,
-        };
-        let address = address.ok_or_else(|| refused(lack.into()))?;
+        let address = address.ok_or_else(|| ExchangeError::protocol(peer, lack))?;
         if address.entries > ENTRIES_MAX {
-            let entries = address.entries;
-            return Err(refused(format!("its queue has {entries} entries")));
+            let reason = format!("its queue has {} entries", address.entries);
+            return Err(ExchangeError::protocol(peer, reason));
         }
         Ok(Self {
             address,

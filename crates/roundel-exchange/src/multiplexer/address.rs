@@ -55,10 +55,9 @@ impl ConnectionAddress {
     /// When the bytes are not an address.
     pub fn from_bytes(bytes: &[u8], peer: &str) -> Result<Self> {
         let mut rest = bytes;
-        let read = Self::read(&mut rest).ok_or_else(|| ExchangeError::Protocol {
-            peer: peer.into(),
-            reason: "its address of a connection cannot be read".into(),
-        })?;
+        let refused = "its address of a connection cannot be read";
+        let read = Self::read(&mut rest);
+        let read = read.ok_or_else(|| ExchangeError::protocol(peer, refused))?;
         let (design, slots, slot_bytes, queue) = read;
         Ok(Self {
             design,

@@ -17,10 +17,10 @@ use super::{MultiplexerOptions, State};
 use crate::error::{ExchangeError, Result};
 use crate::fabric::Fabric;
 use crate::link::credit::{Credit, Grant};
+use crate::link::queue_pair::{post_receive, post_receives};
 use crate::wire::{Body, Header};
 use roundel_verbs::{
-    Buffer, CompletionQueue, CompletionStatus, Context, QueuePair, QueuePairAddress,
-    QueuePairOptions, ReceiveRequest, Regions, Transport,
+    Buffer, CompletionQueue, CompletionStatus, Context, QueuePair, QueuePairAddress, Regions,
 };
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -86,28 +86,16 @@ impl Connection {
         let way = Way::open(fabric, options, regions)?;
         let messages = options.posted + CONTROL_SENDS;
         let receives = options.receives + SPARE_RECEIVES;
-        let queue_pair = fabric.device.create_queue_pair(
-            &QueuePairOptions {
-                transport: Transport::ReliableConnection,
-                send_depth: way.requests(messages * options.design.requests_each()),
-                receive_depth: receives,
-                rnr_retry: 7,
-                queue_key: 0,
-            },
-            queue,
-            queue,
-        )?;
+        let sends = way.requests(messages * options.design.requests_each());
+        let queue_pair = fabric.connected(queue, sends, receives)?;
         let receive_bytes = way.receive_bytes(options);
-        let mut requests = Vec::with_capacity(receives);
+        let mut buffers = Vec::with_capacity(receives);
         for turn in 0..receives {
             let arena = fabric.arena.in_region(regions.in_turn(turn));
             let buffer = receive_bytes.map(|bytes| arena.allocate(bytes));
-            requests.push(ReceiveRequest {
-                id: 0,
-                buffer: buffer.transpose()?,
-            });
+            buffers.push(buffer.transpose()?);
         }
-        queue_pair.post_receive(&mut requests)?;
+        post_receives(&queue_pair, 0, buffers)?;
         Ok(Self {
             peer,
             name: name.to_owned(),
@@ -187,10 +175,7 @@ impl Connection {
     }
 
     pub(super) fn lost(&self, status: CompletionStatus) -> ExchangeError {
-        ExchangeError::PeerLost {
-            peer: self.name.clone(),
-            status,
-        }
+        ExchangeError::lost(&self.name, status)
     }
 
     /// The peer has said its credit. Whether it is the first.
@@ -240,9 +225,7 @@ impl Connection {
     /// Posts a receive again that was used up.
     pub(super) fn post_receive(&self, buffer: Option<Buffer>) {
         if let Some(queue_pair) = &self.queue_pair {
-            let mut again = vec![ReceiveRequest { id: 0, buffer }];
-            // A queue pair that refuses is in error: its completions say so.
-            let _ = queue_pair.post_receive(&mut again);
+            post_receive(queue_pair, 0, buffer);
         }
     }
 

@@ -4,9 +4,8 @@
 use super::State;
 use super::arrivals::{Arrival, MessageHead};
 use super::news::News;
-use super::outgoing::{About, Memory, word};
+use super::outgoing::{About, Memory, SourceKey, word};
 use super::reads::Reads;
-use super::sources::SourceKey;
 use super::way::{Place, Way};
 use crate::link::header::header_at;
 use crate::wire::{Body, Data, Header};

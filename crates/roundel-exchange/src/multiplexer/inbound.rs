@@ -172,16 +172,7 @@ impl Inbound {
         let Some((connection, _)) = target.end else {
             return;
         };
-        let header = Header {
-            flags: 0,
-            group: 0,
-            exchange: target.exchange,
-            source: target.source,
-            partition: target.destination,
-            sequence: 0,
-            credit_seen: 0,
-            body,
-        };
+        let header = Header::of(target.exchange, target.source, target.destination, body);
         self.multiplexer
             .0
             .with(|state| state.say(connection, header));
@@ -291,17 +282,11 @@ impl Link {
     }
 
     fn lost(&self, status: CompletionStatus) -> ExchangeError {
-        ExchangeError::PeerLost {
-            peer: self.peer.clone(),
-            status,
-        }
+        ExchangeError::lost(&self.peer, status)
     }
 
     fn broke_protocol(&self, reason: &str) -> ExchangeError {
-        ExchangeError::Protocol {
-            peer: self.peer.clone(),
-            reason: reason.into(),
-        }
+        ExchangeError::protocol(&self.peer, reason)
     }
 }
 

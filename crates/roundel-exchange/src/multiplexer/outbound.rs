@@ -1,7 +1,7 @@
 //! The sending side of one operator, as SHUFFLE uses it: waits for the credit of its links and for a message of the pool,
 //! and hands filled messages over. What the multiplexer knows of it is in `sources`.
 
-use super::sources::SourceKey;
+use super::outgoing::SourceKey;
 use super::{Multiplexer, State};
 use crate::endpoint::{DestinationId, GroupId, LinkAddress, SendBuffer, TakesBack};
 use crate::error::{ExchangeError, Result};

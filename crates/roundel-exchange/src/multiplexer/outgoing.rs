@@ -1,10 +1,16 @@
 //! What waits for a connection: control messages first, then the queries in turn, a message each.
 
-use super::sources::SourceKey;
 use crate::wire::{Body, Header};
 use roundel_verbs::{Buffer, ExposedBuffer, Payload, SharedBuffer};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+
+/// A source among those of all nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct SourceKey {
+    pub(super) exchange: u64,
+    pub(super) source: u32,
+}
 
 /// A message that waits for its connection, and what it is about.
 pub(super) struct Outgoing {
@@ -152,16 +158,7 @@ impl Queues {
 
 /// A word about a connection and none of its links.
 pub(super) fn word(body: Body) -> Header {
-    Header {
-        flags: 0,
-        group: 0,
-        exchange: 0,
-        source: 0,
-        partition: 0,
-        sequence: 0,
-        credit_seen: 0,
-        body,
-    }
+    Header::of(0, 0, 0, body)
 }
 
 #[cfg(test)]

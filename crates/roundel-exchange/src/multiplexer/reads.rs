@@ -143,7 +143,7 @@ impl Reads {
 #[cfg(test)]
 mod tests {
     use super::super::outgoing::Memory;
-    use super::super::sources::SourceKey;
+    use super::super::outgoing::SourceKey;
     use super::*;
     use roundel_verbs::ArenaOptions;
     use roundel_verbs::shm::{self, ShmOptions};

@@ -86,10 +86,7 @@ impl Slots {
 
     /// Takes note of the peer's end.
     pub(super) fn begin(&mut self, remote: &ConnectionAddress, peer: &str) -> Result<()> {
-        let refused = |reason: &str| ExchangeError::Protocol {
-            peer: peer.into(),
-            reason: reason.into(),
-        };
+        let refused = |reason: &str| ExchangeError::protocol(peer, reason);
         if remote.slots.is_empty() || (remote.slot_bytes as usize) < self.slot_bytes {
             return Err(refused("it has no room for messages of this node"));
         }

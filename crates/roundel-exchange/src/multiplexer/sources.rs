@@ -2,7 +2,7 @@
 //! what of their messages is on its way.
 
 use super::State;
-use super::outgoing::{About, Memory, Outgoing, Rows, word};
+use super::outgoing::{About, Memory, Outgoing, Rows, SourceKey, word};
 use crate::designs::carrier::inline;
 use crate::endpoint::{DestinationId, GroupId, LinkAddress};
 use crate::error::{ExchangeError, Result};
@@ -14,13 +14,6 @@ use roundel_verbs::{Buffer, CompletionStatus, Payload};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
-
-/// A source among those of all nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct SourceKey {
-    pub(super) exchange: u64,
-    pub(super) source: u32,
-}
 
 /// What the multiplexer knows of a source of its node.
 pub(super) struct Source {
@@ -56,14 +49,8 @@ struct Group {
 
 fn header(key: SourceKey, group: u16, link: u32, body: Body) -> Header {
     Header {
-        flags: 0,
         group,
-        exchange: key.exchange,
-        source: key.source,
-        partition: link,
-        sequence: 0,
-        credit_seen: 0,
-        body,
+        ..Header::of(key.exchange, key.source, link, body)
     }
 }
 
@@ -494,9 +481,6 @@ impl Destination {
     }
 
     fn lost(&self, status: CompletionStatus) -> ExchangeError {
-        ExchangeError::PeerLost {
-            peer: self.peer.clone(),
-            status,
-        }
+        ExchangeError::lost(&self.peer, status)
     }
 }

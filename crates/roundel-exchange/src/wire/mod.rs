@@ -189,6 +189,22 @@ pub struct Header {
     pub body: Body,
 }
 
+impl Header {
+    /// That of a control message of a source of an exchange, about a partition.
+    pub(crate) fn of(exchange: u64, source: u32, partition: u32, body: Body) -> Self {
+        Self {
+            flags: 0,
+            group: 0,
+            exchange,
+            source,
+            partition,
+            sequence: 0,
+            credit_seen: 0,
+            body,
+        }
+    }
+}
+
 /// The part of a [`Header`] that depends on the kind of message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Body {

@@ -5,10 +5,11 @@ use super::link::{Link, Stage};
 use super::{LinkId, Message, ReceiveEndpoint};
 use crate::designs::carrier::Place;
 use crate::designs::send_ud;
+use crate::link::queue_pair::post_receive;
 use crate::link::silence::Repetition;
 use crate::wire::{Body, EndOfStream, Header};
 use roundel_verbs::capabilities::GRH_BYTES;
-use roundel_verbs::{Buffer, Completion, CompletionStatus, Opcode, QueuePair, ReceiveRequest};
+use roundel_verbs::{Buffer, Completion, CompletionStatus, Opcode};
 
 /// Completions taken from the queue at a time.
 const POLL_BATCH: usize = 64;
@@ -92,7 +93,7 @@ impl ReceiveEndpoint {
         let bytes = completion.bytes;
         match connection.carrier.received(completion) {
             Ok(Some(place)) => self.take_arrived(index, place, bytes, messages),
-            Ok(None) => post_receive(&connection.queue_pair, index, None),
+            Ok(None) => post_receive(&connection.queue_pair, index as u64, None),
             Err(reason) => link.fail(link.broke_protocol(reason)),
         }
     }
@@ -291,7 +292,7 @@ impl ReceiveEndpoint {
             Some(connection) => {
                 let again = connection.carrier.give_back(buffer, slot, retired);
                 if let Some(again) = again {
-                    post_receive(&connection.queue_pair, index, again);
+                    post_receive(&connection.queue_pair, index as u64, again);
                     posted = 1;
                 }
                 self.pump_queues(index);
@@ -304,7 +305,7 @@ impl ReceiveEndpoint {
 
     pub(super) fn post_datagram(&self, buffer: Buffer) {
         if let Some(datagrams) = &self.datagrams {
-            send_ud::post_again(datagrams, buffer);
+            post_receive(datagrams, 0, Some(buffer));
         }
     }
 
@@ -327,14 +328,4 @@ impl ReceiveEndpoint {
             link.fail(link.broke_protocol("its end-of-stream does not match what it sent"));
         }
     }
-}
-
-/// Posts a receive of a link again.
-fn post_receive(queue_pair: &QueuePair, index: usize, buffer: Option<Buffer>) {
-    let mut again = vec![ReceiveRequest {
-        id: index as u64,
-        buffer,
-    }];
-    // A queue pair that refuses its own buffer is in error: completions say so.
-    let _ = queue_pair.post_receive(&mut again);
 }

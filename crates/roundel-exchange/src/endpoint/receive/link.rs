@@ -121,17 +121,11 @@ impl Link {
     }
 
     pub(super) fn lost(&self, status: CompletionStatus) -> ExchangeError {
-        ExchangeError::PeerLost {
-            peer: self.peer.clone(),
-            status,
-        }
+        ExchangeError::lost(&self.peer, status)
     }
 
     pub(super) fn broke_protocol(&self, reason: impl Into<String>) -> ExchangeError {
-        ExchangeError::Protocol {
-            peer: self.peer.clone(),
-            reason: reason.into(),
-        }
+        ExchangeError::protocol(&self.peer, reason)
     }
 
     /// Messages that the source is known to have sent.

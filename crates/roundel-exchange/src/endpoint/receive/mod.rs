@@ -19,15 +19,13 @@ use crate::fabric::Fabric;
 use crate::frame::aligned;
 use crate::link::credit::Grant;
 use crate::link::queue::Queue;
+use crate::link::queue_pair::post_receives;
 use crate::link::silence::Silence;
 use crate::options::ExchangeOptions;
 use crate::report::EndpointReport;
 use crate::wire::Data;
 use link::{Connection, Link, Stage};
-use roundel_verbs::{
-    Completion, CompletionQueue, CompletionStatus, QueuePair, QueuePairOptions, ReceiveRequest,
-    Transport,
-};
+use roundel_verbs::{Completion, CompletionQueue, CompletionStatus, QueuePair, Transport};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -204,25 +202,13 @@ impl ReceiveEndpoint {
             true => 2 * options.window_max(),
             false => 0,
         };
-        let queue_pair = self.fabric.device.create_queue_pair(
-            &QueuePairOptions {
-                transport: Transport::ReliableConnection,
-                send_depth: in_flight_max + options.credits_in_flight() + SPARE_SENDS,
-                receive_depth: design.receives(options.window_max()),
-                rnr_retry: 7,
-                queue_key: 0,
-            },
-            &self.queue,
-            &self.queue,
-        )?;
-        let queue_pair = Arc::new(queue_pair);
         let sizes = options.link_sizes();
-        let (carrier, receives) = design.connected_receiver(&self.fabric, &sizes, &queue_pair)?;
-        let receives = receives.into_iter().map(|buffer| ReceiveRequest {
-            id: index as u64,
-            buffer,
-        });
-        queue_pair.post_receive(&mut receives.collect())?;
+        let sends = in_flight_max + options.credits_in_flight() + SPARE_SENDS;
+        let receives = design.receives(sizes.most);
+        let queue_pair = self.fabric.connected(&self.queue, sends, receives)?;
+        let queue_pair = Arc::new(queue_pair);
+        let mut carrier = design.connected_receiver(&self.fabric, &sizes, &queue_pair)?;
+        post_receives(&queue_pair, index as u64, carrier.first_receives(receives))?;
         let buffers = match carrier.has_buffers() {
             true => sizes.least * sizes.message_bytes,
             false => 0,

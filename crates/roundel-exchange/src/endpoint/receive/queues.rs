@@ -4,7 +4,7 @@
 use super::link::{Connection, Stage};
 use super::{Message, ReceiveEndpoint};
 use crate::designs::carrier::Place;
-use crate::link::send_queue::{empty_write, post};
+use crate::link::queue_pair::{empty_write, post};
 use roundel_verbs::{Completion, CompletionStatus};
 
 /// Marks requests that name buffers or read messages.

@@ -6,7 +6,7 @@ use super::{LinkId, ReceiveEndpoint};
 use crate::designs::carrier::inline;
 use crate::designs::send_ud;
 use crate::error::Result;
-use crate::link::send_queue::{empty_write, post};
+use crate::link::queue_pair::{empty_write, post};
 use crate::wire::{Acknowledge, Body, Header};
 use std::time::Duration;
 
@@ -125,12 +125,7 @@ impl ReceiveEndpoint {
         let header = Header {
             flags,
             group,
-            exchange: link.exchange,
-            source: link.source,
-            partition: link.destination,
-            sequence: 0,
-            credit_seen: 0,
-            body,
+            ..Header::of(link.exchange, link.source, link.destination, body)
         };
         let mut requests = vec![send_ud::datagram(index as u64, inline(&header), handle)];
         // Control over datagrams may be lost, here as on the way.

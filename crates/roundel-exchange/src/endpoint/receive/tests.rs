@@ -3,7 +3,7 @@
 use super::super::send::{DestinationId, GroupId, Origin, SendEndpoint};
 use super::*;
 use crate::designs::{Design, Notification};
-use crate::link::send_queue::{empty_write, post};
+use crate::link::queue_pair::{empty_write, post};
 use crate::loss::OnLoss;
 use crate::wire::{Body, Credit, HEADER_LENGTH, Header, Missing, Sent};
 use futures::FutureExt;
@@ -544,16 +544,7 @@ async fn datagrams_of_strangers_change_nothing() {
     let mut pair = Pair::open(Design::SesqSr, 1 << 30);
     let device = fabric(1 << 20);
     let forged = |body| {
-        let header = Header {
-            flags: 0,
-            group: 0,
-            exchange: EXCHANGE,
-            source: SOURCE,
-            partition: 0,
-            sequence: 0,
-            credit_seen: 0,
-            body,
-        };
+        let header = Header::of(EXCHANGE, SOURCE, 0, body);
         let mut message = header.emit().to_vec();
         message.resize(HEADER_LENGTH + header.payload_length() as usize, 0);
         message

@@ -3,7 +3,7 @@
 use super::link::Stage;
 use super::{Message, ReceiveEndpoint};
 use crate::error::Result;
-use crate::link::send_queue::empty_write;
+use crate::link::queue_pair::empty_write;
 use crate::report::CREDITS_PER_SAMPLE;
 use crate::wire::{Body, Credit};
 use roundel_verbs::ReceiveRequest;

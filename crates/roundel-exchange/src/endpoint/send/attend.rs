@@ -3,7 +3,7 @@
 
 use super::state::{CONTROL, State};
 use super::{Inner, SendEndpoint};
-use crate::link::send_queue::empty_write;
+use crate::link::queue_pair::empty_write;
 use crate::link::silence::PROBE_INTERVAL;
 use std::sync::Arc;
 use std::time::Duration;

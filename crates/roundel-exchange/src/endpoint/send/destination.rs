@@ -3,7 +3,7 @@
 use crate::designs::carrier::SourceEnd;
 use crate::error::ExchangeError;
 use crate::link::credit::Credit;
-use crate::link::send_queue::SendQueue;
+use crate::link::queue_pair::SendQueue;
 use crate::report::DestinationReport;
 use crate::wire::SequenceDigest;
 use roundel_verbs::{CompletionStatus, QueuePairAddress};
@@ -87,16 +87,10 @@ impl Destination {
     }
 
     pub(super) fn lost(&self, status: CompletionStatus) -> ExchangeError {
-        ExchangeError::PeerLost {
-            peer: self.peer.clone(),
-            status,
-        }
+        ExchangeError::lost(&self.peer, status)
     }
 
     pub(super) fn broke_protocol(&self, reason: impl Into<String>) -> ExchangeError {
-        ExchangeError::Protocol {
-            peer: self.peer.clone(),
-            reason: reason.into(),
-        }
+        ExchangeError::protocol(&self.peer, reason)
     }
 }

@@ -27,8 +27,8 @@ use crate::error::ExchangeError;
 use crate::error::Result;
 use crate::fabric::Fabric;
 use crate::link::queue::Queue;
+use crate::link::queue_pair::{SendQueue, post_receives};
 use crate::link::repair::Retained;
-use crate::link::send_queue::SendQueue;
 use crate::options::ExchangeOptions;
 use crate::report::{DestinationReport, EndpointReport};
 use crate::wire::{Body, Data, HEADER_LENGTH, Header};
@@ -36,9 +36,7 @@ use destination::Destination;
 use kept::Repairs;
 use repair::REPAIR_BUFFERS;
 use roundel_verbs::completion_queue::until_ready;
-use roundel_verbs::{
-    Buffer, CompletionQueue, CompletionStatus, Guarded, QueuePairOptions, ReceiveRequest, Transport,
-};
+use roundel_verbs::{Buffer, CompletionQueue, CompletionStatus, Guarded, Transport};
 use shared::Shared;
 use state::{CONTROL_SENDS, Group, State};
 use std::collections::HashMap;
@@ -168,24 +166,8 @@ impl SendEndpoint {
                 let control = inner.options.credits_in_flight() + 4;
                 // A message may take two requests.
                 let depth = 2 * inner.options.window_max() + CONTROL_SENDS;
-                let queue_pair = inner.fabric.device.create_queue_pair(
-                    &QueuePairOptions {
-                        transport: Transport::ReliableConnection,
-                        send_depth: depth,
-                        receive_depth: control,
-                        rnr_retry: 7,
-                        queue_key: 0,
-                    },
-                    &inner.queue,
-                    &inner.queue,
-                )?;
-                let mut receives = (0..control)
-                    .map(|_| ReceiveRequest {
-                        id: index as u64,
-                        buffer: None,
-                    })
-                    .collect();
-                queue_pair.post_receive(&mut receives)?;
+                let queue_pair = inner.fabric.connected(&inner.queue, depth, control)?;
+                post_receives(&queue_pair, index as u64, (0..control).map(|_| None))?;
                 queue_pair.connect(&offer.queue_pair)?;
                 state.by_queue_pair.insert(queue_pair.number(), index);
                 state.report.queue_pairs += 1;
@@ -443,13 +425,16 @@ impl SendEndpoint {
         partition: u32,
         data: Data,
     ) -> Header {
-        let mut header = self.header(group as u16, 0, Body::Data(data));
-        header.partition = partition;
-        header.sequence = sequence;
-        if let [only] = state.groups[group].members[..] {
-            header.credit_seen = state.destinations[only].allowed();
+        let credit_seen = match state.groups[group].members[..] {
+            [only] => state.destinations[only].allowed(),
+            _ => 0,
+        };
+        Header {
+            partition,
+            sequence,
+            credit_seen,
+            ..self.header(group as u16, 0, Body::Data(data))
         }
-        header
     }
 
     /// The header of a message about a group, without what only data has.
@@ -457,12 +442,7 @@ impl SendEndpoint {
         Header {
             flags,
             group,
-            exchange: self.0.exchange,
-            source: self.0.source,
-            partition: 0,
-            sequence: 0,
-            credit_seen: 0,
-            body,
+            ..Header::of(self.0.exchange, self.0.source, 0, body)
         }
     }
 }

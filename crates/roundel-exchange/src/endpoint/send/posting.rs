@@ -7,7 +7,7 @@ use super::state::{CONTROL, SHARED, State};
 use crate::designs::carrier::Filled;
 use crate::designs::send_ud;
 use crate::error::{ExchangeError, Result};
-use crate::link::send_queue::empty_write;
+use crate::link::queue_pair::empty_write;
 use crate::wire::{Data, Header};
 use roundel_verbs::{Buffer, CompletionStatus, Payload};
 use std::sync::Arc;

@@ -5,9 +5,9 @@ use super::SendEndpoint;
 use super::state::{CONTROL, REPAIR, SHARED, State};
 use crate::designs::send_ud;
 use crate::error::Result;
-use crate::link::send_queue::SendQueue;
+use crate::link::queue_pair::{SendQueue, post_receive};
 use crate::wire::{Body, FLAG_REPEATED, Header, Sent};
-use roundel_verbs::{Completion, CompletionStatus, Opcode, ReceiveRequest};
+use roundel_verbs::{Completion, CompletionStatus, Opcode};
 
 /// Completions taken from the queue at a time.
 const POLL_BATCH: usize = 64;
@@ -161,12 +161,7 @@ impl State {
             destination.credit.grant(credit);
         }
         if let Some(sends) = &destination.sends {
-            let mut again = vec![ReceiveRequest {
-                id: index as u64,
-                buffer: None,
-            }];
-            // A queue pair that refuses is in error: its completions say so.
-            let _ = sends.queue_pair.post_receive(&mut again);
+            post_receive(&sends.queue_pair, index as u64, None);
         }
     }
 
@@ -178,7 +173,7 @@ impl State {
         if let (Some(buffer), Some(datagrams)) = (completion.buffer, &self.datagrams)
             && completion.status != CompletionStatus::Flushed
         {
-            send_ud::post_again(&datagrams.queue_pair, buffer);
+            post_receive(&datagrams.queue_pair, 0, Some(buffer));
         }
         let header = header?;
         let index = header.partition as usize;

@@ -5,7 +5,7 @@ use super::super::outgoing::{About, Outgoing};
 use super::super::way::Way;
 use super::{CONTROL_SENDS, CREDITS_PER_WINDOW, Connection};
 use crate::designs::carrier::inline;
-use crate::link::send_queue::empty_write;
+use crate::link::queue_pair::empty_write;
 use roundel_verbs::{Buffer, CompletionStatus, Payload, SendOperation, SendRequest};
 
 /// Rows leave one part in so many of the credit to control messages.

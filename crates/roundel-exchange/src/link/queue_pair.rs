@@ -1,8 +1,10 @@
-//! The send queue of a queue pair, as whoever posts to it keeps count of it.
+//! A queue pair, as an end of a link posts to it and counts what is on its way.
 
 use super::queue::NOWHERE;
 use crate::error::{ExchangeError, Result};
-use roundel_verbs::{Payload, QueuePair, SendOperation, SendRequest, VerbsError};
+use roundel_verbs::{
+    Buffer, Payload, QueuePair, ReceiveRequest, SendOperation, SendRequest, VerbsError,
+};
 
 /// A queue pair, and what it is sending.
 pub(crate) struct SendQueue {
@@ -70,4 +72,23 @@ pub(crate) fn post(queue_pair: &QueuePair, request: SendRequest) -> bool {
     queue_pair
         .post_send(&mut requests)
         .is_ok_and(|posted| posted == 1)
+}
+
+/// Posts the receives that a new queue pair begins with.
+pub(crate) fn post_receives(
+    queue_pair: &QueuePair,
+    id: u64,
+    buffers: impl IntoIterator<Item = Option<Buffer>>,
+) -> Result<()> {
+    let receives = buffers.into_iter();
+    let receives = receives.map(|buffer| ReceiveRequest { id, buffer });
+    queue_pair.post_receive(&mut receives.collect())?;
+    Ok(())
+}
+
+/// Posts a receive again that was used up.
+pub(crate) fn post_receive(queue_pair: &QueuePair, id: u64, buffer: Option<Buffer>) {
+    let mut again = vec![ReceiveRequest { id, buffer }];
+    // A queue pair that refuses its own receive is in error: completions say so.
+    let _ = queue_pair.post_receive(&mut again);
 }
