@@ -47,7 +47,6 @@ const CIRCLES: &[&str] = &[
     "roundel-engine::tables::scan: checked codec csv rule",
     "roundel-exchange::endpoint::send: destination multicast posting read repair state write",
     "roundel-exchange::multiplexer: address arrivals connection meeting outgoing phases reads schedule slots sources way",
-    "roundel-experiments: experiments scorecard",
     "roundel-experiments: transport workload",
     "roundel-experiments::advise: candidate limit",
     "roundel-experiments::simulate: cluster join nodes plan",
