@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records what queries of TPC-H exchange and compute, for their replay on simulated hardware.
 
-use: record_tpch.py ROUNDEL [SCALE]      writes recorded.json beside the experiment
+use: record_tpch.py ROUNDEL [SCALE]      writes recorded.json where the crate reads it
 
 Bytes are those that go over MESQ/SR, by the scale factor, between 2 and between 4 workers: of rows that are dealt to n
 workers one n-th stays where it is, and rows that are broadcast go to n - 1. Processor time is that of one worker with one
@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-OUT = Path(__file__).resolve().parent / "src/experiments/tpch/recorded.json"
+OUT = Path(__file__).resolve().parent / "src/recorded/recorded.json"
 
 
 def run(roundel, scale, workers, iterations):

@@ -14,6 +14,7 @@
 //! * [`ring`]: joins on rings of hosts, simulated ones and processes.
 //! * [`conversation`]: message passing protocols between many simulated nodes.
 //! * [`hybrid`]: whole operators over endpoints, through multiplexers, and between units.
+//! * `recorded`: what the queries of TPC-H exchange and compute.
 //! * [`experiments`]: the catalogue.
 //! * [`advise`]: which design to use, by what candidates measure.
 //! * [`scorecard`]: what simulated hardware says of the claims of a paper.
@@ -40,6 +41,8 @@ pub mod measured;
 mod meeting;
 pub mod node;
 pub mod outcome;
+mod paper;
+mod recorded;
 pub mod report;
 pub mod ring;
 pub mod run;

@@ -25,7 +25,7 @@ use crate::conversation::Conversation;
 use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;
 use crate::figure::{Figure, X};
-use crate::hybrid::{Hybrid, HybridMeasured, SkewedJoin, SkewedMeasured};
+use crate::hybrid::{Hybrid, HybridMeasured, Mix, SkewedJoin, SkewedMeasured};
 use crate::kept::Kept;
 use crate::measured::Measured;
 use crate::outcome::Outcome;
@@ -36,7 +36,6 @@ use roundel_exchange::Design;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-pub(crate) use tpch::Recording;
 use tpch::Replay;
 pub use tpch::{TpchQuery, TpchRun};
 
@@ -161,7 +160,7 @@ pub(crate) enum Work {
     Conversation(Box<Conversation>),
     Hybrid(Box<Hybrid>),
     Skewed(Box<SkewedJoin>),
-    Mix(Box<hybrid::Mix>),
+    Mix(Box<Mix>),
 }
 
 /// What a run gave.

@@ -1,9 +1,9 @@
 //! Runs the cases of an experiment: on devices one after the other, simulated conversations and queries several at once.
 
-use super::{Case, Got, Options, Results, Work};
+use super::{Case, Got, Options, Results, TpchQuery, Work};
 use crate::conversation;
 use crate::error::Result;
-use crate::hybrid;
+use crate::hybrid::{self, Hybrid};
 use crate::run::{run as run_setting, run_ring};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -84,7 +84,16 @@ impl Work {
             Self::Setting(setting) => Got::Measured(run_setting(setting, &options.node)?),
             Self::Tpch(tpch) => Got::Queries(tpch.run(&options.roundel)?),
             Self::Replay(replay) => Got::Queries(vec![replay.run()?]),
-            Self::Mix(mix) => Got::Queries(mix.run(&options.kept)?),
+            Self::Mix(mix) => {
+                let rate = |one: &Hybrid| {
+                    let measured = kept.or_measure(one, || hybrid::run(one))?;
+                    Ok(measured.bytes_per_second)
+                };
+                let took = mix.queries.iter();
+                let took =
+                    took.map(|query| Ok(TpchQuery::replayed(*query, mix.seconds(*query, rate)?)));
+                Got::Queries(took.collect::<Result<_>>()?)
+            }
             Self::Ring(join) if join.fabric.is_simulated() => {
                 Got::Ring(kept.or_measure(join, || run_ring(join, &options.node))?)
             }

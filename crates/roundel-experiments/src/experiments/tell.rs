@@ -3,8 +3,8 @@
 use super::{Got, Results};
 use crate::figure::{Axis, Figure, Finding, Point, Scale, Series, Unit, Verdict, X};
 use crate::measured::Measured;
+use crate::paper::Paper;
 use crate::ring::RingMeasured;
-use crate::scorecard::Paper;
 
 /// Short of a claimed ratio by less than this share, a measurement does not tell.
 const NEAR: f64 = 0.85;

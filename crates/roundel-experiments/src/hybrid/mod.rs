@@ -7,11 +7,15 @@
 //! ```
 
 mod hosts;
+mod mix;
 mod nodes;
 mod skew;
+mod straggler;
 mod traffic;
 
+pub(crate) use mix::{Mix, QUERY_COUNT, SCALE, Way};
 pub use skew::{SkewedJoin, SkewedMeasured, run as run_skewed};
+pub(crate) use straggler::{CORES, ideal, straggler};
 
 use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;

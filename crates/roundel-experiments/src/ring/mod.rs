@@ -8,6 +8,7 @@
 mod costs;
 mod exchange;
 mod host;
+mod joins;
 pub mod keys;
 mod process;
 pub mod rates;
@@ -16,6 +17,7 @@ mod simulation;
 
 use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;
+pub(crate) use joins::{FULL, SIZES, by_element, carried, large, raw, skewed};
 use keys::Distribution;
 pub use keys::Keys;
 pub use roundel_ring::cost::{Method, Way};

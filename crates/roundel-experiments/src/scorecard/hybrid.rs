@@ -3,9 +3,8 @@
 use super::lab::Lab;
 use super::{Claim, Seen};
 use crate::error::Result;
-use crate::experiments::hybrid::{Mix, Way, ideal, straggler};
 use crate::fabric::FabricChoice;
-use crate::hybrid::{Hybrid, Order};
+use crate::hybrid::{Hybrid, Mix, Order, Way, ideal, straggler};
 use crate::setting::{Setting, Transport};
 use roundel_exchange::{Architecture, Scheduling};
 

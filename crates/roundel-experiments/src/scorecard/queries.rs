@@ -3,7 +3,7 @@
 use super::lab::{Lab, is_near, on};
 use super::{Claim, Seen};
 use crate::error::Result;
-use crate::experiments::Recording;
+use crate::recorded::Recording;
 use crate::setting::Transport;
 use roundel_exchange::Design;
 

@@ -5,7 +5,7 @@ use super::super::{Case, Experiment, Options, Results};
 use super::case;
 use crate::figure::{Axis, Figure, Scale, Unit, X};
 use crate::hybrid::{Hybrid, HybridMeasured};
-use crate::scorecard::Paper;
+use crate::paper::Paper;
 use roundel_exchange::Architecture;
 
 pub const EXPERIMENT: Experiment = Experiment {

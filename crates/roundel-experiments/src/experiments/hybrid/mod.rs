@@ -9,19 +9,14 @@ mod straggler;
 
 pub use architectures::EXPERIMENT as ARCHITECTURES;
 pub use bandwidth::EXPERIMENT as BANDWIDTH;
-pub(crate) use bandwidth::{Mix, Way};
 pub use queries::EXPERIMENT as QUERIES;
 pub use schedule::EXPERIMENT as SCHEDULE;
 pub use skew::EXPERIMENT as SKEW;
 pub use straggler::EXPERIMENT as STRAGGLER;
-pub(crate) use straggler::{hybrid as straggler, ideal};
 
 use super::{Case, Got, Results, Work};
 use crate::figure::{Figure, Point, X};
 use crate::hybrid::{Hybrid, HybridMeasured};
-
-/// Of TPC-H.
-const QUERY_COUNT: u32 = 22;
 
 fn case(series: impl Into<String>, x: X, hybrid: Hybrid) -> Case {
     Case {

@@ -3,9 +3,10 @@
 use super::super::tell::{About, axis};
 use super::super::tpch::{By, TpchRun};
 use super::super::{Case, Experiment, Got, Options, Results, Work};
-use super::{QUERY_COUNT, hourly};
+use super::hourly;
 use crate::figure::{Figure, Point, Scale, Unit, X};
-use crate::scorecard::Paper;
+use crate::hybrid::QUERY_COUNT;
+use crate::paper::Paper;
 use roundel_exchange::Architecture;
 
 pub const EXPERIMENT: Experiment = Experiment {

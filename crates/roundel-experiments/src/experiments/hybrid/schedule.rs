@@ -5,7 +5,7 @@ use super::super::{Case, Experiment, Options, Results};
 use super::case;
 use crate::figure::{Figure, Scale, Unit, Verdict, X};
 use crate::hybrid::{Hybrid, HybridMeasured, Order};
-use crate::scorecard::Paper;
+use crate::paper::Paper;
 use roundel_exchange::{Architecture, Scheduling};
 
 pub const EXPERIMENT: Experiment = Experiment {

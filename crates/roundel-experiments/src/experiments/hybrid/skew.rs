@@ -4,7 +4,7 @@ use super::super::tell::{About, axis, verdict};
 use super::super::{Case, Experiment, Got, Options, Results, Work};
 use crate::figure::{Axis, Figure, Point, Scale, Unit, X};
 use crate::hybrid::{SkewedJoin, SkewedMeasured};
-use crate::scorecard::Paper;
+use crate::paper::Paper;
 use roundel_exchange::Architecture;
 
 pub const EXPERIMENT: Experiment = Experiment {

@@ -4,8 +4,8 @@ use super::super::tell::{About, axis, verdict};
 use super::super::{Case, Experiment, Options, Results};
 use super::case;
 use crate::figure::{Figure, Scale, Unit, X};
-use crate::hybrid::Hybrid;
-use crate::scorecard::Paper;
+use crate::hybrid::{CORES, Hybrid, ideal, straggler};
+use crate::paper::Paper;
 use roundel_exchange::Architecture;
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -19,28 +19,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     tell,
 };
 
-/// Cores of a node.
-const CORES: usize = 4;
 /// How many times as slow one of them is.
 const SLOW: [u32; 4] = [1, 2, 5, 10];
-
-/// Nodes of four cores, whose consumers have more to do than the network.
-pub(crate) fn hybrid(fabric: crate::FabricChoice, architecture: Architecture, slow: u32) -> Hybrid {
-    Hybrid {
-        threads: CORES,
-        slow,
-        work_cycles: 400_000,
-        messages: 100,
-        ..Hybrid::new(fabric, architecture, 4)
-    }
-}
-
-/// How much longer it takes at the least when one core of a node is so many times as slow: what it does not do, the others
-/// do.
-pub(crate) fn ideal(slow: u32) -> f64 {
-    let cores = CORES as f64;
-    cores / (cores - 1.0 + 1.0 / f64::from(slow))
-}
 
 fn plan(options: &Options) -> Vec<Case> {
     let mut cases = Vec::new();
@@ -48,7 +28,7 @@ fn plan(options: &Options) -> Vec<Case> {
         for slow in options.some(&SLOW).into_iter().chain([10]) {
             let hybrid = Hybrid {
                 messages: if options.quick { 40 } else { 100 },
-                ..hybrid(options.fabric.clone(), architecture, slow)
+                ..straggler(options.fabric.clone(), architecture, slow)
             };
             cases.push(case(
                 architecture.name(),

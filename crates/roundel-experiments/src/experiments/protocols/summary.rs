@@ -9,7 +9,7 @@ use crate::conversation::{
     FIG_14C, FIG_15, Sweep, VALUE,
 };
 use crate::figure::{Axis, Figure, Point, Scale, Unit, X};
-use crate::scorecard::Paper;
+use crate::paper::Paper;
 use roundel_protocols::Protocol;
 use roundel_protocols::paradigm::Paradigm;
 

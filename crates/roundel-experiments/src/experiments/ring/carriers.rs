@@ -4,8 +4,8 @@ use super::super::tell::{About, axis, verdict};
 use super::super::{Case, Experiment, Options, Results};
 use super::{case, hosts, join};
 use crate::figure::{Figure, Scale, Unit};
-use crate::ring::{Carrier, Method, RelationRows, RingJoin, RingMeasured, rates};
-use crate::scorecard::Paper;
+use crate::paper::Paper;
+use crate::ring::{Carrier, Method, RingMeasured, carried, rates};
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "ring-tcp",
@@ -17,20 +17,6 @@ pub const EXPERIMENT: Experiment = Experiment {
     plan,
     tell,
 };
-
-/// Rows of each relation: the 6.7 GB of section V-G, in rows of 12 bytes as in all other sections. It says 160 million rows,
-/// which would be of 45 bytes, and would keep a link busier than four threads.
-const ROWS: u64 = 600_000_000;
-
-/// The join of section V-G.
-pub(crate) fn carried(join: RingJoin, carrier: Carrier, threads: usize) -> RingJoin {
-    RingJoin {
-        rows: RelationRows::alike(ROWS),
-        carrier,
-        threads,
-        ..join
-    }
-}
 
 fn plan(options: &Options) -> Vec<Case> {
     let mut cases = Vec::new();

@@ -3,10 +3,11 @@
 
 use super::super::tell::{About, axis, percent, verdict};
 use super::super::{Case, Experiment, Got, Options, Results, Work};
-use super::{by_element, large};
 use crate::figure::{Axis, Figure, Point, Scale, Unit, X};
-use crate::ring::{Keys, Method, Program, RelationRows, RingJoin, RingMeasured, Way, rates};
-use crate::scorecard::Paper;
+use crate::paper::Paper;
+use crate::ring::{
+    Keys, Method, Program, RelationRows, RingJoin, RingMeasured, Way, by_element, large, rates,
+};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use roundel_ring::cost::{Rates, Ways};

@@ -13,12 +13,6 @@ pub use scale_out::EXPERIMENT as SCALE_OUT;
 pub use sizes::{FIXED, GROWING};
 pub use skew::EXPERIMENT as SKEW;
 pub use unit::EXPERIMENT as UNIT;
-pub(crate) use {
-    carriers::carried,
-    scale_out::large,
-    skew::skewed,
-    unit::{FULL, SIZES, by_element, raw},
-};
 
 use super::tell::verdict;
 use super::{Case, Options, Results, Work};

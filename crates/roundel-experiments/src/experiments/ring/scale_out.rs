@@ -4,8 +4,8 @@ use super::super::tell::{About, axis, verdict};
 use super::super::{Case, Experiment, Options, Results};
 use super::{HASH, MERGE, METHODS, case, join};
 use crate::figure::{Figure, Scale, Unit, X};
-use crate::ring::{RingJoin, RingMeasured, rates};
-use crate::scorecard::Paper;
+use crate::paper::Paper;
+use crate::ring::{RingMeasured, large, rates};
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "ring-scale-out",
@@ -19,18 +19,6 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 const HOSTS: [usize; 6] = [10, 20, 30, 60, 100, 200];
-/// Elements that begin on a host: less than in smaller rings, and larger ones, since each goes to all hosts.
-const ELEMENTS: usize = 16;
-
-/// A join with large elements.
-pub(crate) fn large(join: RingJoin) -> RingJoin {
-    let own = join.rows.spinning as usize / join.hosts * join.row_bytes;
-    RingJoin {
-        element_bytes: own / ELEMENTS,
-        ..join
-    }
-}
-
 fn plan(options: &Options) -> Vec<Case> {
     let own = match options.quick {
         true => &HOSTS[..4],

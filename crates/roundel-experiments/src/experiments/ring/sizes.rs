@@ -4,8 +4,8 @@ use super::super::tell::{About, axis};
 use super::super::{Case, Experiment, Options, Results};
 use super::{HASH, MERGE, METHODS, case, join, judged, rows_of_host};
 use crate::figure::{Figure, Scale, Unit, X};
+use crate::paper::Paper;
 use crate::ring::{RelationRows, RingJoin, RingMeasured};
-use crate::scorecard::Paper;
 
 pub const FIXED: Experiment = Experiment {
     name: "ring-fixed",

@@ -4,8 +4,8 @@ use super::super::tell::{About, axis};
 use super::super::{Case, Experiment, Options, Results};
 use super::{case, hosts, join, judged};
 use crate::figure::{Figure, Scale, Unit, X};
-use crate::ring::{Keys, Method, RelationRows, RingJoin, RingMeasured};
-use crate::scorecard::Paper;
+use crate::paper::Paper;
+use crate::ring::{Method, RelationRows, RingJoin, RingMeasured, skewed};
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "ring-skew",
@@ -22,18 +22,6 @@ const ALONE: &str = "one host";
 const RING: &str = "a ring";
 const EXPONENTS: [f64; 10] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, MOST];
 const MOST: f64 = 0.9;
-/// Rows of each relation (section V-D).
-const ROWS: u64 = 36_000_000;
-
-/// The hash join of the paper with skewed keys.
-pub(crate) fn skewed(join: RingJoin, exponent: f64) -> RingJoin {
-    RingJoin {
-        rows: RelationRows::alike(ROWS),
-        keys: Keys::Zipf(exponent),
-        ..join
-    }
-}
-
 fn plan(options: &Options) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut exponents = options.some(&EXPONENTS);

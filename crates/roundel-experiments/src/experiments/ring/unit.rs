@@ -3,11 +3,9 @@
 use super::super::tell::{About, axis, throughput};
 use super::super::{Case, Experiment, Options, Results};
 use super::{case, hosts, join, judged};
-use crate::fabric::FabricChoice;
 use crate::figure::{Figure, Scale, Unit, X};
-use crate::ring::{Method, RelationRows, RingJoin, RingMeasured};
-use crate::scorecard::Paper;
-use crate::setting::{Setting, Transport};
+use crate::paper::Paper;
+use crate::ring::{FULL, Method, RingMeasured, SIZES, by_element, raw};
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "ring-unit",
@@ -22,61 +20,8 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 const RAW: &str = "messages";
 const RING: &str = "elements of a ring";
-/// Elements that begin on a host: of simulated ones, which keep no rows, and of others.
-const ELEMENTS: u64 = 128;
-const ELEMENTS_OF_ROWS: u64 = 8;
 /// Least bytes of an element that rows fit into, with what is around them.
 const ROOM_FOR_ROWS: usize = 1 << 12;
-/// Of virtual time, in which messages are sent: of the largest there are some hundreds.
-const SECONDS: f64 = 0.4;
-/// Of messages and elements, in bytes.
-pub(crate) const SIZES: [usize; 11] = [
-    1 << 10,
-    1 << 11,
-    1 << 12,
-    1 << 13,
-    1 << 14,
-    1 << 15,
-    1 << 16,
-    1 << 17,
-    1 << 18,
-    1 << 19,
-    1 << 20,
-];
-/// A share of the highest throughput that is as good as all of it.
-pub(crate) const FULL: f64 = 0.95;
-
-/// Messages of a size between two hosts, over and over.
-pub(crate) fn raw(fabric: &FabricChoice, bytes: usize) -> Setting {
-    let fabric = match fabric {
-        // Short messages do not stand for longer ones.
-        FabricChoice::Simulated { name, .. } => FabricChoice::Simulated {
-            name: name.clone(),
-            bytes: true,
-        },
-        device => device.clone(),
-    };
-    Setting {
-        message_bytes: Some(bytes),
-        seconds: SECONDS,
-        ..Setting::new(Transport::Qperf, fabric)
-    }
-}
-
-/// The join that needs most of the network, of as many elements whatever their size.
-pub(crate) fn by_element(join: RingJoin, element_bytes: usize) -> RingJoin {
-    let elements = match join.fabric.is_simulated() {
-        true => ELEMENTS,
-        false => ELEMENTS_OF_ROWS,
-    };
-    let own = elements * (element_bytes / join.row_bytes) as u64;
-    RingJoin {
-        method: Method::Merge,
-        rows: RelationRows::alike(own * join.hosts as u64),
-        element_bytes,
-        ..join
-    }
-}
 
 fn plan(options: &Options) -> Vec<Case> {
     let mut cases = Vec::new();

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use std::path::Path;
 use std::process::Command;
 
-pub(crate) use replay::{Recording, Replay};
+pub(super) use replay::Replay;
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "tpch",

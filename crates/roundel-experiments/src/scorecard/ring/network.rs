@@ -5,8 +5,7 @@ use super::super::lab::{Lab, giga, is_near, range};
 use super::super::{Claim, Seen};
 use super::{NONE, SAME, fabric, growing};
 use crate::error::Result;
-use crate::experiments::ring::{FULL, SIZES, by_element, carried, raw};
-use crate::ring::{Carrier, Method, RingMeasured, rates};
+use crate::ring::{Carrier, FULL, Method, RingMeasured, SIZES, by_element, carried, rates, raw};
 use std::sync::Arc;
 
 /// Table I.

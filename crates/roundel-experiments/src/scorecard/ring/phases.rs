@@ -4,8 +4,7 @@ use super::super::lab::{Lab, giga, is_near, range};
 use super::super::{Claim, Seen};
 use super::{NONE, SAME, fixed, growing};
 use crate::error::Result;
-use crate::experiments::ring::large;
-use crate::ring::{Method, RingJoin, RingMeasured, rates};
+use crate::ring::{Method, RingJoin, RingMeasured, large, rates};
 use std::sync::Arc;
 
 /// 16.2 s against 6.4 and 2.3 s (section V-E), which the paper calls a factor of 1.8.

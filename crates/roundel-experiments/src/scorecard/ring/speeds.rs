@@ -5,8 +5,7 @@ use super::super::lab::{Lab, is_near, range};
 use super::super::{Claim, Seen};
 use super::{fixed, growing};
 use crate::error::Result;
-use crate::experiments::ring::skewed;
-use crate::ring::{Method, RingJoin, RingMeasured, Stall, rates};
+use crate::ring::{Method, RingJoin, RingMeasured, Stall, rates, skewed};
 use std::sync::Arc;
 
 /// Of hashes: where frequent keys lie decides which threads and elements have them.
