@@ -7,7 +7,9 @@
 //!   RecordBatch ◄─ PartitionStream ◄─ frame ◄─ fragments by offset ◄───────────┘
 //! ```
 //!
-//! * [`endpoint`]: messages, credit, end-of-stream; knows no rows.
+//! * [`designs`]: the eight designs, and how each carries messages over one link.
+//! * `link`: the small parts of a link: credit, queues, sequence, window, silence, repair.
+//! * [`endpoint`]: messages to groups, end-of-stream; knows no rows.
 //! * [`selection`]: which rows of a batch go where; knows no columns.
 //! * [`frame`]: a batch as one run of bytes and back; knows no messages.
 //! * [`wire`]: the header of a message.

@@ -126,10 +126,8 @@ fn to_bytes(addresses: &[LinkAddress]) -> Vec<u8> {
 }
 
 fn from_bytes(bytes: &[u8], peer: &str) -> Result<Vec<LinkAddress>> {
-    let lanes = unpack_list(bytes).ok_or_else(|| ExchangeError::Protocol {
-        peer: peer.into(),
-        reason: "its link addresses are no list".into(),
-    })?;
+    let lanes = unpack_list(bytes)
+        .ok_or_else(|| ExchangeError::protocol(peer, "its link addresses are no list"))?;
     let lanes = lanes.iter();
     lanes
         .map(|lane| LinkAddress::from_bytes(lane, peer))

@@ -107,10 +107,6 @@ const LONG_FILES: &[(&str, &str)] = &[
         "a table of files that are cut",
     ),
     (
-        "roundel-exchange/src/endpoint/receive/tests.rs",
-        "tests of one endpoint; it splits with the designs",
-    ),
-    (
         "roundel-exchange/src/wire/mod.rs",
         "the header, half of it tests",
     ),

@@ -1,6 +1,6 @@
 //! The designs of the shuffle: how many endpoints, over which transport, with which verb (Table 1 of Liu et al. 2019).
 //! The one place with their names. What moves messages is a file for each transport and verb, with both ends of a link
-//! side by side; [`carrier`] is the seam to endpoints. Knows no endpoints, groups or operators.
+//! side by side; `carrier` is the seam to endpoints. Knows no endpoints, groups or operators.
 
 pub(crate) mod carrier;
 mod read_rc;

@@ -182,10 +182,10 @@ fn assemble(
         return Ok(Assembly::Duplicate);
     };
     if assembler.frame_length() != data.frame_length as usize {
-        return Err(ExchangeError::Protocol {
-            peer: peer.into(),
-            reason: format!("fragments of frame {} disagree", data.frame_sequence),
-        });
+        return Err(ExchangeError::protocol(
+            peer,
+            format!("fragments of frame {} disagree", data.frame_sequence),
+        ));
     }
     match assembler.insert_from(data.offset as usize, data.payload_length as usize, payload) {
         Ok(true) => {}

@@ -97,68 +97,41 @@ impl Incoming {
     }
 
     pub(super) fn connect(&mut self, link: LinkId, answer: &LinkAddress) -> Result<()> {
-        match self {
-            Self::Endpoint(endpoint) => endpoint.connect(link, answer),
-            Self::Multiplexer(inbound) => inbound.connect(link, answer),
-        }
+        either!(self, from => from.connect(link, answer))
     }
 
     /// How a link stands: `None` while more may come, then how it ended.
     pub(super) fn ended(&self, link: LinkId) -> Option<Result<()>> {
-        match self {
-            Self::Endpoint(endpoint) => endpoint.ended(link),
-            Self::Multiplexer(inbound) => inbound.ended(link),
-        }
+        either!(self, from => from.ended(link))
     }
 
     /// The links on which more may come.
     pub(super) fn open_links(&self) -> Vec<LinkId> {
-        match self {
-            Self::Endpoint(endpoint) => endpoint.open_links().collect(),
-            Self::Multiplexer(inbound) => inbound.open_links().collect(),
-        }
+        either!(self, from => from.open_links().collect())
     }
 
     pub(super) fn abort(&mut self, link: LinkId, error: ExchangeError) {
-        match self {
-            Self::Endpoint(endpoint) => endpoint.abort(link, error),
-            Self::Multiplexer(inbound) => inbound.abort(link, error),
-        }
+        either!(self, from => from.abort(link, error))
     }
 
     pub(super) fn localize(&mut self, link: LinkId) {
-        match self {
-            Self::Endpoint(endpoint) => endpoint.localize(link),
-            Self::Multiplexer(inbound) => inbound.localize(link),
-        }
+        either!(self, from => from.localize(link))
     }
 
     pub(super) fn complete(&mut self, link: LinkId) {
-        match self {
-            Self::Endpoint(endpoint) => endpoint.complete(link),
-            Self::Multiplexer(inbound) => inbound.complete(link),
-        }
+        either!(self, from => from.complete(link))
     }
 
     pub(super) fn close(&mut self, link: LinkId) {
-        match self {
-            Self::Endpoint(endpoint) => endpoint.close(link),
-            Self::Multiplexer(inbound) => inbound.close(link),
-        }
+        either!(self, from => from.close(link))
     }
 
     pub(super) fn peer(&self, link: LinkId) -> &str {
-        match self {
-            Self::Endpoint(endpoint) => endpoint.peer(link),
-            Self::Multiplexer(inbound) => inbound.peer(link),
-        }
+        either!(self, from => from.peer(link))
     }
 
     pub(super) fn report(&self) -> EndpointReport {
-        match self {
-            Self::Endpoint(endpoint) => endpoint.report(),
-            Self::Multiplexer(inbound) => inbound.report(),
-        }
+        either!(self, from => from.report())
     }
 
     /// Appends messages that have arrived at an endpoint; whether there was anything. Those of a multiplexer are

@@ -4,6 +4,16 @@
 //! Partition `p` of a node travels over its endpoint `p mod endpoints`, on both sides: with one
 //! endpoint per thread no two threads share one.
 
+/// Does the same with an endpoint and with what is a multiplexer's.
+macro_rules! either {
+    ($self:ident, $either:ident => $does:expr) => {
+        match $self {
+            Self::Endpoint($either) => $does,
+            Self::Multiplexer($either) => $does,
+        }
+    };
+}
+
 mod broadcast;
 mod coalesce;
 mod frames;

@@ -44,25 +44,16 @@ impl Outgoing {
         offer: &LinkAddress,
         peer: &str,
     ) -> Result<(DestinationId, LinkAddress)> {
-        match self {
-            Self::Endpoint(endpoint) => endpoint.accept(offer, peer),
-            Self::Multiplexer(outbound) => outbound.accept(offer, peer),
-        }
+        either!(self, to => to.accept(offer, peer))
     }
 
     pub(super) fn group(&self, members: &[DestinationId]) -> Result<GroupId> {
-        match self {
-            Self::Endpoint(endpoint) => endpoint.group(members),
-            Self::Multiplexer(outbound) => outbound.group(members),
-        }
+        either!(self, to => to.group(members))
     }
 
     /// Waits for a free buffer of the group.
     pub(super) async fn acquire(&self, group: GroupId) -> Result<SendBuffer> {
-        match self {
-            Self::Endpoint(endpoint) => endpoint.acquire(group).await,
-            Self::Multiplexer(outbound) => outbound.acquire(group).await,
-        }
+        either!(self, to => to.acquire(group).await)
     }
 
     /// Sends a buffer to its group; `origin` is what its payload was cut from, where it may have to be sent again.
@@ -80,38 +71,23 @@ impl Outgoing {
     }
 
     pub(super) async fn finish(&self, destination: DestinationId) -> Result<()> {
-        match self {
-            Self::Endpoint(endpoint) => endpoint.finish(destination).await,
-            Self::Multiplexer(outbound) => outbound.finish(destination).await,
-        }
+        either!(self, to => to.finish(destination).await)
     }
 
     pub(super) fn close(&self, destination: DestinationId, error: Option<ExchangeError>) {
-        match self {
-            Self::Endpoint(endpoint) => endpoint.close(destination, error),
-            Self::Multiplexer(outbound) => outbound.close(destination, error),
-        }
+        either!(self, to => to.close(destination, error))
     }
 
     /// Whether a destination can be sent no more.
     pub(super) fn has_failed(&self, destination: DestinationId) -> bool {
-        match self {
-            Self::Endpoint(endpoint) => endpoint.has_failed(destination),
-            Self::Multiplexer(outbound) => outbound.has_failed(destination),
-        }
+        either!(self, to => to.has_failed(destination))
     }
 
     pub(super) fn report(&self) -> EndpointReport {
-        match self {
-            Self::Endpoint(endpoint) => endpoint.report(),
-            Self::Multiplexer(outbound) => outbound.report(),
-        }
+        either!(self, to => to.report())
     }
 
     pub(super) fn destination_report(&self, destination: DestinationId) -> DestinationReport {
-        match self {
-            Self::Endpoint(endpoint) => endpoint.destination_report(destination),
-            Self::Multiplexer(outbound) => outbound.destination_report(destination),
-        }
+        either!(self, to => to.destination_report(destination))
     }
 }

@@ -137,10 +137,10 @@ impl Receive {
     pub fn connect(&self, link: &ReceiveLink, answers: &[LinkAddress]) -> Result<()> {
         let links = link.0.links().count();
         if answers.len() != links {
-            return Err(ExchangeError::Protocol {
-                peer: link.0.peer.clone(),
-                reason: format!("it answers for {} endpoints of {links}", answers.len()),
-            });
+            return Err(ExchangeError::protocol(
+                &link.0.peer,
+                format!("it answers for {} endpoints of {links}", answers.len()),
+            ));
         }
         if self.local.is_some() && answers.iter().all(|one| one.local == link.0.number) {
             localize(&link.0);
