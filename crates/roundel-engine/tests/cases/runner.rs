@@ -1,11 +1,12 @@
 //! Runs cases in clusters, and collects what went wrong.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use roundel_engine::{Cluster, ClusterOptions, Session};
 use tokio::time::timeout;
 
@@ -144,8 +145,11 @@ async fn make_ready(base: &Path, key: (usize, Format, usize), case: &'static Cas
             let batches = frame.collect().await.map_err(|e| e.to_string())?;
             Ok(Answer::of(types, &batches))
         };
-        let hangs = |_| Err("hangs".to_owned());
-        timeout(limit, answered).await.unwrap_or_else(hangs)
+        let hangs = |_| Ok(Err("hangs".to_owned()));
+        let panics = |_| Err("panics".to_owned());
+        let answered = AssertUnwindSafe(answered).catch_unwind();
+        let answered = timeout(limit, answered).await.unwrap_or_else(hangs);
+        answered.unwrap_or_else(panics)
     };
     for create in &files.creates {
         // Of Roundel's own settings it does not know.
