@@ -1,7 +1,7 @@
 //! A figure as SVG: lines where x is a number, groups of bars where it is a name. `kuva` draws it; this module says what
 //! is on it. Colours are fixed in the drawing; a style sheet replaces each by its dark one where the reader prefers that.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use kuva::backend::svg::SvgBackend;
@@ -16,6 +16,7 @@ use kuva::render::theme::Theme;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::axis::{Axis, drawable};
+use super::check::MAX_POINTS;
 use super::label::{clean, fit_columns};
 use super::quantity::{place, quantity};
 use crate::figure::{Figure, Point, Scale, Series, X};
@@ -63,6 +64,7 @@ const FILLED: f64 = 0.82;
 const FONT: u32 = 12;
 /// Names below bars are at least so many pixels apart where they are slanted.
 const SLANTED_ROOM: f64 = 14.0;
+
 /// Where a figure is shown.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Sheet {
@@ -131,7 +133,7 @@ pub(super) fn dark_style() -> String {
 pub(super) fn draw(figure: &Figure, sheet: Sheet) -> String {
     let bars = has_bars(figure);
     let values = Axis::of_values(figure, bars);
-    let (plots, layout) = if bars {
+    let (plots, layout, drawn) = if bars {
         Bars::of(figure, &values).draw(sheet)
     } else {
         lines(figure, &values, sheet)
@@ -156,7 +158,7 @@ pub(super) fn draw(figure: &Figure, sheet: Sheet) -> String {
             .with_title(label(&figure.title, 180))
             .with_title_wrap(wrapped);
     }
-    if let Some(note) = note(figure) {
+    if let Some(note) = note(figure, drawn) {
         layout = layout.with_subtitle(note).with_subtitle_size(FONT);
     }
     let computed = ComputedLayout::from_layout(&layout);
@@ -235,25 +237,13 @@ fn legend(figure: &Figure, bars: bool) -> Vec<LegendEntry> {
 }
 
 /// How many points are not drawn.
-fn note(figure: &Figure) -> Option<String> {
-    let all = figure.all_points().count();
-    let drawn = figure.all_points();
-    let drawn = drawn.filter(|point| has_place(figure, point)).count();
-    match all - drawn {
+fn note(figure: &Figure, drawn: usize) -> Option<String> {
+    match figure.all_points().count() - drawn {
         _ if drawn == 0 => Some("no values".to_owned()),
         0 => None,
-        1 => Some("1 point has no value that can be drawn".to_owned()),
-        count => Some(format!("{count} points have no value that can be drawn")),
+        1 => Some("1 point is not drawn".to_owned()),
+        count => Some(format!("{count} points are not drawn")),
     }
-}
-
-/// Whether `point` can be drawn.
-fn has_place(figure: &Figure, point: &Point) -> bool {
-    let x = match point.x {
-        X::Number(x) => drawable(x) || has_bars(figure),
-        X::Name(_) => true,
-    };
-    x && drawable(point.median)
 }
 
 /// The lowest and highest of the runs of `point`, where both can be drawn and differ.
@@ -278,20 +268,22 @@ fn told(figure: &Figure, series: &Series, point: &Point) -> String {
 }
 
 /// Lines with markers, and bands or whiskers from the lowest run to the highest.
-fn lines(figure: &Figure, values: &Axis, sheet: Sheet) -> (Vec<Plot>, Layout) {
+fn lines(figure: &Figure, values: &Axis, sheet: Sheet) -> (Vec<Plot>, Layout, usize) {
     let places = Axis::of_places(figure);
     let bands = figure.series.len() <= MOST_BANDS;
-    let mut plots = Vec::new();
+    let (mut plots, mut drawn) = (Vec::new(), 0);
     for (index, series) in figure.series.iter().enumerate() {
         let points = series.points.iter();
         let mut points: Vec<(f64, &Point)> = points
-            .filter(|point| has_place(figure, point))
             .filter_map(|point| match point.x {
-                X::Number(x) => Some((places.at(x), point)),
-                X::Name(_) => None,
+                X::Number(x) if drawable(x) && drawable(point.median) => {
+                    Some((places.at(x), point))
+                }
+                _ => None,
             })
             .collect();
         points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        drawn += points.len();
         // Where the ends cannot be drawn, the median is both.
         let ends = |point: &Point| {
             let (low, high) = range(point).unwrap_or((point.median, point.median));
@@ -334,33 +326,45 @@ fn lines(figure: &Figure, values: &Axis, sheet: Sheet) -> (Vec<Plot>, Layout) {
     }
     let layout = Layout::new(places.range, values.range).with_x_label(label(&places.title, 110));
     let layout = places.on_x(layout, sheet.plot_width());
-    (plots, values.on_y(layout, sheet.plot_height()))
+    (plots, values.on_y(layout, sheet.plot_height()), drawn)
 }
 
 /// Bars in groups, for places that are names.
 struct Bars<'a> {
     figure: &'a Figure,
     values: &'a Axis,
-    /// The names, each once, in the order in which they come.
+    /// The names, each once, in the order in which they come, as far as there is room for bars at all of them.
     names: Vec<String>,
+    /// What each series has at a name, by its index.
+    points: HashMap<(usize, String), &'a Point>,
 }
 
 impl<'a> Bars<'a> {
     fn of(figure: &'a Figure, values: &'a Axis) -> Self {
+        let unit = figure.x.unit;
         let mut known = HashSet::new();
         let names = figure
             .all_points()
-            .map(|point| place(&point.x, figure.x.unit))
+            .map(|point| place(&point.x, unit))
             .filter(|name| known.insert(name.clone()))
+            .take(MAX_POINTS / figure.series.len().max(1))
             .collect();
+        let mut points = HashMap::new();
+        for (index, series) in figure.series.iter().enumerate() {
+            for point in series.points.iter().filter(|one| drawable(one.median)) {
+                let key = (index, place(&point.x, unit));
+                points.entry(key).or_insert(point);
+            }
+        }
         Self {
             figure,
             values,
             names,
+            points,
         }
     }
 
-    fn draw(&self, sheet: Sheet) -> (Vec<Plot>, Layout) {
+    fn draw(&self, sheet: Sheet) -> (Vec<Plot>, Layout, usize) {
         let (figure, values) = (self.figure, self.values);
         let mut plot = BarPlot::new().with_width(FILLED);
         let (mut texts, mut whiskers, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
@@ -368,9 +372,7 @@ impl<'a> Bars<'a> {
         for (group, name) in self.names.iter().enumerate() {
             let mut bars = Vec::new();
             for (index, series) in figure.series.iter().enumerate() {
-                let found = series.points.iter().find(|point| {
-                    drawable(point.median) && place(&point.x, figure.x.unit) == *name
-                });
+                let found = self.points.get(&(index, name.clone())).copied();
                 let (median, (low, high)) = found.map_or((0.0, (0.0, 0.0)), |point| {
                     let ends = range(point).unwrap_or((point.median, point.median));
                     (point.median, ends)
@@ -394,6 +396,7 @@ impl<'a> Bars<'a> {
         if figure.all_points().any(|point| range(point).is_some()) {
             plot = plot.with_asymmetric_error(whiskers).with_error_color(INK.0);
         }
+        let drawn = numbers.len();
         let mut layout = self.layout(sheet);
         let bar_width = width * sheet.plot_width() / self.names.len().max(1) as f64;
         if numbers
@@ -407,7 +410,7 @@ impl<'a> Bars<'a> {
                 layout = layout.with_annotation(text);
             }
         }
-        (vec![Plot::Bar(plot)], layout)
+        (vec![Plot::Bar(plot)], layout, drawn)
     }
 
     fn layout(&self, sheet: Sheet) -> Layout {
