@@ -74,12 +74,21 @@ fn sorted_below(node: &Arc<dyn ExecutionPlan>) -> Replacement {
         return Ok(None);
     }
     let order = LexOrdering::from(required);
-    Arc::clone(node)
-        .replace_children(
-            vec![sort(input, order)],
-            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
-        )
-        .map(Some)
+    let sorted = Arc::clone(node).replace_children(
+        vec![sort(input, order)],
+        ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
+    )?;
+    // A limit may rely on the order that there was, without a word.
+    let Some(order) = node.output_ordering() else {
+        return Ok(Some(sorted));
+    };
+    let kept = sorted.equivalence_properties();
+    Ok(Some(
+        match kept.ordering_satisfy(order.iter().cloned())? {
+            true => sorted,
+            false => sort(sorted, order.clone()),
+        },
+    ))
 }
 
 /// The functions of a window, and whether it may run in several partitions, by its keys; none of other nodes.
