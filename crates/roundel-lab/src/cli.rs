@@ -24,7 +24,7 @@ pub use simulate::SimulateArgs;
 #[derive(Debug, Parser)]
 #[command(name = "roundel-lab", version, about, after_help = EXAMPLES, arg_required_else_help = true)]
 pub struct Cli {
-    /// Say more on standard error; -vv for debugging (or set RUST_LOG).
+    /// Say more on standard error; -vv for debugging, or RUST_LOG.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// What to do.

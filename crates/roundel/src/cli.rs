@@ -23,7 +23,7 @@ pub use values::{QueryList, TableArg, Tables};
 #[derive(Debug, Parser)]
 #[command(name = "roundel", version, about, after_help = EXAMPLES, arg_required_else_help = true)]
 pub struct Cli {
-    /// Say more on standard error; -vv for debugging (or set RUST_LOG).
+    /// Say more on standard error; -vv for debugging, or RUST_LOG.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// What to do.
