@@ -36,6 +36,7 @@ mod fabric;
 mod functions;
 mod host;
 mod node_rule;
+mod nullable_side;
 mod options;
 mod planner;
 mod query;

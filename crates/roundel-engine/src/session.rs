@@ -21,7 +21,8 @@ use parking_lot::Mutex;
 
 use crate::cluster::Core;
 use crate::cluster::membership::LiveWorkers;
-use crate::planner::{self, ClusterPlanner, NullableSideCodec, Planned, RunSubquery, with_values};
+use crate::nullable_side::NullableSideCodec;
+use crate::planner::{self, ClusterPlanner, Planned, RunSubquery, with_values};
 use crate::query::{Run, Watch, restarting, watched};
 use crate::ring::{CycloJoinCodec, CycloJoins, is_on_ring, may_use_rings, measure_once};
 use crate::settings::{self, ExchangeConfig, StageConfig};

@@ -99,7 +99,6 @@ use unambiguous_filters::unambiguous;
 pub(crate) use depth::{check_depth, check_length};
 pub(crate) use ignored_clauses::check_clauses;
 pub(crate) use invariant::desired_task_count;
-pub(crate) use nullable_sides::NullableSideCodec;
 pub(crate) use scalar_subqueries::{RunSubquery, with_values};
 
 /// The rules of the logical optimizer: DataFusion's, and those that keep its answers right.

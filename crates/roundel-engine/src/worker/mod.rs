@@ -28,7 +28,7 @@ use crate::control::VERSION;
 use crate::control::server::ControlServer;
 use crate::exchange::{ExchangeServer, OwnWorker, gather_in, scatter_in};
 use crate::fabric::{Devices, Sizes, reachable_at};
-use crate::planner::NullableSideCodec;
+use crate::nullable_side::NullableSideCodec;
 use crate::ring::{CycloJoinCodec, Meetings, Pins, RingServer, RingWorker};
 use crate::runtime::runtime_env;
 use crate::settings::hear;
