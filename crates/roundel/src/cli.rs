@@ -33,10 +33,10 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  roundel tpch                                  22 TPC-H queries at scale 1, verified
-  roundel sql --table t=events.parquet          a shell on a file
+  roundel tpch                           22 TPC-H queries at scale 1, verified
+  roundel sql --table t=events.parquet   a shell on a file
   roundel sql --table t=t.csv -c 'SELECT count(*) FROM t'
-  roundel doctor                                what works here
+  roundel doctor                         what works here
 
 Roundel runs on Linux. `roundel-lab` measures and simulates networks.";
 
