@@ -29,7 +29,7 @@ pub struct ClusterOptions {
     pub endpoints: Option<usize>,
     /// Which registered buffers links keep. gRPC does not read it.
     pub buffers: BuffersChoice,
-    /// What is done about keys that have far more rows than others; `SET roundel.skew` changes it for a session. gRPC
+    /// The handling of keys that have far more rows than others; `SET roundel.skew` changes it for a session. gRPC
     /// does not read it.
     pub skew: Skew,
     /// What is done about lost datagrams. gRPC does not read it.

@@ -67,7 +67,7 @@ fn shorter(expression: Expr) -> Transformed<Expr> {
     Transformed::new_transformed(Expr::AggregateFunction(function), shorter)
 }
 
-/// What an expression with other names is.
+/// The expression below its aliases.
 fn named(mut expression: &Expr) -> &Expr {
     while let Expr::Alias(alias) = expression {
         expression = &alias.expr;

@@ -157,7 +157,7 @@ pub(crate) fn physical_rules(rings: Rule, runtime: Arc<RuntimeEnv>) -> Vec<Rule>
 pub(crate) struct ClusterPlanner {
     /// datafusion-distributed's, with the handlers and rules of the session.
     stages: Arc<dyn QueryPlanner + Send + Sync>,
-    /// What workers have besides this crate's functions.
+    /// The functions and codecs that workers have besides this crate's.
     extensions: Extensions,
     /// A worker that nothing was set for.
     worker: Arc<TaskContext>,
@@ -268,7 +268,7 @@ impl QueryPlanner for ClusterPlanner {
     }
 }
 
-/// What workers call a query that has this plan; nothing if it has no stages.
+/// The number by which workers know the query of this plan; none if it has no stages.
 pub(crate) fn query_id(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Uuid>> {
     let mut found = None;
     plan.apply(|node| {

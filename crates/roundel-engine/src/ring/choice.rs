@@ -30,7 +30,7 @@ pub(super) struct Hosts {
 /// About how long it takes to have the workers do a part of a query.
 const SPREAD: Duration = Duration::from_millis(10);
 
-/// What is thought of a join before it is run.
+/// The estimate of a join before it is run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Guess {
     pub ways: Ways,

@@ -1,6 +1,6 @@
-//! What a filter says about the distance of two columns: bands, inequalities and equalities become windows that rows are
-//! merged in. All else is tested pair by pair: so are the ends of windows of floating point, and pairs of which arithmetic
-//! may overflow, as the engine's wraps around then, or fails.
+//! Windows that rows are merged in, made of a filter's bands, inequalities and equalities of two columns. All else is
+//! tested pair by pair: so are the ends of windows of floating point, and pairs of which arithmetic may overflow, as the
+//! engine's wraps around then, or fails.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ struct Distance {
     columns: [usize; 2],
     low: Bound<f64>,
     high: Bound<f64>,
-    /// What the sums are like that it comes from.
+    /// How the sums that it comes from are reckoned.
     sum: Option<Reckoned>,
     limits: Limits,
 }
@@ -153,7 +153,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// What a comparison says about distances.
+    /// The distances that a comparison allows.
     fn distances(&self, part: &Arc<dyn PhysicalExpr>) -> Vec<Distance> {
         let Some(compared) = part.downcast_ref::<BinaryExpr>() else {
             return Vec::new();
