@@ -39,8 +39,11 @@ TABLES = 4
 # An answer of more rows is drawn again, and one that takes DuckDB longer, in seconds.
 ROWS_MAX = 4000
 DUCKDB_SECONDS = 1.0
-# What single-process DataFusion may take to answer.
+# What single-process DataFusion may take to answer: more than that says that it does not answer as DuckDB does.
 SINGLE_SECONDS = 60
+SINGLE_ROWS_MAX = 200_000
+# What each of the engines that are compared with may hold.
+MEMORY_MIB = 2048
 TRIES = 20
 # One statement of Roundel's, and a session; a statement that takes longer hangs.
 SESSION_SECONDS = 120
@@ -75,7 +78,7 @@ class Batch:
     def __init__(self, program, seed, number, directory):
         self.name = f"{seed}/{number}"
         dice = random.Random(self.name)
-        self.connection = duckdb.connect()
+        self.connection = duckdb.connect(config={"memory_limit": f"{MEMORY_MIB}MB"})
         self.tables = [random_tables.make(dice, self.connection, directory, f"t{n}") for n in range(TABLES)]
         self.workers = 1 + number % 4
         exchange = dice.choice(["endpoint", "endpoint", "endpoint", "multiplexer", "classic"])
@@ -113,27 +116,33 @@ class Batch:
             self.connection.execute("PRAGMA enable_optimizer")
 
     def datafusion(self, sql):
-        """What single-process DataFusion answers, or why it refuses. It cannot be interrupted, and may be left behind."""
-        answer = []
-        worker = threading.Thread(target=lambda: answer.append(self.datafusion_alone(sql)), daemon=True)
+        """What single-process DataFusion answers, or why it refuses. Between two batches of rows it can be stopped."""
+        answer, stopped = [], threading.Event()
+        worker = threading.Thread(target=lambda: answer.append(self.datafusion_alone(sql, stopped)), daemon=True)
         worker.start()
         worker.join(SINGLE_SECONDS)
+        stopped.set()
         return answer[0] if answer else (None, f"no end after {SINGLE_SECONDS} s")
 
-    def datafusion_alone(self, sql):
-        """The same, however long it takes."""
+    def datafusion_alone(self, sql, stopped):
+        """The same, until it is stopped."""
         try:
             if self.single is None:
                 config = datafusion.SessionConfig().with_target_partitions(2)
-                self.single = datafusion.SessionContext(config)
+                runtime = datafusion.RuntimeEnvBuilder().with_fair_spill_pool(MEMORY_MIB << 20).with_disk_manager_os()
+                self.single = datafusion.SessionContext(config, runtime)
                 for setting in self.settings:
                     if " datafusion." in setting:
                         self.single.sql(setting)
                 for table in self.tables:
                     read = self.single.register_csv if "csv" in table.recipe else self.single.register_parquet
                     read(table.name, table.path)
-            columns = self.single.sql(sql).to_arrow_table()
-            return list(zip(*(column.to_pylist() for column in columns.columns))), None
+            rows = []
+            for batch in self.single.sql(sql).execute_stream():
+                rows += zip(*(column.to_pylist() for column in batch.to_pyarrow().columns))
+                if stopped.is_set() or len(rows) > SINGLE_ROWS_MAX:
+                    break
+            return rows, None
         except BaseException as error:  # A panic of its own is none of Exception's.
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
                 raise

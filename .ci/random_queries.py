@@ -5,7 +5,6 @@ of floats that are not exact, orders that say nothing of NULLs, LIMIT without a 
 
 Left out is also what DataFusion itself gets wrong, in one process too:
 * correlated NOT IN (its issues 25336, 25347, 25480);
-* ORDER BY with OFFSET and without LIMIT in a subquery, whose sort it drops (23534);
 * columns that it takes for constant, and drops from an order, although outer joins, grouping sets and unions have other
   values in them (15886);
 * NOT IN a list with a NULL, which it forgets beside an IN list;
@@ -243,7 +242,7 @@ class Queries(Expressions):
             if self.dice.random() < 0.75:
                 query.limit = self.dice.choice([1, 1, 2, 3, 10, 100, 3000, 3000])
                 query.limit = 0 if self.dice.random() < 0.02 else query.limit
-            if self.dice.random() < 0.35 and (query.limit is not None or self.within == 0):
+            if self.dice.random() < 0.35:
                 query.offset = self.dice.choice([1, 2, 7, rows // 4, rows // 2, rows])
             rows = min(rows, query.limit or rows)
         return rows

@@ -7,7 +7,7 @@ use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNod
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 
 /// A rule as optimizers hold it.
 pub(crate) type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
@@ -21,6 +21,15 @@ pub(crate) fn node_rule(
     replace: impl Fn(&Arc<dyn ExecutionPlan>) -> Replacement + Send + Sync + 'static,
 ) -> Rule {
     Arc::new(NodeRule { name, replace })
+}
+
+/// The node above other inputs. What is known of its rows is found out again.
+pub(crate) fn above(
+    inputs: Vec<Arc<dyn ExecutionPlan>>,
+    node: &Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    Arc::clone(node).replace_children(inputs, options)
 }
 
 struct NodeRule<F> {

@@ -70,7 +70,7 @@ impl Session {
             .with_extension(Arc::new(files::Notices::default()));
         settings::keep_right(config.options_mut());
         let rings = Arc::new(CycloJoins(Arc::clone(&core.membership)));
-        let rules = planner::physical_rules(rings, Arc::clone(&core.runtime));
+        let rules = planner::physical_rules(rings, Arc::clone(&core.runtime))?;
         let mut state = SessionStateBuilder::new()
             .with_default_features()
             .with_config(config)

@@ -42,11 +42,11 @@ fn has_merge_join(node: &Arc<dyn ExecutionPlan>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::execution::SessionStateBuilder;
     use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
-    use datafusion::prelude::{SessionConfig, SessionContext};
+    use datafusion::prelude::SessionConfig;
 
     use super::limit_above_sort;
+    use crate::planner::tests::{context, rows};
 
     #[tokio::test]
     async fn a_merge_join_sees_all_rows() {
@@ -55,18 +55,12 @@ mod tests {
             .set_bool("datafusion.optimizer.prefer_hash_join", false);
         let mut rules = PhysicalOptimizer::new().rules;
         rules.insert(0, limit_above_sort());
-        let state = SessionStateBuilder::new()
-            .with_default_features()
-            .with_config(config)
-            .with_physical_optimizer_rules(rules)
-            .build();
-        let context = SessionContext::from(state);
+        let context = context(config, rules);
         for table in [
             "CREATE TABLE few AS SELECT value AS k FROM range(40, 50)",
             "CREATE TABLE many AS SELECT value AS k FROM range(1000)",
         ] {
-            let made = context.sql(table).await.expect("plans");
-            made.collect().await.expect("a table");
+            rows(&context, table).await;
         }
         for (sql, right) in [
             (
@@ -86,8 +80,7 @@ mod tests {
                 7,
             ),
         ] {
-            let frame = context.sql(sql).await.expect("plans");
-            let rows = frame.collect().await.expect("runs");
+            let rows = rows(&context, sql).await;
             let count: usize = rows.iter().map(|rows| rows.num_rows()).sum();
             assert_eq!(count, right, "{sql}");
         }

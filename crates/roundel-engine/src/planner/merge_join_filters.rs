@@ -48,12 +48,12 @@ pub(super) fn merge_join_filters() -> Rule {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::execution::SessionStateBuilder;
     use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
     use datafusion::physical_plan::displayable;
-    use datafusion::prelude::{SessionConfig, SessionContext};
+    use datafusion::prelude::SessionConfig;
 
     use super::merge_join_filters;
+    use crate::planner::tests::{context, rows};
 
     #[tokio::test]
     async fn a_filter_of_no_column_is_heeded() {
@@ -62,16 +62,10 @@ mod tests {
             .set_bool("datafusion.optimizer.prefer_hash_join", false);
         let mut rules = PhysicalOptimizer::new().rules;
         rules.push(merge_join_filters());
-        let state = SessionStateBuilder::new()
-            .with_default_features()
-            .with_config(config)
-            .with_physical_optimizer_rules(rules)
-            .build();
-        let context = SessionContext::from(state);
-        for (name, rows) in [("few", 4), ("many", 9)] {
-            let table = format!("CREATE TABLE {name} AS SELECT value AS k FROM range({rows})");
-            let made = context.sql(&table).await.expect("plans");
-            made.collect().await.expect("a table");
+        let context = context(config, rules);
+        for (name, length) in [("few", 4), ("many", 9)] {
+            let table = format!("CREATE TABLE {name} AS SELECT value AS k FROM range({length})");
+            rows(&context, &table).await;
         }
         for (join, condition, count) in [
             ("FULL", "CAST(NULL AS BOOLEAN)", 13),

@@ -7,16 +7,19 @@
 //! | expressions that are nested too deep are refused | `depth` | they would end a process |
 //! | clauses that would be ignored are refused | `ignored_clauses` | the answer would be of another statement |
 //! | scalar subqueries are run, and their values put in their places | `scalar_subqueries` | a stage cannot ask another plan for a value |
-//! | rules of the logical optimizer: subqueries of `ANY` and `ALL` get names | `comparison_aliases` | their columns are not the outer row's |
+//! | rules of the logical optimizer: joins in which NULL is equal to NULL stay apart from others | `null_safe_joins` | the others would have rows too many |
+//! | subqueries of `ANY` and `ALL` get names | `comparison_aliases` | their columns are not the outer row's |
 //! | some filters stay above aggregates and windows | `filter_above_aggregate` | below them they are of other rows |
 //! | both sides of a join's comparisons have one type | `join_types` | equal keys would have no partner |
 //! | aggregate functions are ordered by each key once | `aggregate_order` | otherwise some fail |
 //! | limits stay above windows | `limit_over_window` | a window must see all rows |
+//! | limits that only skip rows stay right above sorts | `offset_on_sort` | the sort would be dropped |
 //! | rules of the physical optimizer: bounds of floating point numbers are forgotten | `tables::scan` | they say nothing of NaN |
 //! | outer joins are not merged piecewise | `outer_merge_joins` | rows whose key is NULL would be lost |
 //! | limits stay above sorts of what merge joins give | `limit_above_sort` | the join would miss rows |
 //! | joins are done where equal keys are together, or on rings | `tables::local_joins`, `ring` | less is sent |
-//! | filters stay above nodes with two columns of one name | `unambiguous_filters` | they would be of the wrong one |
+//! | filters stay above nodes with two columns of one name | `unambiguous_filters`, `fence` | they would be of the wrong one |
+//! | sorts stay above limits that only skip rows | `sort_above_offset`, `fence` | other rows would be skipped |
 //! | rules that only make a plan faster may fail | `optional_rules` | the query would be refused |
 //! | what is constant in a side of an outer join is not so in the join | `nullable_sides` | sorts would be left out |
 //! | merge joins heed a filter of no column | `merge_join_filters` | it would be ignored |
@@ -38,6 +41,7 @@ mod aggregate_order;
 mod check;
 mod comparison_aliases;
 mod depth;
+mod fence;
 mod filter_above_aggregate;
 mod ignored_clauses;
 mod invariant;
@@ -45,12 +49,15 @@ mod join_types;
 mod limit_above_sort;
 mod limit_over_window;
 mod merge_join_filters;
+mod null_safe_joins;
 mod nullable_sides;
+mod offset_on_sort;
 mod optional_rules;
 mod order;
 mod outer_merge_joins;
 mod required_order;
 mod scalar_subqueries;
+mod sort_above_offset;
 mod travel;
 mod unambiguous_filters;
 
@@ -59,14 +66,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::Session;
-use datafusion::common::plan_datafusion_err;
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
+use datafusion::common::{internal_datafusion_err, plan_datafusion_err};
 use datafusion::config::ConfigOptions;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
@@ -89,11 +97,14 @@ use join_types::JoinTypes;
 use limit_above_sort::limit_above_sort;
 use limit_over_window::LimitOverWindow;
 use merge_join_filters::merge_join_filters;
+use null_safe_joins::NullSafeJoins;
 use nullable_sides::nullable_sides;
+use offset_on_sort::OffsetOnSort;
 use optional_rules::optional;
 use order::order_across_shuffles;
 use outer_merge_joins::outer_merge_joins;
 use required_order::required_order;
+use sort_above_offset::above_offset;
 use unambiguous_filters::unambiguous;
 
 pub(crate) use depth::{check_depth, check_length};
@@ -103,18 +114,23 @@ pub(crate) use scalar_subqueries::{RunSubquery, with_values};
 
 /// The rules of the logical optimizer: DataFusion's, and those that keep its answers right.
 pub(crate) fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    let filters: Arc<dyn OptimizerRule + Send + Sync> = Arc::new(FilterAboveAggregate::default());
-    let mut rules = Optimizer::new().rules;
-    for rule in &mut rules {
-        if rule.name() == PushDownFilter::default().name() {
-            *rule = Arc::clone(&filters);
+    let mut rules = vec![];
+    for rule in Optimizer::new().rules {
+        if rule.name() == EliminateCrossJoin::new().name() {
+            rules.push(Arc::new(NullSafeJoins) as Arc<dyn OptimizerRule + Send + Sync>);
         }
+        rules.push(match rule.name() == PushDownFilter::default().name() {
+            true => Arc::new(FilterAboveAggregate::default()),
+            false => rule,
+        });
     }
     rules.insert(0, Arc::new(ComparisonAliases));
     rules.push(Arc::new(JoinTypes));
     rules.push(Arc::new(AggregateOrder));
     // Others put limits into sorts.
     rules.push(Arc::new(LimitOverWindow));
+    // Others put projections below limits.
+    rules.push(Arc::new(OffsetOnSort));
     rules
 }
 
@@ -124,20 +140,25 @@ const SORTS: &str = "EnsureRequirements";
 /// DataFusion's rule that checks what nodes require of their inputs, and changes nothing.
 const CHECK: &str = "SanityCheckPlan";
 
+/// DataFusion's rule that chooses how joins are done.
+const JOINS: &str = "join_selection";
+
 /// The rules of the physical optimizer, which come before the stages are cut: DataFusion's, of which those that put filters
 /// below other nodes are kept right, and our own. `rings` puts joins on rings; `runtime` executes the plans.
-pub(crate) fn physical_rules(rings: Rule, runtime: Arc<RuntimeEnv>) -> Vec<Rule> {
+///
+/// # Errors
+/// When DataFusion lacks a rule that one of ours has its place by.
+pub(crate) fn physical_rules(rings: Rule, runtime: Arc<RuntimeEnv>) -> Result<Vec<Rule>> {
     let rules = PhysicalOptimizer::new().rules.into_iter();
-    let mut rules: Vec<Rule> = rules.map(unambiguous).map(optional).collect();
-    let check = rules.iter().position(|rule| rule.name() == CHECK);
-    let check = check.map(|at| rules.remove(at));
-    let modes_are_set = rules
-        .iter()
-        .position(|rule| rule.name() == "join_selection");
-    let joins = modes_are_set.map_or(0, |at| at + 1);
-    rules.splice(joins..joins, [local_joins(), rings]);
-    let sorts = rules.iter().position(|rule| rule.name() == SORTS);
-    rules.insert(sorts.unwrap_or(0), nullable_sides());
+    let mut rules: Vec<Rule> = rules
+        .map(unambiguous)
+        .map(above_offset)
+        .map(optional)
+        .collect();
+    let check = rules.remove(place(&rules, CHECK)?);
+    let joins_are_chosen = place(&rules, JOINS)? + 1;
+    rules.splice(joins_are_chosen..joins_are_chosen, [local_joins(), rings]);
+    rules.insert(place(&rules, SORTS)?, nullable_sides());
     rules.splice(
         0..0,
         [float_bounds(), outer_merge_joins(), limit_above_sort()],
@@ -146,10 +167,17 @@ pub(crate) fn physical_rules(rings: Rule, runtime: Arc<RuntimeEnv>) -> Vec<Rule>
         merge_join_filters(),
         order_across_shuffles(),
         required_order(),
+        check,
+        yielding_joins(),
+        checked_scans(runtime),
     ]);
-    rules.extend(check);
-    rules.extend([yielding_joins(), checked_scans(runtime)]);
-    rules
+    Ok(rules)
+}
+
+/// Where a rule of DataFusion is among these.
+fn place(rules: &[Rule], name: &str) -> Result<usize> {
+    let place = rules.iter().position(|rule| rule.name() == name);
+    place.ok_or_else(|| internal_datafusion_err!("DataFusion has no rule {name}"))
 }
 
 /// Plans queries for the cluster, or for one task where that is the only right way.

@@ -10,11 +10,9 @@ use datafusion::common::JoinType;
 use datafusion::physical_plan::joins::{
     HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec, SymmetricHashJoinExec,
 };
-use datafusion::physical_plan::{
-    ChildrenPropertiesMode, ExecutionPlan, ExecutionPlanProperties as _, ReplaceChildrenOptions,
-};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
 
-use crate::node_rule::{Rule, node_rule};
+use crate::node_rule::{Rule, above, node_rule};
 use crate::nullable_side::NullableSideExec;
 
 /// This must come before the rule that leaves out sorts.
@@ -41,11 +39,7 @@ pub(super) fn nullable_sides() -> Rule {
             }
         });
         let sides = sides.collect();
-        if !changed {
-            return Ok(None);
-        }
-        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        Arc::clone(node).replace_children(sides, options).map(Some)
+        changed.then(|| above(sides, node)).transpose()
     })
 }
 
@@ -65,11 +59,11 @@ fn join_type(node: &Arc<dyn ExecutionPlan>) -> Option<JoinType> {
 #[cfg(test)]
 mod tests {
     use datafusion::arrow::util::pretty::pretty_format_batches;
-    use datafusion::execution::SessionStateBuilder;
     use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
-    use datafusion::prelude::{SessionConfig, SessionContext};
+    use datafusion::prelude::SessionConfig;
 
     use super::nullable_sides;
+    use crate::planner::tests::{context, rows};
 
     #[tokio::test]
     async fn null_is_another_value_than_the_constant() {
@@ -82,18 +76,12 @@ mod tests {
                 .iter()
                 .position(|rule| rule.name() == "EnsureRequirements");
             rules.insert(sorts.expect("it is there"), nullable_sides());
-            let state = SessionStateBuilder::new()
-                .with_default_features()
-                .with_config(config)
-                .with_physical_optimizer_rules(rules)
-                .build();
-            let context = SessionContext::from(state);
+            let context = context(config, rules);
             for table in [
                 "CREATE TABLE a AS SELECT value AS k FROM range(10)",
                 "CREATE TABLE b AS SELECT value AS n, value % 2 AS m FROM range(10)",
             ] {
-                let made = context.sql(table).await.expect("plans");
-                made.collect().await.expect("a table");
+                rows(&context, table).await;
             }
             for (from, order, expected) in [
                 (
@@ -126,8 +114,7 @@ mod tests {
                     "SELECT array_to_string(array_agg(k ORDER BY k), ',') \
                      FROM (SELECT a.k FROM {from} ORDER BY {order})"
                 );
-                let frame = context.sql(&sql).await.expect("plans");
-                let rows = frame.collect().await.expect("runs");
+                let rows = rows(&context, &sql).await;
                 let rows = pretty_format_batches(&rows).expect("text").to_string();
                 assert!(rows.contains(&format!("| {expected} ")), "{sql}\n{rows}");
             }

@@ -68,11 +68,11 @@ impl PhysicalOptimizerRule for OptionalRule {
 #[cfg(test)]
 mod tests {
     use datafusion::arrow::util::pretty::pretty_format_batches;
-    use datafusion::execution::SessionStateBuilder;
     use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
-    use datafusion::prelude::SessionContext;
+    use datafusion::prelude::SessionConfig;
 
     use super::{OPTIONAL, optional};
+    use crate::planner::tests::{context, rows};
 
     #[test]
     fn datafusion_has_all_of_these_rules() {
@@ -85,18 +85,13 @@ mod tests {
     #[tokio::test]
     async fn a_statement_is_answered_where_a_rule_fails() {
         let rules = PhysicalOptimizer::new().rules.into_iter();
-        let state = SessionStateBuilder::new()
-            .with_default_features()
-            .with_physical_optimizer_rules(rules.map(optional).collect())
-            .build();
-        let context = SessionContext::from(state);
+        let context = context(SessionConfig::new(), rules.map(optional).collect());
         let no_row = "(SELECT value AS x FROM range(9) WHERE false)";
         let sql = format!(
             "SELECT sum(c2) FILTER (WHERE c1 % 2 = 0) AS s, count(*) AS n \
              FROM (SELECT count(DISTINCT x) AS c1, max(x) AS c2 FROM {no_row})"
         );
-        let frame = context.sql(&sql).await.expect("plans");
-        let rows = frame.collect().await.expect("runs");
+        let rows = rows(&context, &sql).await;
         let rows = pretty_format_batches(&rows).expect("text").to_string();
         assert!(rows.contains("|   | 1 |"), "{rows}");
     }

@@ -19,12 +19,9 @@ use datafusion::physical_expr::{
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
-use datafusion::physical_plan::{
-    ChildrenPropertiesMode, ExecutionPlan, ExecutionPlanProperties as _, InputOrderMode,
-    ReplaceChildrenOptions,
-};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, InputOrderMode};
 
-use crate::node_rule::{Replacement, Rule, node_rule};
+use crate::node_rule::{Replacement, Rule, above, node_rule};
 
 /// How a function of a window shows that it runs backwards.
 pub(super) const REVERSED: &str = "is_reversed: true";
@@ -74,10 +71,7 @@ fn sorted_below(node: &Arc<dyn ExecutionPlan>) -> Replacement {
         return Ok(None);
     }
     let order = LexOrdering::from(required);
-    let sorted = Arc::clone(node).replace_children(
-        vec![sort(input, order)],
-        ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
-    )?;
+    let sorted = above(vec![sort(input, order)], node)?;
     // A limit may rely on the order that there was, without a word.
     let Some(order) = node.output_ordering() else {
         return Ok(Some(sorted));

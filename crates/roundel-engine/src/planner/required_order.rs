@@ -7,12 +7,10 @@
 use std::sync::Arc;
 
 use datafusion::physical_expr::LexOrdering;
-use datafusion::physical_plan::{
-    ChildrenPropertiesMode, ExecutionPlan, ExecutionPlanProperties as _, ReplaceChildrenOptions,
-};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
 
 use super::order::sort;
-use crate::node_rule::{Replacement, Rule, node_rule};
+use crate::node_rule::{Replacement, Rule, above, node_rule};
 
 /// This must come after all rules that move or make sorts, and before the check.
 pub(super) fn required_order() -> Rule {
@@ -38,21 +36,17 @@ fn sorted_as_required(node: &Arc<dyn ExecutionPlan>) -> Replacement {
         }
         inputs.push(input);
     }
-    if !changed {
-        return Ok(None);
-    }
-    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-    Arc::clone(node).replace_children(inputs, options).map(Some)
+    changed.then(|| above(inputs, node)).transpose()
 }
 
 #[cfg(test)]
 mod tests {
     use datafusion::arrow::util::pretty::pretty_format_batches;
-    use datafusion::execution::SessionStateBuilder;
     use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
-    use datafusion::prelude::{SessionConfig, SessionContext};
+    use datafusion::prelude::SessionConfig;
 
     use super::required_order;
+    use crate::planner::tests::{context, rows};
 
     /// `c1` is the same in all rows, and `c0` is another in each.
     const GROUPED_BY_CONSTANTS: &str = "SELECT array_agg(c0 ORDER BY c0 DESC NULLS LAST, c1 DESC, c2 DESC) AS c3 \
@@ -69,17 +63,13 @@ mod tests {
             let check = rules.pop();
             rules.push(required_order());
             rules.extend(check);
-            let state = SessionStateBuilder::new()
-                .with_default_features()
-                .with_config(SessionConfig::new().with_target_partitions(partitions))
-                .with_physical_optimizer_rules(rules)
-                .build();
-            let context = SessionContext::from(state);
+            let context = context(
+                SessionConfig::new().with_target_partitions(partitions),
+                rules,
+            );
             let table = "CREATE TABLE t AS SELECT value % 7 AS a, value AS b FROM range(100)";
-            let made = context.sql(table).await.expect("plans").collect().await;
-            made.expect("a table");
-            let frame = context.sql(GROUPED_BY_CONSTANTS).await.expect("plans");
-            let rows = frame.collect().await.expect("runs");
+            rows(&context, table).await;
+            let rows = rows(&context, GROUPED_BY_CONSTANTS).await;
             let rows = pretty_format_batches(&rows).expect("text").to_string();
             assert!(rows.contains("| [15, 14] |"), "{rows}");
         }

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
-use datafusion::arrow::array::Int64Array;
+use datafusion::arrow::array::{Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SessionState, SessionStateBuilder};
@@ -17,6 +17,41 @@ use tempfile::NamedTempFile;
 use url::Url;
 
 use super::*;
+use crate::node_rule::node_rule;
+
+/// A session of one process with these rules of the physical optimizer.
+pub(super) fn context(config: SessionConfig, rules: Vec<Rule>) -> SessionContext {
+    let state = SessionStateBuilder::new()
+        .with_default_features()
+        .with_config(config)
+        .with_physical_optimizer_rules(rules);
+    SessionContext::from(state.build())
+}
+
+/// What a statement answers there.
+pub(super) async fn rows(context: &SessionContext, sql: &str) -> Vec<RecordBatch> {
+    let frame = context.sql(sql).await.expect(sql);
+    frame.collect().await.expect(sql)
+}
+
+#[test]
+fn rules_of_datafusion_have_the_names_by_which_they_are_found() {
+    let runtime = Arc::new(RuntimeEnv::default());
+    physical_rules(node_rule("rings", |_| Ok(None)), runtime).expect("all are there");
+    let rules = PhysicalOptimizer::new().rules;
+    for name in unambiguous_filters::PUTS_FILTERS {
+        place(&rules, name).expect(name);
+    }
+    let error = place(&rules, "NoSuchRule").expect_err("it is not there");
+    assert!(error.to_string().contains("NoSuchRule"), "{error}");
+    let logical = Optimizer::new().rules;
+    for name in [
+        PushDownFilter::default().name(),
+        EliminateCrossJoin::new().name(),
+    ] {
+        assert!(logical.iter().any(|rule| rule.name() == name), "{name}");
+    }
+}
 
 struct ThreeWorkers;
 

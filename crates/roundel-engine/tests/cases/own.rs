@@ -299,6 +299,52 @@ pub const CASES: &[Case] = &[
         ],
         ..CASE
     },
+    Case {
+        name: "keys of which some are equal where both are NULL",
+        inputs: &[table(
+            "t",
+            "x BIGINT, y BIGINT",
+            "(1, NULL), (NULL, 2), (NULL, NULL), (3, 3)",
+        )],
+        steps: &[
+            rows(
+                "SELECT a.x, b.x FROM t a JOIN (t b JOIN t c ON b.x = c.x) ON a.y IS NOT DISTINCT FROM b.y",
+                &["1|1", "3|3", "NULL|1"],
+            ),
+            rows(
+                "SELECT a.x, a.y FROM t a JOIN t b ON a.x IS NOT DISTINCT FROM b.x WHERE a.y = b.y",
+                &["3|3", "NULL|2"],
+            ),
+        ],
+        ..JOIN
+    },
+    Case {
+        name: "rows that are skipped",
+        inputs: &[table(
+            "t",
+            "a BIGINT, b BIGINT",
+            "(0, 4), (1, 3), (2, 2), (3, 1), (4, 0)",
+        )],
+        steps: &[
+            ordered(
+                "SELECT a FROM (SELECT a, b FROM t ORDER BY a OFFSET 3) ORDER BY b",
+                &["4", "3"],
+            ),
+            rows(
+                "SELECT sum(a), count(*) FROM (SELECT a, b FROM t ORDER BY b OFFSET 3)",
+                &["1|2"],
+            ),
+            rows(
+                "SELECT a FROM (SELECT a, lag(a) OVER (ORDER BY a) p FROM t ORDER BY b, p OFFSET 3)",
+                &["0", "1"],
+            ),
+            ordered(
+                "SELECT 9 AS a UNION ALL (SELECT a FROM t ORDER BY a OFFSET 3) ORDER BY a DESC",
+                &["9", "4", "3"],
+            ),
+        ],
+        ..CASE
+    },
 ];
 
 const OVERFLOW: &[&str] = &["overflow"];
