@@ -2,15 +2,15 @@
 //! RDMA devices; [`program`](mod@program) watches what a program does; and [`faulty`] devices lose and delay what is
 //! posted to them.
 //!
-//! A test that needs such a device calls [`in_machine`] first. On the host that boots a machine and
-//! runs this very test in it, or says loudly what is missing and skips; in the machine it returns
-//! [`Place::Machine`] with the names of the devices, and the test goes on.
+//! A test that needs such a device is ignored, with the reason, so that a run which leaves it out says so;
+//! `cargo xtask rdma` runs it. It calls [`in_machine`] first. On the host that boots a machine and runs this very test
+//! in it; in the machine it returns [`Place::Machine`] with the names of the devices, and the test goes on.
 
 pub mod faulty;
 pub mod program;
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Names of the devices in the machine, separated by commas.
 const DEVICES: &str = "ROUNDEL_TEST_DEVICES";
@@ -30,7 +30,7 @@ const PASSED_ON: [&str; 6] = [
 pub enum Place {
     /// In the machine: these are its devices.
     Machine(Vec<String>),
-    /// On the host: the machine has run the test, or it was skipped. Nothing is left to do.
+    /// On the host: the machine has run the test. Nothing is left to do.
     Done,
 }
 
@@ -82,7 +82,7 @@ pub fn in_machine(test: &str, machine: Machine<'_>) -> Place {
 /// # Panics
 /// As [`in_machine`].
 pub fn tests_in_machine(test: &str, arguments: &[&str], machine: Machine<'_>) {
-    if devices().is_some() || skipped(test) {
+    if devices().is_some() {
         return;
     }
     let own = std::env::current_exe().expect("a test has an executable");
@@ -90,26 +90,10 @@ pub fn tests_in_machine(test: &str, arguments: &[&str], machine: Machine<'_>) {
         .arg("--")
         .arg(own)
         .args(arguments)
-        .args(["--nocapture", "--test-threads", "1"])
+        .args(["--include-ignored", "--nocapture", "--test-threads", "1"])
         .status()
         .expect("vm/run can be started");
     assert!(status.success(), "{test} in the machine: {status}");
-}
-
-/// Whether there is no test bed, which it then says.
-pub fn skipped(test: &str) -> bool {
-    let ready = Command::new(program())
-        .arg("status")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success());
-    if !ready {
-        // To the terminal also when the test passes.
-        let text = format!("SKIPPED {test}: there is no VM test bed; `vm/run prepare` makes it\n");
-        let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
-    }
-    !ready
 }
 
 /// `vm/run exec` with the machine's options; the command to run follows `--`.

@@ -5,6 +5,7 @@ use roundel_verbs::loopback::{self, Verdict};
 use roundel_verbs::rdma::{self, inventory};
 
 #[test]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 fn every_device_tells_what_it_is_and_every_verb_works_on_it() {
     let test = "every_device_tells_what_it_is_and_every_verb_works_on_it";
     let Place::Machine(names) = in_machine(test, Machine::default()) else {

@@ -23,6 +23,7 @@ const WITH_LOSS: [&str; 3] = [
 ];
 
 #[test]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 fn on_rdma() {
     let modules = [
         "designs::",
@@ -38,12 +39,14 @@ fn on_rdma() {
 }
 
 #[test]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 fn on_rdma_with_a_loss_of_a_thousandth() {
     let test = "machine::on_rdma_with_a_loss_of_a_thousandth";
     in_machine(test, &WITH_LOSS, "0.1");
 }
 
 #[test]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 fn on_rdma_with_a_loss_of_a_hundredth() {
     let test = "machine::on_rdma_with_a_loss_of_a_hundredth";
     in_machine(test, &WITH_LOSS, "1");

@@ -80,6 +80,7 @@ fn preferred_pages() -> BTreeMap<u32, BTreeMap<u32, usize>> {
 }
 
 #[test]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 fn in_a_machine_of_two_nodes() {
     let machine = Machine {
         options: &["--numa", "2", "--cpus", "4"],

@@ -9,7 +9,7 @@ use crate::common::{
     Program, eventually, fails, finish, is_alive, program, signal, stderr, stdout, until_busy,
     workers_of,
 };
-use roundel_testbed::{Machine, command, skipped};
+use roundel_testbed::{Machine, command};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -135,11 +135,8 @@ fn atomics_have_one_size() {
 }
 
 #[test]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 fn verbs_of_a_device_are_measured() {
-    let test = "verbs_of_a_device_are_measured";
-    if skipped(test) {
-        return;
-    }
     let perf = format!(
         "{} perf --fabric rdma:rxe0 --json --iterations 300",
         env!("CARGO_BIN_EXE_roundel-lab")

@@ -15,6 +15,7 @@ const MACHINE: Machine<'_> = Machine {
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 async fn each_call_ends_once_on_rdma() {
     let test = "machine::each_call_ends_once_on_rdma";
     if let Place::Machine(_) = in_machine(test, MACHINE) {
@@ -23,6 +24,7 @@ async fn each_call_ends_once_on_rdma() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 async fn each_call_ends_once_on_rdma_with_a_loss_of_a_twentieth() {
     let test = "machine::each_call_ends_once_on_rdma_with_a_loss_of_a_twentieth";
     let machine = Machine {
@@ -35,6 +37,7 @@ async fn each_call_ends_once_on_rdma_with_a_loss_of_a_twentieth() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 async fn calls_to_killed_processes_end_on_rdma() {
     let test = "machine::calls_to_killed_processes_end_on_rdma";
     if let Place::Machine(_) = in_machine(test, MACHINE) {

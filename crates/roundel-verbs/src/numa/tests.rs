@@ -107,6 +107,7 @@ fn pages(arena: &Arena) -> BTreeMap<u32, usize> {
 }
 
 #[test]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 fn memory_and_threads_are_where_they_are_wanted() {
     let test = "numa::tests::memory_and_threads_are_where_they_are_wanted";
     let machine = Machine {

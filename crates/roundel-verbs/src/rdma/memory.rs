@@ -173,6 +173,7 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     #[test]
+    #[ignore = "needs the virtual machine: vm/run prepare"]
     fn registered_memory_lies_on_the_node_wanted() {
         let test = "rdma::memory::tests::registered_memory_lies_on_the_node_wanted";
         let machine = Machine {

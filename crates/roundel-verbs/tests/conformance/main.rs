@@ -128,6 +128,7 @@ impl Provider for Devices {
 }
 
 #[test]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 fn rdma() {
     let documents = format!("{}:rw", documentation::directory().display());
     let writable = ["--share", &documents];

@@ -196,6 +196,7 @@ fn tcp_peers_killed_under_load_never_wedge_the_survivor() {
 
 /// As above; a device needs half a second to notice, and starting processes takes a while there.
 #[test]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 fn rdma_peers_killed_under_load_never_wedge_the_survivor() {
     const NAME: &str = "rdma_peers_killed_under_load_never_wedge_the_survivor";
     if let Place::Machine(names) = in_machine(NAME, Machine::default()) {
@@ -297,6 +298,7 @@ fn a_stopped_tcp_peer_does_not_hang_destruction() {
 }
 
 #[test]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 fn a_stopped_rdma_peer_does_not_hang_destruction() {
     const NAME: &str = "a_stopped_rdma_peer_does_not_hang_destruction";
     if let Place::Machine(names) = in_machine(NAME, Machine::default()) {

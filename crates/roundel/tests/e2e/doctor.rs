@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use roundel_testbed::{Machine, command, skipped};
+use roundel_testbed::{Machine, command};
 use serde_json::Value;
 
 use crate::common::{program, stderr, stdout};
@@ -83,11 +83,8 @@ impl Said {
     }
 }
 
-/// Runs `roundel doctor --json` with more arguments in a machine; nothing without a test bed.
-fn in_machine(test: &str, devices: usize, options: &[&str], arguments: &[&str]) -> Option<Said> {
-    if skipped(test) {
-        return None;
-    }
+/// Runs `roundel doctor --json` with more arguments in a machine.
+fn in_machine(devices: usize, options: &[&str], arguments: &[&str]) -> Said {
     let machine = Machine {
         devices,
         options,
@@ -99,7 +96,7 @@ fn in_machine(test: &str, devices: usize, options: &[&str], arguments: &[&str]) 
         .args(arguments)
         .output()
         .unwrap();
-    Some(Said::new(&output))
+    Said::new(&output)
 }
 
 #[test]
@@ -164,10 +161,9 @@ fn a_fabric_can_be_asked_for() {
 }
 
 #[test]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 fn two_healthy_devices() {
-    let Some(said) = in_machine("two_healthy_devices", 2, &[], &[]) else {
-        return;
-    };
+    let said = in_machine(2, &[], &[]);
     assert_eq!(said.code, Some(0), "{}", said.text);
     assert_eq!(
         said.summary(),
@@ -188,11 +184,9 @@ fn two_healthy_devices() {
 }
 
 #[test]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 fn one_of_two_devices_is_down() {
-    let test = "one_of_two_devices_is_down";
-    let Some(said) = in_machine(test, 2, &["--link-down", "rxe0"], &[]) else {
-        return;
-    };
+    let said = in_machine(2, &["--link-down", "rxe0"], &[]);
     assert_eq!(said.code, Some(0), "{}", said.text);
     assert_eq!(
         said.summary(),
@@ -205,11 +199,9 @@ fn one_of_two_devices_is_down() {
 }
 
 #[test]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 fn without_the_library() {
-    let test = "without_the_library";
-    let Some(said) = in_machine(test, 1, &["--without-libibverbs"], &[]) else {
-        return;
-    };
+    let said = in_machine(1, &["--without-libibverbs"], &[]);
     assert_eq!(said.code, Some(0), "{}", said.text);
     let told = format!("RDMA: libibverbs is not installed; {SHM_TOO}");
     assert_eq!(said.summary(), told);
@@ -225,11 +217,9 @@ fn without_the_library() {
 }
 
 #[test]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 fn without_the_modules() {
-    let test = "without_the_modules";
-    let Some(said) = in_machine(test, 0, &["--no-rdma-modules"], &[]) else {
-        return;
-    };
+    let said = in_machine(0, &["--no-rdma-modules"], &[]);
     assert_eq!(said.code, Some(0), "{}", said.text);
     let told = format!("RDMA: no device (the kernel's RDMA modules are not loaded); {SHM_TOO}");
     assert_eq!(said.summary(), told);
@@ -244,11 +234,9 @@ fn without_the_modules() {
 }
 
 #[test]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 fn without_a_device_where_rdma_is_asked_for() {
-    let test = "without_a_device_where_rdma_is_asked_for";
-    let Some(said) = in_machine(test, 0, &[], &["--fabric", "rdma"]) else {
-        return;
-    };
+    let said = in_machine(0, &[], &["--fabric", "rdma"]);
     assert_eq!(said.code, Some(1), "{}", said.text);
     assert_eq!(said.summary(), "RDMA: no device");
     said.assert_finding("RDMA", "devices", "problem", "modprobe rdma_rxe");
@@ -260,12 +248,10 @@ fn without_a_device_where_rdma_is_asked_for() {
 }
 
 #[test]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 fn an_ordinary_user_who_may_lock_little_memory() {
-    let test = "an_ordinary_user_who_may_lock_little_memory";
     let options = ["--user", "1000", "--memlock", "64"];
-    let Some(said) = in_machine(test, 1, &options, &["--fabric", "rdma:rxe0"]) else {
-        return;
-    };
+    let said = in_machine(1, &options, &["--fabric", "rdma:rxe0"]);
     assert_eq!(said.code, Some(1), "{}", said.text);
     assert_eq!(
         said.summary(),
@@ -276,11 +262,8 @@ fn an_ordinary_user_who_may_lock_little_memory() {
 }
 
 #[test]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 fn a_device_file_that_this_user_may_not_open() {
-    let test = "a_device_file_that_this_user_may_not_open";
-    if skipped(test) {
-        return;
-    }
     let roundel = env!("CARGO_BIN_EXE_roundel");
     let script = format!(
         "chmod 600 /dev/infiniband/uverbs0; su -s /bin/sh user -c '{roundel} doctor --json'"
@@ -306,12 +289,10 @@ fn a_device_file_that_this_user_may_not_open() {
 }
 
 #[test]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 fn a_short_mtu_and_two_nodes() {
-    let test = "a_short_mtu_and_two_nodes";
     let options = ["--mtu", "1500", "--numa", "2"];
-    let Some(said) = in_machine(test, 1, &options, &["--fabric", "rdma:rxe0/1"]) else {
-        return;
-    };
+    let said = in_machine(1, &options, &["--fabric", "rdma:rxe0/1"]);
     assert_eq!(said.code, Some(0), "{}", said.text);
     assert_eq!(said.summary(), "RDMA works on rxe0/1");
     said.assert_finding("Device rxe0", "MTU", "note", "ip link set v0 mtu 4200");

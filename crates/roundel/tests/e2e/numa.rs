@@ -1,13 +1,11 @@
 //! `roundel tpch` through multiplexers, in a machine with two NUMA nodes.
 
 use crate::common::{stderr, stdout};
-use roundel_testbed::{Machine, command, skipped};
+use roundel_testbed::{Machine, command};
 
 #[test]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 fn threads_stay_in_regions_and_rows_are_right() {
-    if skipped("threads_stay_in_regions_and_rows_are_right") {
-        return;
-    }
     let machine = Machine {
         devices: 1,
         memory_mib: 2048,
