@@ -22,7 +22,7 @@ use crate::wire::{Body, Header};
 use roundel_verbs::{
     Buffer, CompletionQueue, CompletionStatus, Context, QueuePair, QueuePairAddress, Regions,
 };
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
@@ -68,7 +68,7 @@ pub(super) struct Connection {
     /// The memory of a message, the first of whose two requests has completed.
     part: Option<Buffer>,
     /// Members here of the peer's transmission groups, by exchange, source and group.
-    pub(super) groups: HashMap<(u64, u32, u16), Arc<[Member]>>,
+    pub(super) groups: BTreeMap<(u64, u32, u16), Arc<[Member]>>,
     /// Something has come since it was last looked after.
     heard: bool,
 }
@@ -116,7 +116,7 @@ impl Connection {
             messages_in_flight: 0,
             next: 0,
             part: None,
-            groups: HashMap::new(),
+            groups: BTreeMap::new(),
             heard: true,
         })
     }

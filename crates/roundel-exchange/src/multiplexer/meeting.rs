@@ -15,7 +15,7 @@ use roundel_verbs::{CompletionStatus, Context, QueuePairAddress};
 use std::fmt;
 
 /// A node, as long as its process lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u64);
 
 impl NodeId {

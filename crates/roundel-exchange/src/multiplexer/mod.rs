@@ -68,7 +68,7 @@ use roundel_verbs::completion_queue::{BoxFuture, until_ready};
 use roundel_verbs::{Capabilities, Completion, CompletionQueue, Guarded, Regions};
 use schedule::Schedule;
 use sources::Source;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -168,10 +168,10 @@ struct State {
     driver: Option<Waker>,
     /// Those that have failed stay, without a queue pair.
     connections: Vec<Connection>,
-    by_peer: HashMap<NodeId, usize>,
+    by_peer: BTreeMap<NodeId, usize>,
     by_queue_pair: HashMap<u32, usize>,
     pool: Pool,
-    sources: HashMap<SourceKey, Source>,
+    sources: BTreeMap<SourceKey, Source>,
     ends: Ends,
     completions: Vec<Completion>,
     /// Tasks to wake when the state is not locked any more.
@@ -212,10 +212,10 @@ impl Multiplexer {
             schedule: Schedule::new(&options, networked),
             driver: None,
             connections: Vec::new(),
-            by_peer: HashMap::new(),
+            by_peer: BTreeMap::new(),
             by_queue_pair: HashMap::new(),
             pool: Pool::new(&fabric.arena, &options, regions),
-            sources: HashMap::new(),
+            sources: BTreeMap::new(),
             ends: Ends::default(),
             completions: Vec::new(),
             wakers: Vec::new(),

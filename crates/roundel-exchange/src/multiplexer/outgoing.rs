@@ -2,11 +2,11 @@
 
 use crate::wire::{Body, Header};
 use roundel_verbs::{Buffer, ExposedBuffer, Payload, SharedBuffer};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// A source among those of all nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SourceKey {
     pub(super) exchange: u64,
     pub(super) source: u32,
@@ -77,7 +77,7 @@ impl Outgoing {
 #[derive(Default)]
 pub(super) struct Queues {
     control: VecDeque<Header>,
-    queries: HashMap<u64, VecDeque<Outgoing>>,
+    queries: BTreeMap<u64, VecDeque<Outgoing>>,
     /// Queries that have messages, in the order of their turns.
     turns: VecDeque<u64>,
     /// Of these messages.

@@ -37,7 +37,7 @@ const UD_SPARE_RECEIVES: usize = 4;
 const SPARE_SENDS: usize = 4;
 
 /// A link of a receive endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkId(pub usize);
 
 /// A data message that arrived. Its buffer goes back with [`ReceiveEndpoint::release`].
