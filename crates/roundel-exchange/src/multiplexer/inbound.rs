@@ -1,8 +1,8 @@
 //! The receiving side of one operator: its links, what has arrived on each, and the credit that their sources are
 //! granted.
 
+use super::address::NodeId;
 use super::arrivals::{Arrivals, Member};
-use super::meeting::NodeId;
 use super::news::News;
 use super::{Multiplexer, State};
 use crate::endpoint::{LinkAddress, LinkId, LinkState};
