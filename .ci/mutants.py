@@ -27,6 +27,7 @@ SEEDS = "0..1000"
 EXCHANGE = "crates/roundel-exchange/src/endpoint"
 LINK = "crates/roundel-exchange/src/link"
 WRITE = "crates/roundel-exchange/src/designs/write_rc.rs"
+READ = "crates/roundel-exchange/src/designs/read_rc.rs"
 
 
 @dataclass(frozen=True)
@@ -108,20 +109,23 @@ MUTANTS = [
         "crates/roundel-exchange/src/multiplexer/connection.rs",
         [
             (
-                "held.saturating_sub(self.options.receives / 2)",
-                "held.saturating_sub(3 * self.options.receives / 4)",
+                "self.held.saturating_sub(self.options.receives / 2)",
+                "self.held.saturating_sub(3 * self.options.receives / 4)",
             )
         ],
     ),
     Mutant(
-        "a slot is said to be free while an older one is not",
-        "crates/roundel-exchange/src/multiplexer/slots.rs",
-        [("        (self.freed - before) as u32", "        u32::from(before <= self.freed)")],
+        "a free buffer is named twice",
+        WRITE,
+        [("        self.untold.push_back(slot);", "        self.untold.extend([slot, slot]);")],
     ),
     Mutant(
         "a message is said to be read while it is",
-        "crates/roundel-exchange/src/multiplexer/reads.rs",
-        [("        Read { count: self.read }", "        Read { count: self.read + self.reading.min(1) as u64 }")],
+        READ,
+        [
+            ("        self.in_flight.push_back(number);", "        self.in_flight.push_back(number);\n        self.untold.push_back(number);"),
+            ("        self.untold.extend(self.in_flight.pop_front());", "        self.in_flight.pop_front();"),
+        ],
     ),
     Mutant(
         "rows for all partitions miss one",

@@ -69,11 +69,7 @@ impl Fabric {
 
     /// A buffer, of memory that can be exposed to peers where `exposable`.
     pub(crate) fn buffer(&self, bytes: usize, exposable: bool) -> Result<Buffer> {
-        let buffer = match exposable {
-            true => self.arena.allocate_exposable(bytes),
-            false => self.arena.allocate(bytes),
-        };
-        Ok(buffer?)
+        allocate(&self.arena, bytes, exposable)
     }
 
     /// Bytes that nobody needs in order to get on: none when the arena is more than half full, the
@@ -90,6 +86,15 @@ impl Fabric {
         }
         self.buffer(bytes, exposable).ok()
     }
+}
+
+/// A buffer of an arena, of memory that can be exposed to peers where `exposable`.
+pub(crate) fn allocate(arena: &Arena, bytes: usize, exposable: bool) -> Result<Buffer> {
+    let buffer = match exposable {
+        true => arena.allocate_exposable(bytes),
+        false => arena.allocate(bytes),
+    };
+    Ok(buffer?)
 }
 
 /// Lets peers at a buffer.

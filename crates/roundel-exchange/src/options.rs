@@ -174,6 +174,8 @@ impl ExchangeOptions {
             message_bytes: self.message_bytes,
             least: self.window.least,
             most: self.window_max(),
+            // The end of a stream.
+            control: 1,
         }
     }
 

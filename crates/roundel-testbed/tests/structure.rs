@@ -50,7 +50,6 @@ const CIRCLES: &[&str] = &[
     "roundel-engine::tables::files: describe table",
     "roundel-engine::tables::files: format json",
     "roundel-engine::tables::scan: checked codec csv rule",
-    "roundel-exchange::multiplexer: address arrivals connection meeting phases reads schedule slots way",
     "roundel-experiments: transport workload",
     "roundel-experiments::advise: candidate limit",
     "roundel-experiments::simulate: cluster join nodes plan",

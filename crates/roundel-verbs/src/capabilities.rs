@@ -62,6 +62,8 @@ pub struct Capabilities {
     pub breaks_with_peer: bool,
     /// Whether peers must run on the same host.
     pub same_host_only: bool,
+    /// Whether messages cross a network, where those for one peer can get in each other's way.
+    pub networked: bool,
 }
 
 /// Bytes of the global routing header on every provider: 40, as InfiniBand has it.
@@ -97,6 +99,7 @@ impl Capabilities {
             waits_for_connection,
             breaks_with_peer,
             same_host_only,
+            networked,
         } = self;
         let names: Vec<_> = transports
             .iter()
@@ -156,6 +159,7 @@ impl Capabilities {
                 answer(*breaks_with_peer),
             ),
             ("peers on the same host only", answer(*same_host_only)),
+            ("messages cross a network", answer(*networked)),
         ]
     }
 }

@@ -1,6 +1,6 @@
-//! The seam between an endpoint and what carries its messages over one link: a carrier turns filled messages into
+//! The seam between those who have messages and what carries them over one link: a carrier turns filled messages into
 //! requests, and completions and what was written here into messages. It tells of the credit that is left, and what is
-//! there. It posts nothing itself: the endpoint does, and knows what fits.
+//! there. It posts nothing itself: an endpoint or the multiplexer does, and knows what fits.
 
 use crate::error::Result;
 use crate::fabric::Fabric;
@@ -20,7 +20,12 @@ pub(crate) struct LinkSizes {
     pub(crate) message_bytes: usize,
     pub(crate) least: usize,
     pub(crate) most: usize,
+    /// Control messages that may be on their way at a time.
+    pub(crate) control: usize,
 }
+
+/// Allocates a buffer of so many bytes, of memory that can be exposed to peers where that is said.
+pub(crate) type Allocate<'a> = &'a mut dyn FnMut(usize, bool) -> Result<Buffer>;
 
 /// Requests to post one after the other.
 pub(crate) type Requests = Vec<SendRequest>;
@@ -29,6 +34,8 @@ pub(crate) type Next = Option<Result<SendRequest, &'static str>>;
 
 /// A message at its source.
 pub(crate) enum Filled {
+    /// A control message, which is a header.
+    Header(Header),
     /// To be sent or written. In a buffer, what [belongs behind it](crate::Design) is there.
     Bytes(Payload),
     /// To be read, by the receiver, that gives its number back.
@@ -40,8 +47,17 @@ pub(crate) enum Filled {
 }
 
 impl Filled {
+    /// Where it is to be read, it has this number.
+    pub(crate) fn with_number(self, number: u64) -> Self {
+        match self {
+            Self::Exposed { at, length, .. } => Self::Exposed { at, length, number },
+            other => other,
+        }
+    }
+
     pub(super) fn into_bytes(self) -> Result<Payload, &'static str> {
         match self {
+            Self::Header(header) => Ok(inline(&header)),
             Self::Bytes(payload) => Ok(payload),
             Self::Exposed { .. } => Err("a message that it is to read"),
         }
@@ -82,6 +98,11 @@ pub(crate) trait SourceEnd: Send {
         None
     }
 
+    /// The receiver is known, with a queue of its own where it has one, and so many messages may wait there at first.
+    fn begin(&mut self, _valid: Option<QueueAddress>, _window: u32, _peer: &str) -> Result<()> {
+        Ok(())
+    }
+
     /// Messages that may be carried now, given the credit that is left.
     fn left(&self, credit: u32) -> u32 {
         credit
@@ -92,13 +113,9 @@ pub(crate) trait SourceEnd: Send {
         granted
     }
 
-    /// The requests that carry a message, with these marks: the first one where one request is enough.
+    /// The requests that carry a message, with these marks: the first one where one request is enough. Of a header that is
+    /// read, the first one is its number, too.
     fn carry(&mut self, message: Filled, ids: [u64; 2]) -> Result<Requests, &'static str>;
-
-    /// A control message.
-    fn control(&mut self, header: &Header) -> Result<Filled> {
-        Ok(Filled::Bytes(inline(header)))
-    }
 
     /// Takes what the receiver has written here; returns the number of the next message that it has read.
     fn take(&mut self) -> Option<u64> {
@@ -122,7 +139,7 @@ pub(crate) trait ReceiverEnd: Send {
         None
     }
 
-    /// The source has answered, with a queue of its own where it has one.
+    /// The source is known, with a queue of its own where it has one.
     fn begin(&mut self, _free: Option<QueueAddress>, _peer: &str) -> Result<()> {
         Ok(())
     }
@@ -225,6 +242,14 @@ impl Place {
             buffer,
             at: 0,
             slot: 0,
+        }
+    }
+
+    /// The number of the NUMA region that it is in; the first one where it is in the source's memory.
+    pub(crate) fn region(&self) -> usize {
+        match self {
+            Self::Here { buffer, .. } => buffer.region().number(),
+            Self::There { .. } => 0,
         }
     }
 

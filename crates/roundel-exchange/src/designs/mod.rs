@@ -6,13 +6,12 @@ pub(crate) mod carrier;
 mod read_rc;
 mod send_rc;
 pub(crate) mod send_ud;
-pub(crate) mod write_rc;
+mod write_rc;
 
 use crate::error::Result;
 use crate::fabric::Fabric;
-use crate::link::queue::QueueAddress;
 use crate::link::seal::{sealed_length, write_seal};
-use carrier::{LinkSizes, ReceiverEnd, SourceEnd};
+use carrier::{Allocate, LinkSizes, ReceiverEnd, SourceEnd};
 use roundel_verbs::{AddressHandle, Arena, Buffer, Capabilities, QueuePair, Transport};
 use std::fmt;
 use std::str::FromStr;
@@ -236,39 +235,40 @@ impl Design {
         Box::new(send_ud::Source(to))
     }
 
-    /// The end of a source over a connection, for a receiver that has offered a queue and a credit.
+    /// The end of a source over a connection.
     pub(crate) fn connected_source(
         self,
         arena: &Arena,
         sizes: &LinkSizes,
-        (queue, credit): (Option<QueueAddress>, u32),
-        peer: &str,
     ) -> Result<Box<dyn SourceEnd>> {
         Ok(match self.verb() {
             Verb::Send => Box::new(send_rc::Source),
             Verb::Write(notification) => {
-                let source = write_rc::Source::open(notification, arena, sizes, queue, peer)?;
-                Box::new(source)
+                Box::new(write_rc::Source::open(notification, arena, sizes)?)
             }
-            Verb::Read => Box::new(read_rc::Source::open(arena, sizes, (queue, credit), peer)?),
+            Verb::Read => Box::new(read_rc::Source::open(arena, sizes)?),
         })
     }
 
-    /// The end of a receiver over a connection.
+    /// The end of a receiver over a connection. Where messages are read, it is done at once over a queue pair that is given.
     pub(crate) fn connected_receiver(
         self,
         fabric: &Fabric,
         sizes: &LinkSizes,
-        queue_pair: &Arc<QueuePair>,
+        allocate: Allocate<'_>,
+        at_once: Option<&Arc<QueuePair>>,
     ) -> Result<Box<dyn ReceiverEnd>> {
         let receives = self.receives(sizes.most);
         Ok(match self.verb() {
-            Verb::Send => Box::new(send_rc::Receiver::open(fabric, sizes)?),
-            Verb::Write(notification) => {
-                let receiver = write_rc::Receiver::open(notification, fabric, sizes, receives)?;
-                Box::new(receiver)
-            }
-            Verb::Read => Box::new(read_rc::Receiver::open(fabric, sizes, queue_pair)?),
+            Verb::Send => Box::new(send_rc::Receiver::open(sizes, allocate)?),
+            Verb::Write(notification) => Box::new(write_rc::Receiver::open(
+                notification,
+                fabric,
+                sizes,
+                allocate,
+                receives,
+            )?),
+            Verb::Read => Box::new(read_rc::Receiver::open(fabric, sizes, allocate, at_once)?),
         })
     }
 }

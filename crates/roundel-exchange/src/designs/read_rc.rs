@@ -9,50 +9,56 @@
 //! With each message that was read the source is told how many it may have waiting: as many as the receiver has
 //! buffers, or would have.
 
-use super::carrier::{Bell, Filled, LinkSizes, Next, Place, ReceiverEnd, Requests, SourceEnd};
+use super::carrier::{
+    Allocate, Bell, Filled, LinkSizes, Next, Place, ReceiverEnd, Requests, SourceEnd,
+};
 use crate::error::Result;
-use crate::fabric::{Fabric, expose};
+use crate::fabric::Fabric;
 use crate::link::queue::{Entry, Queue, QueueAddress, RemoteQueue};
-use crate::wire::Header;
+use crate::wire::{HEADER_LENGTH, Header};
 use roundel_verbs::{
     Arena, Buffer, ExposedBuffer, Payload, QueuePair, RemoteAddress, SendOperation, SendRequest,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// The number of a message that is about the link and not of a group.
-const OF_LINK: u64 = u64::MAX;
+use std::sync::atomic::Ordering;
 
 /// The end of a source.
 pub(super) struct Source {
-    arena: Arena,
     /// `FreeArr`.
     free: Queue,
-    /// `ValidArr`.
-    valid: RemoteQueue,
+    /// `ValidArr`, once the receiver is known.
+    valid: Option<RemoteQueue>,
     /// Messages that the receiver has been told of and has not read, and how many there may be.
     unread: u64,
     window: u64,
-    /// Where its control messages wait: there is one at most.
-    control: Option<ExposedBuffer>,
+    /// Where control messages wait, one after the other, and how many there were.
+    control: ExposedBuffer,
+    controls: usize,
 }
 
 impl Source {
-    pub(super) fn open(
-        arena: &Arena,
-        sizes: &LinkSizes,
-        (offered, window): (Option<QueueAddress>, u32),
-        peer: &str,
-    ) -> Result<Self> {
-        let valid = RemoteQueue::valid(offered.filter(|queue| queue.entries > 0), peer)?;
+    pub(super) fn open(arena: &Arena, sizes: &LinkSizes) -> Result<Self> {
         Ok(Self {
-            arena: arena.clone(),
             free: Queue::open(arena, sizes.most)?,
-            valid,
+            valid: None,
             unread: 0,
-            window: window.into(),
-            control: None,
+            window: 0,
+            control: arena.allocate_exposed(sizes.control * HEADER_LENGTH)?,
+            controls: 0,
         })
+    }
+
+    /// Puts a control message where the receiver can read it; those that were there before have been read.
+    fn lay_out(&mut self, header: &Header) -> RemoteAddress {
+        let at = self.controls * HEADER_LENGTH % self.control.len();
+        self.controls += 1;
+        let bytes = header.emit();
+        for (word, bytes) in bytes.as_chunks::<8>().0.iter().enumerate() {
+            let word = self.control.word(at + word * 8);
+            word.store(u64::from_ne_bytes(*bytes), Ordering::Release);
+        }
+        self.control.remote_address().offset(at)
     }
 }
 
@@ -61,49 +67,44 @@ impl SourceEnd for Source {
         Some(&self.free)
     }
 
+    fn begin(&mut self, valid: Option<QueueAddress>, window: u32, peer: &str) -> Result<()> {
+        let valid = valid.filter(|queue| queue.entries > 0);
+        self.valid = Some(RemoteQueue::valid(valid, peer)?);
+        self.window = window.into();
+        Ok(())
+    }
+
     /// Both queues have room for them.
     fn left(&self, _: u32) -> u32 {
-        let entries = self.valid.entries().min(self.free.address().entries.into());
+        let entries = self.valid.as_ref().map_or(0, RemoteQueue::entries);
+        let entries = entries.min(self.free.address().entries.into());
         entries.min(self.window).saturating_sub(self.unread) as u32
     }
 
     fn allowed(&self, _: u32) -> u32 {
-        (self.valid.count() + u64::from(self.left(0))) as u32
+        let told = self.valid.as_ref().map_or(0, RemoteQueue::count);
+        (told + u64::from(self.left(0))) as u32
     }
 
     /// Tells the receiver where the message is.
     fn carry(&mut self, message: Filled, ids: [u64; 2]) -> Result<Requests, &'static str> {
-        let Filled::Exposed { at, length, number } = message else {
-            return Err("a message that it cannot read");
+        let (at, length, number) = match message {
+            Filled::Exposed { at, length, number } => (at, length, number),
+            Filled::Header(header) => (self.lay_out(&header), HEADER_LENGTH, ids[0]),
+            Filled::Bytes(_) => return Err("a message that it cannot read"),
         };
+        let valid = self.valid.as_mut().ok_or("a message before it is known")?;
         self.unread += 1;
         let key_and_length = u64::from(at.remote_key) | (length as u64) << 32;
         let entry = [at.address, key_and_length, number];
-        Ok(vec![self.valid.put(ids[0], entry)])
-    }
-
-    fn control(&mut self, header: &Header) -> Result<Filled> {
-        let bytes = header.emit();
-        let mut memory = self.arena.allocate_exposable(bytes.len())?;
-        memory.write(0, &bytes);
-        let buffer = self.control.insert(expose(memory)?);
-        Ok(Filled::Exposed {
-            at: buffer.remote_address(),
-            length: bytes.len(),
-            number: OF_LINK,
-        })
+        Ok(vec![valid.put(ids[0], entry)])
     }
 
     fn take(&mut self) -> Option<u64> {
-        while let Some([number, window, _]) = self.free.take() {
-            self.unread = self.unread.saturating_sub(1);
-            self.window = window.max(1);
-            if number != OF_LINK {
-                return Some(number);
-            }
-            self.control = None;
-        }
-        None
+        let [number, window, _] = self.free.take()?;
+        self.unread = self.unread.saturating_sub(1);
+        self.window = window.max(1);
+        Some(number)
     }
 
     fn has_all_read(&self) -> bool {
@@ -111,20 +112,21 @@ impl SourceEnd for Source {
     }
 
     fn bell(&mut self) -> Option<Bell<'_>> {
+        let there = self.valid.as_mut()?;
         Some(Bell {
             own: &self.free,
             taken: self.free.taken(),
-            told: self.valid.count(),
-            there: &mut self.valid,
+            told: there.count(),
+            there,
         })
     }
 }
 
 /// The end of a receiver.
 pub(super) struct Receiver {
-    queue_pair: Arc<QueuePair>,
+    /// Over what messages are read at once, where they are.
+    at_once: Option<Arc<QueuePair>>,
     buffer_bytes: usize,
-    at_once: bool,
     /// `ValidArr`.
     valid: Queue,
     /// `FreeArr`, once the source has answered.
@@ -144,19 +146,16 @@ impl Receiver {
     pub(super) fn open(
         fabric: &Fabric,
         sizes: &LinkSizes,
-        queue_pair: &Arc<QueuePair>,
+        allocate: Allocate<'_>,
+        at_once: Option<&Arc<QueuePair>>,
     ) -> Result<Self> {
         let capabilities = fabric.device.capabilities();
-        let at_once = capabilities.reads_at_once;
-        let buffers = if at_once { 0 } else { sizes.least };
-        let mut local = Vec::with_capacity(buffers);
-        for _ in 0..buffers {
-            local.push(fabric.buffer(sizes.message_bytes, false)?);
-        }
+        let buffers = if at_once.is_some() { 0 } else { sizes.least };
+        let local = (0..buffers).map(|_| allocate(sizes.message_bytes, false));
+        let local = local.collect::<Result<_>>()?;
         Ok(Self {
-            queue_pair: queue_pair.clone(),
+            at_once: at_once.cloned(),
             buffer_bytes: sizes.message_bytes,
-            at_once,
             valid: Queue::open(&fabric.arena, sizes.most)?,
             free: None,
             local,
@@ -193,7 +192,7 @@ impl Receiver {
     /// The next READ, if a message waits and there is a buffer for it; `Err` for one that cannot
     /// be read.
     fn next_read(&mut self, id: u64) -> Next {
-        if self.at_once || self.in_flight.len() >= self.in_flight_max {
+        if self.at_once.is_some() || self.in_flight.len() >= self.in_flight_max {
             return None;
         }
         if self.waiting.is_none() {
@@ -234,16 +233,13 @@ impl ReceiverEnd for Receiver {
     }
 
     fn has_buffers(&self) -> bool {
-        !self.at_once
+        self.at_once.is_none()
     }
 
     fn poll(&mut self, open: bool) -> Option<Result<(Place, usize), &'static str>> {
-        if !open || !self.at_once {
-            return None;
-        }
+        let queue_pair = self.at_once.clone().filter(|_| open)?;
         let entry = self.valid.take()?;
         Some(self.named(entry).map(|(at, length, number)| {
-            let queue_pair = self.queue_pair.clone();
             let place = Place::There {
                 queue_pair,
                 at,
@@ -277,7 +273,7 @@ impl ReceiverEnd for Receiver {
     }
 
     fn widen(&mut self, fabric: &Fabric, wanted: usize) -> Option<usize> {
-        if self.at_once {
+        if self.at_once.is_some() {
             return Some(wanted);
         }
         let before = self.local.len();
@@ -303,5 +299,66 @@ impl ReceiverEnd for Receiver {
             told: there.count(),
             there,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roundel_verbs::ArenaOptions;
+    use roundel_verbs::shm::{self, ShmOptions};
+
+    const SIZES: LinkSizes = LinkSizes {
+        message_bytes: 256,
+        least: 2,
+        most: 3,
+        control: 3,
+    };
+
+    fn fabric() -> Fabric {
+        let device = shm::open(ShmOptions::default()).unwrap();
+        Fabric::open(device, ArenaOptions::default()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_source_has_room_for_as_many_as_may_wait() {
+        let fabric = fabric();
+        let mut source = Source::open(&fabric.arena, &SIZES).unwrap();
+        assert!(source.begin(None, 9, "it").is_err(), "it has no queue");
+        let valid = Queue::open(&fabric.arena, 3).unwrap();
+        source.begin(Some(valid.address()), 9, "it").unwrap();
+        let header = Header::of(1, 2, 3, crate::wire::Body::Leave);
+        for left in [3, 2, 1] {
+            assert_eq!(source.left(0), left);
+            let told = source.carry(Filled::Header(header), [7, 8]).unwrap();
+            assert_eq!(told.len(), 1);
+        }
+        assert_eq!((source.left(0), source.has_all_read()), (0, false));
+    }
+
+    #[tokio::test]
+    async fn messages_that_cannot_be_are_refused_and_others_need_a_buffer() {
+        let fabric = fabric();
+        let mut allocate = |bytes, exposable| fabric.buffer(bytes, exposable);
+        let mut receiver = Receiver::open(&fabric, &SIZES, &mut allocate, None).unwrap();
+        let entry = |length: u64| Some([1, 2 | length << 32, 5]);
+        for length in [257, u64::from(u32::MAX)] {
+            receiver.waiting = entry(length);
+            assert!(receiver.next_read(0).unwrap().is_err(), "{length}");
+        }
+        let mut read = |id| {
+            receiver.waiting = receiver.waiting.or(entry(256));
+            receiver
+                .next_read(id)
+                .map(|read| (read.unwrap().id, receiver.in_flight.len()))
+        };
+        assert_eq!([1, 2, 3].map(&mut read), [Some((1, 1)), Some((2, 2)), None]);
+        assert!(receiver.is_starved());
+        assert!(
+            receiver
+                .give_back(fabric.buffer(256, false).unwrap(), 0, false)
+                .is_none()
+        );
+        assert!(receiver.next_read(3).is_some());
     }
 }

@@ -1,9 +1,8 @@
 //! SEND over Reliable Connection (Liu et al. 2019, section 5.3): MEMQ/SR and SEMQ/SR. A message uses up a receive with
 //! a buffer, for which its source has credit.
 
-use super::carrier::{Filled, LinkSizes, Place, ReceiverEnd, Requests, SourceEnd};
+use super::carrier::{Allocate, Filled, LinkSizes, Place, ReceiverEnd, Requests, SourceEnd};
 use crate::error::Result;
-use crate::fabric::Fabric;
 use roundel_verbs::{Buffer, Completion, SendOperation, SendRequest};
 
 /// The end of a source.
@@ -27,8 +26,8 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    pub(super) fn open(fabric: &Fabric, sizes: &LinkSizes) -> Result<Self> {
-        let buffers = (0..sizes.least).map(|_| fabric.buffer(sizes.message_bytes, false));
+    pub(super) fn open(sizes: &LinkSizes, allocate: Allocate<'_>) -> Result<Self> {
+        let buffers = (0..sizes.least).map(|_| allocate(sizes.message_bytes, false));
         let first = buffers.collect::<Result<_>>()?;
         Ok(Self { first })
     }

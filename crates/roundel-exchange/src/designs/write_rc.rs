@@ -7,7 +7,9 @@
 //! in the order in which it got them. The paper's receivers look at all of them.
 
 use super::Notification;
-use super::carrier::{Bell, Filled, LinkSizes, Next, Place, ReceiverEnd, Requests, SourceEnd};
+use super::carrier::{
+    Allocate, Bell, Filled, LinkSizes, Next, Place, ReceiverEnd, Requests, SourceEnd,
+};
 use crate::error::Result;
 use crate::fabric::{Fabric, expose};
 use crate::link::queue::{Queue, QueueAddress, RemoteQueue};
@@ -18,7 +20,7 @@ use roundel_verbs::{
 use std::collections::VecDeque;
 
 /// Bytes of a buffer that messages are written to.
-pub(crate) fn slot_bytes(notification: Notification, message_bytes: usize) -> usize {
+fn slot_bytes(notification: Notification, message_bytes: usize) -> usize {
     match notification {
         Notification::Buffers => sealed_length(message_bytes),
         // Exposed memory is words.
@@ -27,11 +29,7 @@ pub(crate) fn slot_bytes(notification: Notification, message_bytes: usize) -> us
 }
 
 /// The queue of a receiver's: `ValidArr`, or one without entries for the bell alone.
-pub(crate) fn valid(
-    notification: Notification,
-    arena: &Arena,
-    entries: usize,
-) -> Result<Option<Queue>> {
+fn valid(notification: Notification, arena: &Arena, entries: usize) -> Result<Option<Queue>> {
     let entries = match notification {
         Notification::CompletionQueue => return Ok(None),
         Notification::MessageQueue => entries,
@@ -41,10 +39,10 @@ pub(crate) fn valid(
 }
 
 /// A buffer of the receiver's.
-pub(crate) struct Slot {
-    pub(crate) at: RemoteAddress,
-    pub(crate) bytes: usize,
-    pub(crate) number: u32,
+struct Slot {
+    at: RemoteAddress,
+    bytes: usize,
+    number: u32,
 }
 
 impl Slot {
@@ -53,7 +51,7 @@ impl Slot {
     ///
     /// # Errors
     /// When the message is longer than the buffer.
-    pub(crate) fn write(
+    fn write(
         &self,
         notification: Notification,
         valid: Option<&mut RemoteQueue>,
@@ -107,17 +105,11 @@ impl Source {
         notification: Notification,
         arena: &Arena,
         sizes: &LinkSizes,
-        offered: Option<QueueAddress>,
-        peer: &str,
     ) -> Result<Self> {
-        let valid = match notification {
-            Notification::CompletionQueue => None,
-            _ => Some(RemoteQueue::valid(offered, peer)?),
-        };
         Ok(Self {
             notification,
             free: Queue::open(arena, sizes.most)?,
-            valid,
+            valid: None,
             slots: VecDeque::new(),
             sent: 0,
         })
@@ -127,6 +119,13 @@ impl Source {
 impl SourceEnd for Source {
     fn queue(&self) -> Option<&Queue> {
         Some(&self.free)
+    }
+
+    fn begin(&mut self, valid: Option<QueueAddress>, _: u32, peer: &str) -> Result<()> {
+        if self.notification != Notification::CompletionQueue {
+            self.valid = Some(RemoteQueue::valid(valid, peer)?);
+        }
+        Ok(())
     }
 
     fn left(&self, credit: u32) -> u32 {
@@ -202,6 +201,7 @@ impl Receiver {
         notification: Notification,
         fabric: &Fabric,
         sizes: &LinkSizes,
+        allocate: Allocate<'_>,
         receives: usize,
     ) -> Result<Self> {
         let mut receiver = Self {
@@ -217,7 +217,7 @@ impl Receiver {
             taken: 0,
         };
         for _ in 0..sizes.least {
-            let buffer = fabric.buffer(receiver.buffer_bytes, true)?;
+            let buffer = allocate(receiver.buffer_bytes, true)?;
             receiver.add(expose(buffer)?);
         }
         Ok(receiver)
@@ -351,5 +351,63 @@ impl ReceiverEnd for Receiver {
             told: there.count(),
             there,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roundel_verbs::shm::{self, ShmOptions};
+    use roundel_verbs::{ArenaOptions, CompletionStatus, Opcode};
+
+    fn receiver(notification: Notification) -> Receiver {
+        let device = shm::open(ShmOptions::default()).unwrap();
+        let fabric = Fabric::open(device, ArenaOptions::default()).unwrap();
+        let sizes = LinkSizes {
+            message_bytes: 256,
+            least: 4,
+            most: 4,
+            control: 1,
+        };
+        let mut allocate = |bytes, exposable| fabric.buffer(bytes, exposable);
+        Receiver::open(notification, &fabric, &sizes, &mut allocate, 4).unwrap()
+    }
+
+    fn written(slot: u32) -> Completion {
+        Completion {
+            id: 0,
+            queue_pair: 0,
+            opcode: Opcode::Receive,
+            status: CompletionStatus::Success,
+            bytes: 64,
+            immediate: Some(slot),
+            written: true,
+            source_queue_pair: 0,
+            buffer: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_buffer_that_was_not_given_is_refused() {
+        let mut receiver = receiver(Notification::CompletionQueue);
+        for wrong in [4, u32::MAX] {
+            assert!(receiver.received(written(wrong)).is_err(), "{wrong}");
+        }
+        let place = receiver.received(written(2)).unwrap();
+        assert!(receiver.received(written(2)).is_err(), "it is in hand");
+        let Some(Place::Here { buffer, slot, .. }) = place else {
+            panic!("{place:?}");
+        };
+        assert!(receiver.give_back(buffer, slot, false).is_some());
+        assert!(receiver.received(written(2)).unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn what_memory_says_is_not_said_by_a_completion() {
+        for notification in [Notification::MessageQueue, Notification::Buffers] {
+            let mut receiver = receiver(notification);
+            assert!(receiver.received(written(0)).unwrap().is_none());
+            assert!(receiver.poll(true).is_none());
+        }
     }
 }

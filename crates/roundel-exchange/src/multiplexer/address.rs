@@ -1,50 +1,56 @@
-//! What two nodes tell each other of their ends of a connection when they meet.
+//! What nodes are known by, and what two tell each other of their ends of a connection when they meet.
 
-use super::meeting::NodeId;
 use crate::designs::Design;
 use crate::error::{ExchangeError, Result};
 use crate::link::queue::{NOWHERE, QueueAddress};
-use roundel_verbs::{QueuePairAddress, RemoteAddress};
+use roundel_verbs::{Context, QueuePairAddress, RemoteAddress};
+use std::fmt;
 
-/// Most slots that a peer may say it has.
-const SLOTS_MAX: usize = 1 << 16;
+/// A node, as long as its process lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u64);
+
+impl NodeId {
+    pub(super) fn random(context: &dyn Context) -> Self {
+        Self(context.random())
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
 
 /// One end of a connection, as the peer needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionAddress {
     /// How its node moves rows.
     pub design: Design,
-    /// Where messages are written to, one after the other, in the designs that WRITE.
-    pub slots: Vec<RemoteAddress>,
-    /// Bytes of each.
-    pub slot_bytes: u32,
-    /// The queue of this end in which messages are told of, and in which the bell is asked for, where there is one.
-    pub queue: Option<QueueAddress>,
+    /// The queues that the other end writes to, where the design has them: what is said to this end as a receiver, and as a
+    /// source.
+    pub valid: Option<QueueAddress>,
+    /// See `valid`.
+    pub free: Option<QueueAddress>,
     /// Its queue pair.
     pub queue_pair: QueuePairAddress,
 }
 
-/// Bytes of where a slot is.
-const SLOT_BYTES: usize = 12;
-
 impl ConnectionAddress {
     /// The bytes to hand to the peer.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(128 + self.slots.len() * SLOT_BYTES);
+        let mut bytes = Vec::with_capacity(128);
         let name = self.design.name();
         bytes.push(name.len() as u8);
         bytes.extend_from_slice(name.as_bytes());
-        bytes.extend_from_slice(&(self.slots.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(&self.slot_bytes.to_le_bytes());
-        let mut place = |at: RemoteAddress| {
+        for queue in [self.valid, self.free] {
+            let at = queue.map_or(NOWHERE, |queue| queue.at);
+            bytes.push(u8::from(queue.is_some()));
             bytes.extend_from_slice(&at.address.to_le_bytes());
             bytes.extend_from_slice(&at.remote_key.to_le_bytes());
-        };
-        self.slots.iter().copied().for_each(&mut place);
-        place(self.queue.map_or(NOWHERE, |queue| queue.at));
-        bytes.push(u8::from(self.queue.is_some()));
-        let entries = self.queue.map_or(0, |queue| queue.entries);
-        bytes.extend_from_slice(&entries.to_le_bytes());
+            let entries = queue.map_or(0, |queue| queue.entries);
+            bytes.extend_from_slice(&entries.to_le_bytes());
+        }
         bytes.extend_from_slice(&self.queue_pair.to_bytes());
         bytes
     }
@@ -58,32 +64,21 @@ impl ConnectionAddress {
         let refused = "its address of a connection cannot be read";
         let read = Self::read(&mut rest);
         let read = read.ok_or_else(|| ExchangeError::protocol(peer, refused))?;
-        let (design, slots, slot_bytes, queue) = read;
+        let (design, valid, free) = read;
         Ok(Self {
             design,
-            slots,
-            slot_bytes,
-            queue,
+            valid,
+            free,
             queue_pair: QueuePairAddress::from_bytes(rest)?,
         })
     }
 
-    fn read(rest: &mut &[u8]) -> Option<(Design, Vec<RemoteAddress>, u32, Option<QueueAddress>)> {
+    fn read(rest: &mut &[u8]) -> Option<(Design, Option<QueueAddress>, Option<QueueAddress>)> {
         let [length] = take(rest)?;
         let (name, others) = rest.split_at_checked(length.into())?;
         *rest = others;
         let design = std::str::from_utf8(name).ok()?.parse().ok()?;
-        let count = u32::from_le_bytes(take(rest)?) as usize;
-        let slot_bytes = u32::from_le_bytes(take(rest)?);
-        if count > SLOTS_MAX || count * SLOT_BYTES > rest.len() {
-            return None;
-        }
-        let slots = (0..count).map(|_| place(rest)).collect::<Option<_>>()?;
-        let at = place(rest)?;
-        let [has_ring] = take(rest)?;
-        let entries = u32::from_le_bytes(take(rest)?);
-        let queue = (has_ring != 0).then_some(QueueAddress { at, entries });
-        Some((design, slots, slot_bytes, queue))
+        Some((design, queue(rest)?, queue(rest)?))
     }
 
     /// Whether the peer moves rows as this node does.
@@ -105,11 +100,15 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     Some(*first)
 }
 
-fn place(rest: &mut &[u8]) -> Option<RemoteAddress> {
-    Some(RemoteAddress {
+/// A queue, which there may be none of.
+fn queue(rest: &mut &[u8]) -> Option<Option<QueueAddress>> {
+    let [is_there] = take(rest)?;
+    let at = RemoteAddress {
         address: u64::from_le_bytes(take(rest)?),
         remote_key: u32::from_le_bytes(take(rest)?),
-    })
+    };
+    let entries = u32::from_le_bytes(take(rest)?);
+    Some((is_there != 0).then_some(QueueAddress { at, entries }))
 }
 
 #[cfg(test)]
@@ -119,20 +118,19 @@ mod tests {
     use proptest::prelude::*;
     use roundel_verbs::shm::{self, ShmOptions};
 
-    fn address(slots: usize, queue: bool) -> ConnectionAddress {
+    fn address(valid: Option<u32>, free: Option<u32>) -> ConnectionAddress {
         let device = shm::open(ShmOptions::default()).unwrap();
-        let at = |address| RemoteAddress {
-            address,
-            remote_key: 7,
+        let queue = |entries| QueueAddress {
+            at: RemoteAddress {
+                address: 99,
+                remote_key: 7,
+            },
+            entries,
         };
         ConnectionAddress {
             design: Design::SemqWr(Notification::MessageQueue),
-            slots: (0..slots as u64).map(at).collect(),
-            slot_bytes: 4096,
-            queue: queue.then_some(QueueAddress {
-                at: at(99),
-                entries: slots as u32,
-            }),
+            valid: valid.map(queue),
+            free: free.map(queue),
             queue_pair: QueuePairAddress {
                 device: device.address(),
                 number: 3,
@@ -144,7 +142,11 @@ mod tests {
 
     #[test]
     fn addresses_are_read_as_written() {
-        for address in [address(0, false), address(3, true), address(16, false)] {
+        for address in [
+            address(None, None),
+            address(Some(0), Some(3)),
+            address(None, Some(16)),
+        ] {
             let bytes = address.to_bytes();
             assert_eq!(
                 ConnectionAddress::from_bytes(&bytes, "it").unwrap(),
@@ -167,7 +169,7 @@ mod tests {
 
     #[test]
     fn another_design_is_an_error_that_names_both() {
-        let error = address(1, true).check_design(Design::SemqRd, "worker w", NodeId(1));
+        let error = address(Some(1), Some(1)).check_design(Design::SemqRd, "worker w", NodeId(1));
         let error = error.unwrap_err().to_string();
         for part in ["worker w", "SEMQ/WR:mq", "SEMQ/RD"] {
             assert!(error.contains(part), "{error}");

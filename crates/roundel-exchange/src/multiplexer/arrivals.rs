@@ -6,10 +6,10 @@
 
 use super::Inner;
 use super::news::{MessageKey, News, NewsOfLinks};
-use super::way::Place;
+use crate::designs::carrier::Place;
 use crate::endpoint::LinkId;
 use crate::frame::aligned;
-use crate::wire::{Data, HEADER_LENGTH};
+use crate::wire::Data;
 use arrow::buffer::Buffer as FrameBuffer;
 use parking_lot::Mutex;
 use roundel_verbs::Regions;
@@ -72,7 +72,7 @@ impl Arrival {
             connection,
             members,
             head,
-            region: place.buffer.region().number(),
+            region: place.region(),
             place: Mutex::new(Some(place)),
         }
     }
@@ -270,8 +270,8 @@ impl Arrivals {
         };
         let length = arrival.head.data.payload_length as usize;
         let mut copy = Vec::with_capacity(length);
-        let from = place.at + HEADER_LENGTH;
-        place.buffer.read_append(from, length, &mut copy);
+        // It is in memory of this node's, where nothing fails.
+        let _ = place.append_payload(length, &mut copy);
         if let Some(multiplexer) = self.multiplexer.upgrade() {
             multiplexer.give_back(arrival.connection, place);
         }

@@ -1,28 +1,27 @@
 //! The connection to one peer: its queue pair, the receives that the peer may use up, and what is on its way.
 //!
-//! Credit is absolute, like that of links over endpoints: it is the number of messages that there has been room for so
-//! far. These are the receives posted for what the peer SENDs, or the slots that were free for what it WRITEs. Credit
-//! travels as the immediate data of an empty WRITE. That takes a receive that no credit pays for, so there are some
-//! more receives than credit. How messages get here is the business of `way`.
+//! How messages get to the other end, and here, is the business of the design's carriers, as over endpoints. Of credit for
+//! receives, where messages use these up, each end keeps account. It travels as the immediate data of an empty WRITE.
+//! That takes a receive that no credit pays for, so there are some more receives than credit.
 
 mod posting;
 
-use super::address::ConnectionAddress;
+use super::address::{ConnectionAddress, NodeId};
 use super::arrivals::{Arrival, Member};
-use super::meeting::NodeId;
 use super::outgoing::{About, Queues, word};
 use super::phases::{Backlog, Turn};
-use super::way::{Place, Way};
 use super::{MultiplexerOptions, State};
+use crate::designs::carrier::{LinkSizes, Place, ReceiverEnd, SourceEnd};
 use crate::error::{ExchangeError, Result};
-use crate::fabric::Fabric;
+use crate::fabric::{Fabric, allocate};
 use crate::link::credit::{Credit, Grant};
+use crate::link::queue::Queue;
 use crate::link::queue_pair::{post_receive, post_receives};
 use crate::wire::{Body, Header};
 use roundel_verbs::{
     Buffer, CompletionQueue, CompletionStatus, Context, QueuePair, QueuePairAddress, Regions,
 };
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
@@ -31,20 +30,28 @@ const CREDITS_PER_WINDOW: usize = 4;
 /// Receives beyond the credit, for words about credit: a peer says it only after it has used up, and heard of, that
 /// before the last.
 const SPARE_RECEIVES: usize = CREDITS_PER_WINDOW + 2;
+/// Requests about a peer's buffers that may be on their way, for each of them: READs, and which are free.
+const REQUESTS_PER_BUFFER: usize = 2;
 /// Messages beyond rows: control, words about credit, a probe, and asking for the bell.
 const CONTROL_SENDS: usize = 24;
+
+/// The queue pair to a peer, and what carries messages over it in both directions.
+pub(super) struct Carriers {
+    queue_pair: QueuePair,
+    pub(super) source: Box<dyn SourceEnd>,
+    pub(super) receiver: Box<dyn ReceiverEnd>,
+}
 
 pub(super) struct Connection {
     pub(super) peer: NodeId,
     /// What errors call the peer.
     pub(super) name: String,
     /// Absent once it has failed.
-    queue_pair: Option<QueuePair>,
+    pub(super) carriers: Option<Carriers>,
     remote: Option<QueuePairAddress>,
     /// The peer is known to be connected, too: it may be sent to.
     open: bool,
     options: MultiplexerOptions,
-    pub(super) way: Way,
     /// Registered bytes of what messages come into.
     bytes: usize,
     /// What may be sent.
@@ -64,11 +71,15 @@ pub(super) struct Connection {
     control_in_flight: usize,
     /// Rows and ends that are on their way.
     messages_in_flight: usize,
+    /// Requests about the peer's messages and buffers.
+    buffers_in_flight: usize,
+    /// What the peer has been told of and has not read, by number.
+    unread: BTreeMap<u64, About>,
     next: u64,
     /// The memory of a message, the first of whose two requests has completed.
     part: Option<Buffer>,
     /// Members here of the peer's transmission groups, by exchange, source and group.
-    pub(super) groups: HashMap<(u64, u32, u16), Arc<[Member]>>,
+    pub(super) groups: BTreeMap<(u64, u32, u16), Arc<[Member]>>,
     /// Something has come since it was last looked after.
     heard: bool,
 }
@@ -83,28 +94,50 @@ impl Connection {
         peer: NodeId,
         name: &str,
     ) -> Result<Self> {
-        let way = Way::open(fabric, options, regions)?;
-        let messages = options.posted + CONTROL_SENDS;
+        let design = options.design;
         let receives = options.receives + SPARE_RECEIVES;
-        let sends = way.requests(messages * options.design.requests_each());
-        let queue_pair = fabric.connected(queue, sends, receives)?;
-        let receive_bytes = way.receive_bytes(options);
-        let mut buffers = Vec::with_capacity(receives);
-        for turn in 0..receives {
+        let about_buffers = match design.has_queues() {
+            true => REQUESTS_PER_BUFFER * options.receives,
+            false => 0,
+        };
+        let sizes = LinkSizes {
+            message_bytes: options.message_bytes,
+            least: match design.has_queues() {
+                true => options.receives,
+                false => receives,
+            },
+            most: options.receives,
+            control: options.receives,
+        };
+        let messages = (options.posted + CONTROL_SENDS) * design.requests_each();
+        let queue_pair = fabric.connected(queue, messages + about_buffers, receives)?;
+        let (mut bytes, mut turn) = (0, 0);
+        let mut buffer = |length, exposable| {
             let arena = fabric.arena.in_region(regions.in_turn(turn));
-            let buffer = receive_bytes.map(|bytes| arena.allocate(bytes));
-            buffers.push(buffer.transpose()?);
-        }
-        post_receives(&queue_pair, 0, buffers)?;
+            (bytes, turn) = (bytes + length, turn + 1);
+            allocate(&arena, length, exposable)
+        };
+        let source = design.connected_source(&fabric.arena, &sizes)?;
+        let mut receiver = design.connected_receiver(fabric, &sizes, &mut buffer, None)?;
+        post_receives(&queue_pair, 0, receiver.first_receives(receives))?;
+        let queues = [source.queue(), receiver.queue()];
+        bytes += queues
+            .into_iter()
+            .flatten()
+            .map(Queue::bytes)
+            .sum::<usize>();
         Ok(Self {
             peer,
             name: name.to_owned(),
-            queue_pair: Some(queue_pair),
+            carriers: Some(Carriers {
+                queue_pair,
+                source,
+                receiver,
+            }),
             remote: None,
             open: false,
             options: *options,
-            bytes: receives * receive_bytes.unwrap_or(0) + way.bytes(),
-            way,
+            bytes,
             credit: Credit::default(),
             grant: Grant::new(options.receives),
             held: 0,
@@ -114,15 +147,17 @@ impl Connection {
             in_flight: VecDeque::new(),
             control_in_flight: 0,
             messages_in_flight: 0,
+            buffers_in_flight: 0,
+            unread: BTreeMap::new(),
             next: 0,
             part: None,
-            groups: HashMap::new(),
+            groups: BTreeMap::new(),
             heard: true,
         })
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        self.queue_pair.is_some()
+        self.carriers.is_some()
     }
 
     /// Whether both sides are connected.
@@ -136,21 +171,20 @@ impl Connection {
 
     /// The queue pair at this end.
     pub(super) fn address(&self) -> Option<&QueuePairAddress> {
-        self.queue_pair.as_ref().map(QueuePair::address)
+        let carriers = self.carriers.as_ref();
+        carriers.map(|carriers| carriers.queue_pair.address())
     }
 
     /// What the peer is told of this end, before anything has come.
     pub(super) fn own_end(&self) -> Result<ConnectionAddress> {
         let lost = || self.lost(CompletionStatus::Flushed);
-        let mut address = ConnectionAddress {
+        let carriers = self.carriers.as_ref().ok_or_else(lost)?;
+        Ok(ConnectionAddress {
             design: self.options.design,
-            slots: Vec::new(),
-            slot_bytes: 0,
-            queue: None,
-            queue_pair: self.address().ok_or_else(lost)?.clone(),
-        };
-        self.way.tell(&mut address);
-        Ok(address)
+            valid: carriers.receiver.queue().map(Queue::address),
+            free: carriers.source.queue().map(Queue::address),
+            queue_pair: carriers.queue_pair.address().clone(),
+        })
     }
 
     /// The queue pair at its other end, once it is connected.
@@ -160,11 +194,12 @@ impl Connection {
 
     /// Connects it with the peer's end.
     pub(super) fn connect(&mut self, remote: &ConnectionAddress) -> Result<()> {
-        let Some(queue_pair) = &self.queue_pair else {
-            return Err(self.lost(CompletionStatus::Flushed));
-        };
-        self.way.begin(remote, &self.name)?;
-        queue_pair.connect(&remote.queue_pair)?;
+        let lost = ExchangeError::lost(&self.name, CompletionStatus::Flushed);
+        let carriers = self.carriers.as_mut().ok_or(lost)?;
+        // Messages that are to be read may wait for as long as there is an entry for each.
+        carriers.source.begin(remote.valid, u32::MAX, &self.name)?;
+        carriers.receiver.begin(remote.free, &self.name)?;
+        carriers.queue_pair.connect(&remote.queue_pair)?;
         self.remote = Some(remote.queue_pair.clone());
         Ok(())
     }
@@ -199,44 +234,31 @@ impl Connection {
         while self.holders.front().is_some_and(|oldest| !holds(oldest)) {
             self.holders.pop_front();
         }
-        self.free_rows(place);
+        self.free(place);
     }
 
-    /// The memory of rows that are not needed here, or not any more.
-    pub(super) fn free_rows(&mut self, place: Place) {
-        match &mut self.way {
-            Way::Read(reads) => reads.free(place),
-            Way::Send | Way::Write(_) => self.free(place),
-        }
-    }
-
-    /// The memory of what came by SEND or WRITE: there is room for another.
+    /// The memory of a message that is not needed here, or not any more: there is room for another.
     pub(super) fn free(&mut self, place: Place) {
-        let room = match &mut self.way {
-            Way::Write(slots) => slots.free(place),
-            Way::Send | Way::Read(_) => {
-                self.post_receive(Some(place.buffer));
-                1
-            }
-        };
-        self.grant.add(room);
+        if let Place::Here { buffer, slot, .. } = place
+            && let Some(carriers) = &mut self.carriers
+            && let Some(again) = carriers.receiver.give_back(buffer, slot, false)
+        {
+            post_receive(&carriers.queue_pair, 0, again);
+            self.grant.add(1);
+        }
     }
 
     /// Posts a receive again that was used up.
     pub(super) fn post_receive(&self, buffer: Option<Buffer>) {
-        if let Some(queue_pair) = &self.queue_pair {
-            post_receive(queue_pair, 0, buffer);
+        if let Some(carriers) = &self.carriers {
+            post_receive(&carriers.queue_pair, 0, buffer);
         }
     }
 
     /// Messages that wait, if so many do that the peer will soon have to wait, whoever its next ones are for: the oldest
     /// first. Of its credit a peer leaves a part to control messages, and of another it may not have heard.
     pub(super) fn crowded(&self) -> impl Iterator<Item = Arc<Arrival>> + use<'_> {
-        let held = match &self.way {
-            Way::Write(slots) => slots.held(),
-            Way::Send | Way::Read(_) => self.held,
-        };
-        let surplus = held.saturating_sub(self.options.receives / 2);
+        let surplus = self.held.saturating_sub(self.options.receives / 2);
         let held = self.holders.iter().filter_map(Weak::upgrade);
         held.filter(|message| message.is_held()).take(surplus)
     }
@@ -260,7 +282,8 @@ impl Connection {
 
     /// Ends it. Returns what will not be sent, and the members here of the peer's groups.
     pub(super) fn fail(&mut self) -> Vec<About> {
-        self.queue_pair = None;
+        // Without the queue pair no device reaches its memory any more.
+        self.carriers = None;
         self.open = false;
         self.held = 0;
         self.bytes = 0;
@@ -268,13 +291,11 @@ impl Connection {
         self.groups.clear();
         self.control_in_flight = 0;
         self.messages_in_flight = 0;
+        self.buffers_in_flight = 0;
         self.part = None;
         let mut lost: Vec<_> = self.in_flight.drain(..).map(|(_, about)| about).collect();
         lost.extend(self.queues.take_all());
-        // Without the queue pair no device reaches its memory any more.
-        if let Way::Read(mut reads) = std::mem::replace(&mut self.way, Way::Send) {
-            lost.extend(reads.take_lying().map(About::Data));
-        }
+        lost.extend(std::mem::take(&mut self.unread).into_values());
         lost
     }
 }
@@ -344,7 +365,7 @@ impl State {
     /// Asks for the bell wherever it would not be noticed that something has come.
     pub(super) fn ask_for_bells(&mut self) {
         for index in 0..self.connections.len() {
-            if let Err(status) = self.connections[index].ask_for_bell() {
+            if let Err(status) = self.connections[index].ask_for_bells() {
                 self.fail_connection(index, status);
             }
         }

@@ -4,10 +4,8 @@
 use super::State;
 use super::arrivals::{Arrival, MessageHead};
 use super::news::News;
-use super::outgoing::{About, Memory, SourceKey, word};
-use super::reads::Reads;
-use super::way::{Place, Way};
-use crate::link::header::header_at;
+use super::outgoing::{About, Memory, SourceKey};
+use crate::designs::carrier::Place;
 use crate::wire::{Body, Data, Header};
 use roundel_verbs::{Buffer, Completion, CompletionQueue, CompletionStatus, Opcode};
 use std::sync::Arc;
@@ -52,7 +50,12 @@ impl State {
     fn take_completed(&mut self, index: usize, completion: Completion) {
         let connection = &mut self.connections[index];
         match connection.completed(completion.id, completion.buffer) {
-            Some((About::Reading, Some(buffer))) => self.take_read(index, buffer, completion.bytes),
+            Some((About::Buffers, Some(buffer))) => {
+                if let Some(carriers) = &mut connection.carriers {
+                    carriers.receiver.was_read();
+                }
+                self.take_arrived(index, Place::of(buffer), completion.bytes);
+            }
             Some((about, buffer)) => self.sent(about, buffer),
             None => self.fail_connection(index, CompletionStatus::Failed),
         }
@@ -60,73 +63,58 @@ impl State {
 
     fn take_receive(&mut self, index: usize, completion: Completion) {
         let connection = &mut self.connections[index];
-        if completion.written {
+        if let (true, 0, Some(credit)) =
+            (completion.written, completion.bytes, completion.immediate)
+        {
             connection.post_receive(completion.buffer);
-            match (completion.immediate, completion.bytes) {
-                (Some(credit), 0) => {
-                    if connection.take_credit(credit) {
-                        self.schedule_peers();
-                    }
-                }
-                (Some(slot), bytes) => match &mut connection.way {
-                    Way::Write(slots) => {
-                        let place = slots.take(slot);
-                        self.take_arrived(index, place.map(|place| (place, bytes)));
-                    }
-                    Way::Send | Way::Read(_) => {
-                        self.refuse(index, "it writes where it should send")
-                    }
-                },
-                (None, _) => self.refuse(index, "it writes without saying where"),
+            if connection.take_credit(credit) {
+                self.schedule_peers();
             }
             return;
         }
-        match completion.buffer {
-            Some(buffer) => self.take_arrived(index, Ok((Place::of(buffer), completion.bytes))),
-            None => self.refuse(index, "it sends where it should write"),
-        }
-    }
-
-    /// Takes what memory of a connection says has come.
-    fn take_written(&mut self, index: usize) {
-        while let Way::Write(slots) = &mut self.connections[index].way
-            && let Some(arrived) = slots.poll()
-        {
-            self.take_arrived(index, arrived);
-        }
-    }
-
-    /// Takes a message in registered memory, which ends at so many bytes of its buffer.
-    fn take_arrived(&mut self, index: usize, arrived: Result<(Place, usize), &'static str>) {
-        let (place, bytes) = match arrived {
-            Ok(arrived) => arrived,
-            Err(reason) => return self.refuse(index, reason),
+        let Some(carriers) = &mut connection.carriers else {
+            return;
         };
-        match header_at(&place.buffer, place.at, bytes) {
-            Ok(header) => match header.body {
+        let bytes = completion.bytes;
+        match carriers.receiver.received(completion) {
+            Ok(Some(place)) => self.take_arrived(index, place, bytes),
+            Ok(None) => connection.post_receive(None),
+            Err(reason) => self.refuse(index, reason),
+        }
+    }
+
+    /// Takes what memory of a connection says: messages that have come, and those that the peer has read.
+    fn take_written(&mut self, index: usize) {
+        while let Some(carriers) = &mut self.connections[index].carriers
+            && let Some(number) = carriers.source.take()
+        {
+            match self.connections[index].was_read(number) {
+                Some(about) => self.sent(about, None),
+                None => self.refuse(index, "it has read a message that it was not told of"),
+            }
+        }
+        while let Some(carriers) = &mut self.connections[index].carriers
+            && let Some(arrived) = carriers.receiver.poll(true)
+        {
+            match arrived {
+                Ok((place, bytes)) => self.take_arrived(index, place, bytes),
+                Err(reason) => self.refuse(index, reason),
+            }
+        }
+    }
+
+    /// Takes a message of so many bytes in registered memory.
+    fn take_arrived(&mut self, index: usize, place: Place, bytes: usize) {
+        match place.header(bytes) {
+            Ok(Ok(header)) => match header.body {
                 Body::Data(data) => self.take_rows(index, &header, data, place),
                 _ => {
                     self.connections[index].free(place);
                     self.take_control(index, &header);
                 }
             },
-            Err(error) => self.refuse(index, &error.to_string()),
-        }
-    }
-
-    /// A message has been read where its sender had it.
-    fn take_read(&mut self, index: usize, buffer: Buffer, bytes: usize) {
-        let Way::Read(reads) = &mut self.connections[index].way else {
-            return;
-        };
-        let read = reads.was_read();
-        self.say(index, word(Body::Read(read)));
-        match header_at(&buffer, 0, bytes) {
-            Ok(header) => match header.body {
-                Body::Data(data) => self.take_rows(index, &header, data, Place::of(buffer)),
-                _ => self.refuse(index, "a message to be read that is no rows"),
-            },
-            Err(error) => self.refuse(index, &error.to_string()),
+            Ok(Err(error)) => self.refuse(index, &error.to_string()),
+            Err(status) => self.fail_connection(index, status),
         }
     }
 
@@ -135,7 +123,7 @@ impl State {
         let connection = &mut self.connections[index];
         let Some(members) = connection.groups.get(&group).cloned() else {
             // Its links have been left, which the source has not heard of yet.
-            connection.free_rows(place);
+            connection.free(place);
             return;
         };
         let head = MessageHead {
@@ -167,45 +155,13 @@ impl State {
                     self.say_of_schedule(peer, answer);
                 }
             }
-            Body::Full(full) => self.with_reads(index, |reads| reads.take_full(full)),
-            Body::Read(read) => {
-                let mut rows = Vec::new();
-                self.with_reads(index, |reads| {
-                    rows = reads.take_read(read)?;
-                    Ok(())
-                });
-                self.connections[index].were_read(rows.len());
-                for rows in rows {
-                    self.sent(About::Data(rows), None);
-                }
-            }
             _ => self.refuse(index, "a message that multiplexers do not send"),
         }
     }
 
-    /// Does something about what is read over a connection, whose peer may have broken the protocol.
-    fn with_reads(
-        &mut self,
-        index: usize,
-        act: impl FnOnce(&mut Reads) -> Result<(), &'static str>,
-    ) {
-        let done = match &mut self.connections[index].way {
-            Way::Read(reads) => act(reads),
-            Way::Send | Way::Write(_) => Err("its rows are not read where they lie"),
-        };
-        if let Err(reason) = done {
-            self.refuse(index, reason);
-        }
-    }
-
-    /// What is on a connection is not what this version understands: nothing on it can be trusted.
     fn refuse(&mut self, index: usize, reason: &str) {
-        tracing::warn!(
-            peer = self.connections[index].name,
-            reason,
-            "connection refused"
-        );
-        self.fail_connection(index, CompletionStatus::Failed);
+        let status = self.connections[index].refused(reason);
+        self.fail_connection(index, status);
     }
 
     /// A connection is gone, and with it all links over it.
@@ -243,7 +199,7 @@ impl State {
     /// A message was sent, or read: its memory is free again, when no other connection needs it.
     fn sent(&mut self, about: About, buffer: Option<Buffer>) {
         match about {
-            About::Control | About::Part | About::Reading => {}
+            About::Control | About::Part | About::Buffers => {}
             About::Data(data) => {
                 self.handed_over(data.source, &data.destinations);
                 // The connection's own part of a shared message went with its completion.

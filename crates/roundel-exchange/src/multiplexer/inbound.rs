@@ -1,8 +1,8 @@
 //! The receiving side of one operator: its links, what has arrived on each, and the credit that their sources are
 //! granted.
 
+use super::address::NodeId;
 use super::arrivals::{Arrivals, Member};
-use super::meeting::NodeId;
 use super::news::News;
 use super::{Multiplexer, State};
 use crate::endpoint::{LinkAddress, LinkId, LinkState};
@@ -11,7 +11,7 @@ use crate::link::credit::Grant;
 use crate::report::EndpointReport;
 use crate::wire::{Body, Credit, Header, SequenceDigest};
 use roundel_verbs::{CompletionStatus, QueuePairAddress};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Credit of a link is said once for so many parts of it.
@@ -21,7 +21,7 @@ const CREDITS_PER_LINK: usize = 4;
 #[derive(Default)]
 pub(super) struct Ends {
     next: u32,
-    ends: HashMap<u32, End>,
+    ends: BTreeMap<u32, End>,
 }
 
 struct End {

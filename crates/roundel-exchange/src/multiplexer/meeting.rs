@@ -7,28 +7,11 @@
 //!      A is connected, and says its credit ═════════════► B says its own
 //! ```
 
-use super::address::ConnectionAddress;
+use super::address::{ConnectionAddress, NodeId};
 use super::connection::Connection;
 use super::{Inner, Multiplexer, State};
 use crate::error::{ExchangeError, Result};
-use roundel_verbs::{CompletionStatus, Context, QueuePairAddress};
-use std::fmt;
-
-/// A node, as long as its process lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct NodeId(pub u64);
-
-impl NodeId {
-    pub(super) fn random(context: &dyn Context) -> Self {
-        Self(context.random())
-    }
-}
-
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
+use roundel_verbs::{CompletionStatus, QueuePairAddress};
 
 impl Multiplexer {
     /// Whether there is a connection to a node, from both sides, or the node is this one.

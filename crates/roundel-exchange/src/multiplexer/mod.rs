@@ -9,7 +9,6 @@
 //! ```
 //!
 //! * `connection`: the queue pair to one peer, its credit, and what is posted to it.
-//! * `way`: how messages get to its other end, by the design: `slots` that are written to, `reads` where they lie.
 //! * `outgoing`: what waits for it: control first, then the queries in turn.
 //! * `pool`: registered messages, of which each query gets its quota.
 //! * `outbound` and `inbound`: the two ends of links, as SHUFFLE and RECEIVE use them; `sources`: what is known of the
@@ -38,22 +37,19 @@ mod outbound;
 mod outgoing;
 mod phases;
 mod pool;
-mod reads;
 mod schedule;
-mod slots;
 mod sources;
 mod tally;
 mod trial;
-mod way;
 mod window;
 
-pub use address::ConnectionAddress;
+pub use address::{ConnectionAddress, NodeId};
 pub(crate) use arrivals::{Arrivals, MessageHead, Sink};
 pub(crate) use inbound::Inbound;
-pub use meeting::NodeId;
 pub(crate) use news::News;
 pub(crate) use outbound::Outbound;
-pub use schedule::{ScheduleReport, Scheduling, UnknownScheduling};
+pub use phases::ScheduleReport;
+pub use schedule::{Scheduling, UnknownScheduling};
 
 use crate::buffers::RC_MESSAGE_BYTES;
 use crate::designs::Design;
@@ -68,7 +64,7 @@ use roundel_verbs::completion_queue::{BoxFuture, until_ready};
 use roundel_verbs::{Capabilities, Completion, CompletionQueue, Guarded, Regions};
 use schedule::Schedule;
 use sources::Source;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -168,10 +164,10 @@ struct State {
     driver: Option<Waker>,
     /// Those that have failed stay, without a queue pair.
     connections: Vec<Connection>,
-    by_peer: HashMap<NodeId, usize>,
+    by_peer: BTreeMap<NodeId, usize>,
     by_queue_pair: HashMap<u32, usize>,
     pool: Pool,
-    sources: HashMap<SourceKey, Source>,
+    sources: BTreeMap<SourceKey, Source>,
     ends: Ends,
     completions: Vec<Completion>,
     /// Tasks to wake when the state is not locked any more.
@@ -205,17 +201,17 @@ impl Multiplexer {
             .device
             .create_completion_queue(COMPLETIONS, Some(&fabric.channel))?;
         let id = NodeId::random(&*fabric.context);
-        let networked = fabric.device.capabilities().provider != "shm";
+        let networked = fabric.device.capabilities().networked;
         let state = State {
             id,
             design,
             schedule: Schedule::new(&options, networked),
             driver: None,
             connections: Vec::new(),
-            by_peer: HashMap::new(),
+            by_peer: BTreeMap::new(),
             by_queue_pair: HashMap::new(),
             pool: Pool::new(&fabric.arena, &options, regions),
-            sources: HashMap::new(),
+            sources: BTreeMap::new(),
             ends: Ends::default(),
             completions: Vec::new(),
             wakers: Vec::new(),

@@ -1,12 +1,13 @@
 //! What waits for a connection: control messages first, then the queries in turn, a message each.
 
-use crate::wire::{Body, Header};
-use roundel_verbs::{Buffer, ExposedBuffer, Payload, SharedBuffer};
-use std::collections::{HashMap, VecDeque};
+use crate::designs::carrier::Filled;
+use crate::wire::{Body, HEADER_LENGTH, Header};
+use roundel_verbs::{Buffer, ExposedBuffer, SharedBuffer};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// A source among those of all nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SourceKey {
     pub(super) exchange: u64,
     pub(super) source: u32,
@@ -14,7 +15,7 @@ pub(super) struct SourceKey {
 
 /// A message that waits for its connection, and what it is about.
 pub(super) struct Outgoing {
-    pub(super) payload: Payload,
+    pub(super) message: Filled,
     pub(super) about: About,
 }
 
@@ -24,8 +25,8 @@ pub(super) enum About {
     Control,
     /// The first request of a message that takes two.
     Part,
-    /// A READ of what the peer has to say.
-    Reading,
+    /// A READ, or a buffer that the peer may write to.
+    Buffers,
     Data(Rows),
     /// The end of a source's rows for a destination.
     End(SourceKey, usize),
@@ -68,7 +69,7 @@ impl Outgoing {
     pub(super) fn bytes(&self) -> usize {
         match &self.about {
             About::Data(rows) => rows.bytes,
-            _ => self.payload.len(),
+            _ => HEADER_LENGTH,
         }
     }
 }
@@ -77,7 +78,7 @@ impl Outgoing {
 #[derive(Default)]
 pub(super) struct Queues {
     control: VecDeque<Header>,
-    queries: HashMap<u64, VecDeque<Outgoing>>,
+    queries: BTreeMap<u64, VecDeque<Outgoing>>,
     /// Queries that have messages, in the order of their turns.
     turns: VecDeque<u64>,
     /// Of these messages.
@@ -86,16 +87,15 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// A message that overtakes rows. Of the credits of a link, and of how many messages were read, the last is said.
+    /// A message that overtakes rows. Of the credits of a link the last is said.
     pub(super) fn push_control(&mut self, header: Header) {
         let about = |one: &Header| (one.exchange, one.source, one.partition);
         let same = |waiting: &&mut Header| match (waiting.body, header.body) {
             (Body::Credit(_), Body::Credit(_)) => about(waiting) == about(&header),
-            (Body::Read(_), Body::Read(_)) => true,
             _ => false,
         };
         let before = match header.body {
-            Body::Credit(_) | Body::Read(_) => self.control.iter_mut().find(same),
+            Body::Credit(_) => self.control.iter_mut().find(same),
             _ => None,
         };
         match before {
@@ -164,7 +164,7 @@ pub(super) fn word(body: Body) -> Header {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Credit, EndOfStream, Read};
+    use crate::wire::{Credit, EndOfStream};
 
     fn header(partition: u32, body: Body) -> Header {
         Header {
@@ -193,7 +193,7 @@ mod tests {
             source: 2,
         };
         Outgoing {
-            payload: Payload::Empty,
+            message: Filled::Header(word(Body::Leave)),
             about: About::End(source, destination),
         }
     }
@@ -221,18 +221,10 @@ mod tests {
         let end = Body::EndOfStream(EndOfStream {
             sent: Default::default(),
         });
-        let read = |count| word(Body::Read(Read { count }));
-        for header in [
-            credit(3, 4),
-            read(1),
-            header(3, end),
-            credit(4, 1),
-            read(2),
-            credit(3, 8),
-        ] {
+        for header in [credit(3, 4), header(3, end), credit(4, 1), credit(3, 8)] {
             queues.push_control(header);
         }
         let said: Vec<_> = std::iter::from_fn(|| queues.pop_control()).collect();
-        assert_eq!(said, [credit(3, 8), read(2), header(3, end), credit(4, 1)]);
+        assert_eq!(said, [credit(3, 8), header(3, end), credit(4, 1)]);
     }
 }

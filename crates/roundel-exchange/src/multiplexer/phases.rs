@@ -13,7 +13,6 @@
 //! A node that has nothing to send at all leaves, and nobody waits for it. Nobody waits for a node that is too late.
 //! Nothing but speed depends on all this: nodes that disagree about who takes part collide, as they would without it.
 
-use super::schedule::ScheduleReport;
 use crate::wire::{Phase, Step};
 use std::time::Duration;
 
@@ -23,6 +22,19 @@ const PATIENCE: u32 = 4;
 const PATIENCE_MIN: Duration = Duration::from_micros(500);
 /// The most that this limit can be.
 const PATIENCE_MAX: Duration = Duration::from_millis(20);
+
+/// How the phases went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScheduleReport {
+    /// Phases in which rows were sent.
+    pub phases: u64,
+    /// Time in which there were rows to send, and the neighbour had not done with its phase.
+    pub stalled: Duration,
+    /// Phases that began although it had not.
+    pub overruns: u64,
+    /// How often all nodes have changed to a schedule or from it, where that is left to them.
+    pub changes: u64,
+}
 
 /// What waits for one peer.
 #[derive(Clone, Copy, Debug, Default)]

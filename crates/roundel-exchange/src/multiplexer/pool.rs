@@ -2,6 +2,7 @@
 //! query has at most its quota of them in use, so that none starves another.
 
 use super::MultiplexerOptions;
+use crate::fabric::allocate;
 use roundel_verbs::{Arena, Buffer, Regions};
 use std::collections::HashMap;
 use std::task::Waker;
@@ -82,11 +83,7 @@ impl Pool {
 
     fn make(&mut self, region: usize) -> Option<Buffer> {
         let arena = &self.shelves[region].arena;
-        let buffer = match self.exposable {
-            true => arena.allocate_exposable(self.message_bytes),
-            false => arena.allocate(self.message_bytes),
-        };
-        let buffer = buffer.ok()?;
+        let buffer = allocate(arena, self.message_bytes, self.exposable).ok()?;
         self.made += 1;
         Some(buffer)
     }

@@ -3,8 +3,8 @@
 //! messages, only how many bytes wait for whom.
 
 use super::MultiplexerOptions;
-use super::meeting::NodeId;
-use super::phases::{Backlog, Phases, Turn};
+use super::address::NodeId;
+use super::phases::{Backlog, Phases, ScheduleReport, Turn};
 use super::trial::Trial;
 use crate::wire::Body;
 use std::fmt;
@@ -59,19 +59,6 @@ impl FromStr for Scheduling {
             .find(|scheduling| scheduling.name().eq_ignore_ascii_case(name))
             .ok_or_else(|| UnknownScheduling(name.into()))
     }
-}
-
-/// How the phases went.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ScheduleReport {
-    /// Phases in which rows were sent.
-    pub phases: u64,
-    /// Time in which there were rows to send, and the neighbour had not done with its phase.
-    pub stalled: Duration,
-    /// Phases that began although it had not.
-    pub overruns: u64,
-    /// How often all nodes have changed to a schedule or from it, where that is left to them.
-    pub changes: u64,
 }
 
 /// The schedule of a node. Peers are numbered by their connections.

@@ -2,14 +2,14 @@
 //! what of their messages is on its way.
 
 use super::State;
-use super::outgoing::{About, Memory, Outgoing, Rows, SourceKey, word};
-use crate::designs::carrier::inline;
+use super::outgoing::{About, Memory, Outgoing, Rows, SourceKey};
+use crate::designs::carrier::Filled;
 use crate::endpoint::{DestinationId, GroupId, LinkAddress};
 use crate::error::{ExchangeError, Result};
 use crate::fabric::expose;
 use crate::link::credit::Credit;
 use crate::report::DestinationReport;
-use crate::wire::{Body, Data, EndOfStream, Full, HEADER_LENGTH, Header, SequenceDigest};
+use crate::wire::{Body, Data, EndOfStream, HEADER_LENGTH, Header, SequenceDigest};
 use roundel_verbs::{Buffer, CompletionStatus, Payload};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -281,54 +281,38 @@ impl State {
                 source.destinations[*member].count(group, sequence, length);
             }
         }
-        let rows = |destinations, memory| {
-            About::Data(Rows {
+        let mut push = |connection: usize, destinations, message, memory| {
+            let about = About::Data(Rows {
                 query,
                 source: key,
                 destinations,
                 bytes: length,
                 memory,
-            })
+            });
+            let message = Outgoing { message, about };
+            self.connections[connection].queues.push(query, message);
         };
         self.design.seal(&mut memory, length);
         if self.design.reads() {
             let exposed = Arc::new(expose(memory)?);
             let at = exposed.remote_address();
-            let full = Body::Full(Full {
-                address: at.address,
-                remote_key: at.remote_key,
-                length: length as u32,
-            });
             for (connection, members) in by_connection {
-                let message = Outgoing {
-                    payload: inline(&word(full)),
-                    about: rows(members, Memory::Exposed(exposed.clone())),
-                };
-                self.connections[connection].queues.push(query, message);
+                // Its number is the connection's to say.
+                let (number, memory) = (0, Memory::Exposed(exposed.clone()));
+                let message = Filled::Exposed { at, length, number };
+                push(connection, members, message, memory);
             }
-            return Ok(());
-        }
-        if let [(connection, members)] = &by_connection[..] {
-            let message = Outgoing {
-                payload: Payload::Owned {
-                    buffer: memory,
-                    length,
-                },
-                about: rows(members.clone(), Memory::Posted),
-            };
-            self.connections[*connection].queues.push(query, message);
-            return Ok(());
-        }
-        let shared = memory.share();
-        for (connection, members) in by_connection {
-            let message = Outgoing {
-                payload: Payload::Shared {
-                    buffer: shared.clone(),
-                    length,
-                },
-                about: rows(members, Memory::Shared(shared.clone())),
-            };
-            self.connections[connection].queues.push(query, message);
+        } else if let [(connection, members)] = &by_connection[..] {
+            let buffer = memory;
+            let message = Filled::Bytes(Payload::Owned { buffer, length });
+            push(*connection, members.clone(), message, Memory::Posted);
+        } else {
+            let shared = memory.share();
+            for (connection, members) in by_connection {
+                let buffer = shared.clone();
+                let message = Filled::Bytes(Payload::Shared { buffer, length });
+                push(connection, members, message, Memory::Shared(shared.clone()));
+            }
         }
         Ok(())
     }
@@ -360,7 +344,7 @@ impl State {
             });
             // Behind the rows.
             let message = Outgoing {
-                payload: inline(&header(key, 0, target.link, end)),
+                message: Filled::Header(header(key, 0, target.link, end)),
                 about: About::End(key, destination.0),
             };
             let (query, connection) = (source.query, target.connection);

@@ -12,7 +12,7 @@ use crate::options::ExchangeOptions;
 use crate::report::EndpointReport;
 use arrow::buffer::Buffer;
 use roundel_verbs::{CompletionStatus, Guarded};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
@@ -32,7 +32,7 @@ pub(super) struct Lane {
 
 pub(super) struct LaneState {
     pub(super) endpoint: Incoming,
-    inboxes: HashMap<(LinkId, u32), Inbox>,
+    inboxes: BTreeMap<(LinkId, u32), Inbox>,
     store: Store,
     messages: Vec<Message>,
     /// Bytes of a frame that may be on their way while later ones of it arrive.
@@ -64,7 +64,7 @@ impl Lane {
             state: Guarded::new(
                 LaneState {
                     endpoint,
-                    inboxes: HashMap::new(),
+                    inboxes: BTreeMap::new(),
                     store: Store::new(budget.clone()),
                     messages: Vec::new(),
                     gap: ahead * options.payload_bytes(),
@@ -342,7 +342,7 @@ impl LaneState {
     /// Whether there is an open link none of whose partitions on this lane are read.
     fn has_unread_link(&self) -> bool {
         let wanted = self.inboxes.iter().filter(|(_, inbox)| inbox.wanted);
-        let read: HashSet<LinkId> = wanted.map(|((link, _), _)| *link).collect();
+        let read: BTreeSet<LinkId> = wanted.map(|((link, _), _)| *link).collect();
         let mut links = self.endpoint.open_links().into_iter();
         links.any(|link| !read.contains(&link))
     }

@@ -2,7 +2,7 @@
 //! on other nodes that send through a multiplexer.
 
 use crate::endpoint::LinkId;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::task::Waker;
 
 /// Bytes of frames that wait for a reader before their source waits, too.
@@ -12,10 +12,10 @@ const WAITING_BYTES_MAX: usize = 2 << 20;
 #[derive(Default)]
 pub(super) struct Waiting {
     /// Bytes that wait for a reader, by link.
-    bytes: HashMap<LinkId, usize>,
+    bytes: BTreeMap<LinkId, usize>,
     sources: Vec<Waker>,
     /// Messages that sources on other nodes may send for what has come and not been read, by link.
-    held_back: HashMap<LinkId, u32>,
+    held_back: BTreeMap<LinkId, u32>,
     /// Nobody reads, and others wait for these sources: they need not wait.
     relieved: bool,
 }

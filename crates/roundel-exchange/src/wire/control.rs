@@ -75,24 +75,6 @@ pub enum Step {
     At = 3,
 }
 
-/// Where a data message lies at its sender's, to be read there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Full {
-    /// Its address.
-    pub address: u64,
-    /// The remote key of its memory.
-    pub remote_key: u32,
-    /// Its length in bytes, header included.
-    pub length: u32,
-}
-
-/// How many messages that were [`Full`] have been read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Read {
-    /// All of the connection so far.
-    pub count: u64,
-}
-
 /// Which way multiplexers send rows, by a schedule or without, and what a node got by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Trial {

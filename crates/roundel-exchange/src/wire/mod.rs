@@ -10,7 +10,7 @@
 //!      2     2  version, 2
 //!      4     1  kind: 1 data, 2 end-of-stream, 3 credit, 4 acknowledge, 5 sent, 6 missing,
 //!               7 join, 8 joined, 9 member, 10 leave, 11 abort, 12 phase,
-//!               13 full, 14 read, 15 trial
+//!               15 trial
 //!      5     1  flags: bit 0 repeated; all others 0
 //!      6     2  transmission group of the source: the one that a data message was sent to, or
 //!               that a control message is about
@@ -47,17 +47,12 @@
 //! abort            no more comes on the link, and not all of it has come
 //! phase            40  8  number of a phase of the schedule
 //!                  48  8  what of it: 0 done with those below, 1 in, 2 out, 3 at it
-//! full             40  8  address of a data message that lies at the sender's, to be read there
-//!                  48  4  remote key of its memory
-//!                  52  4  its length in bytes, header included
-//! read             40  8  of the messages that the receiver was told are full, so many have been
-//!                         read
 //! trial            40  8  how often all have changed between no schedule and one
 //!                  48  8  how well rows leave the node since, bytes per second; 0 when it does not say
 //!                  56  1  1 when rows wait there for all peers, which are many; 0 otherwise
 //! ```
 //!
-//! The last seven are of multiplexers, whose connections carry the links of many exchanges: there,
+//! The last five are of multiplexers, whose connections carry the links of many exchanges: there,
 //! what a source says about a link has the link's number in place of a partition.
 //!
 //! Only data has a payload, which is never empty. [`Header::parse`] is total: any 64 bytes give a
@@ -69,9 +64,7 @@ mod error;
 #[cfg(test)]
 mod tests;
 
-pub use control::{
-    Acknowledge, Credit, EndOfStream, Full, Join, Missing, Phase, Read, Sent, Step, Trial,
-};
+pub use control::{Acknowledge, Credit, EndOfStream, Join, Missing, Phase, Sent, Step, Trial};
 pub use digest::SequenceDigest;
 pub(crate) use digest::mix;
 pub use error::WireError;
@@ -135,10 +128,6 @@ pub enum Kind {
     Abort = 11,
     /// How far a multiplexer is in the schedule of all.
     Phase = 12,
-    /// A message is full, for the receiver's multiplexer to read it where it lies.
-    Full = 13,
-    /// How many such messages have been read.
-    Read = 14,
     /// How multiplexers send, and how fast a node's rows leave so.
     Trial = 15,
 }
@@ -158,8 +147,6 @@ impl Kind {
             10 => Ok(Self::Leave),
             11 => Ok(Self::Abort),
             12 => Ok(Self::Phase),
-            13 => Ok(Self::Full),
-            14 => Ok(Self::Read),
             15 => Ok(Self::Trial),
             found => Err(WireError::Kind { found }),
         }
@@ -232,10 +219,6 @@ pub enum Body {
     Abort,
     /// See [`Kind::Phase`].
     Phase(Phase),
-    /// See [`Kind::Full`].
-    Full(Full),
-    /// See [`Kind::Read`].
-    Read(Read),
     /// See [`Kind::Trial`].
     Trial(Trial),
 }
@@ -278,8 +261,6 @@ impl Header {
             Body::Leave => Kind::Leave,
             Body::Abort => Kind::Abort,
             Body::Phase(_) => Kind::Phase,
-            Body::Full(_) => Kind::Full,
-            Body::Read(_) => Kind::Read,
             Body::Trial(_) => Kind::Trial,
         }
     }
@@ -347,16 +328,6 @@ impl Header {
                 put(&mut bytes, 40, number.to_le_bytes());
                 put(&mut bytes, 48, (step as u64).to_le_bytes());
             }
-            Body::Full(Full {
-                address,
-                remote_key,
-                length,
-            }) => {
-                put(&mut bytes, 40, address.to_le_bytes());
-                put(&mut bytes, 48, remote_key.to_le_bytes());
-                put(&mut bytes, 52, length.to_le_bytes());
-            }
-            Body::Read(Read { count }) => put(&mut bytes, 40, count.to_le_bytes()),
             Body::Trial(Trial {
                 number,
                 rate,
@@ -441,18 +412,6 @@ impl Header {
                 reserved(bytes, 56..64)?;
                 let (number, step) = (word(40), Step::from_word(word(48))?);
                 Body::Phase(Phase { number, step })
-            }
-            Kind::Full => {
-                reserved(bytes, 56..64)?;
-                Body::Full(Full {
-                    address: word(40),
-                    remote_key: u32::from_le_bytes(get(bytes, 48)),
-                    length: u32::from_le_bytes(get(bytes, 52)),
-                })
-            }
-            Kind::Read => {
-                reserved(bytes, 48..64)?;
-                Body::Read(Read { count: word(40) })
             }
             Kind::Trial => {
                 reserved(bytes, 57..64)?;

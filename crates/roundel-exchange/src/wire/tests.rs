@@ -30,14 +30,6 @@ fn control() -> impl Strategy<Value = Body> {
             let step = [Step::Done, Step::In, Step::Out, Step::At][usize::from(step % 4)];
             Body::Phase(Phase { number, step })
         }),
-        any::<(u64, u32, u32)>().prop_map(|(address, remote_key, length)| {
-            Body::Full(Full {
-                address,
-                remote_key,
-                length,
-            })
-        }),
-        any::<u64>().prop_map(|count| Body::Read(Read { count })),
         any::<(u64, u64, bool)>().prop_map(|(number, rate, crowded)| {
             Body::Trial(Trial {
                 number,
@@ -270,15 +262,6 @@ fn each_rule_has_its_error() {
             }),
             vec![56, 63],
         ),
-        (
-            Body::Full(Full {
-                address: 1,
-                remote_key: 2,
-                length: 3,
-            }),
-            vec![56, 63],
-        ),
-        (Body::Read(Read { count: 1 }), vec![48, 63]),
         (
             Body::Trial(Trial {
                 number: 1,

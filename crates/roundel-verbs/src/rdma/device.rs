@@ -156,6 +156,7 @@ impl DeviceState {
                 waits_for_connection: false,
                 breaks_with_peer: false,
                 same_host_only: false,
+                networked: true,
             },
             address: RdmaAddress {
                 link_layer: port.link_layer,

@@ -103,6 +103,7 @@ pub fn open(options: ShmOptions) -> Result<Device> {
             waits_for_connection: true,
             breaks_with_peer: true,
             same_host_only: true,
+            networked: false,
         },
         address,
         mapping: Arc::new(mapping),

@@ -63,6 +63,7 @@ pub(super) fn capabilities(parameters: &Parameters, node: usize) -> Capabilities
         waits_for_connection: false,
         breaks_with_peer: false,
         same_host_only: true,
+        networked: true,
     }
 }
 

@@ -79,6 +79,7 @@ pub fn open(options: TcpOptions) -> Result<Device> {
             waits_for_connection: true,
             breaks_with_peer: true,
             same_host_only: false,
+            networked: true,
         },
         address: TcpAddress {
             listener: at,

@@ -37,7 +37,7 @@ const UD_SPARE_RECEIVES: usize = 4;
 const SPARE_SENDS: usize = 4;
 
 /// A link of a receive endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkId(pub usize);
 
 /// A data message that arrived. Its buffer goes back with [`ReceiveEndpoint::release`].
@@ -207,7 +207,11 @@ impl ReceiveEndpoint {
         let receives = design.receives(sizes.most);
         let queue_pair = self.fabric.connected(&self.queue, sends, receives)?;
         let queue_pair = Arc::new(queue_pair);
-        let mut carrier = design.connected_receiver(&self.fabric, &sizes, &queue_pair)?;
+        let fabric = &self.fabric;
+        let mut allocate = |bytes, exposable| fabric.buffer(bytes, exposable);
+        let at_once = fabric.device.capabilities().reads_at_once;
+        let at_once = at_once.then_some(&queue_pair);
+        let mut carrier = design.connected_receiver(fabric, &sizes, &mut allocate, at_once)?;
         post_receives(&queue_pair, index as u64, carrier.first_receives(receives))?;
         let buffers = match carrier.has_buffers() {
             true => sizes.least * sizes.message_bytes,

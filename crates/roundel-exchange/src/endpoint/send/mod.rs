@@ -159,9 +159,8 @@ impl SendEndpoint {
         let (carrier, sends, queue_pair) = match &state.datagrams {
             None => {
                 let (arena, sizes) = (&inner.fabric.arena, inner.options.link_sizes());
-                let offered = (offer.queue, offer.credit);
-                let design = inner.options.design;
-                let carrier = design.connected_source(arena, &sizes, offered, peer)?;
+                let mut carrier = inner.options.design.connected_source(arena, &sizes)?;
+                carrier.begin(offer.queue, offer.credit, peer)?;
                 state.report.registered_bytes += carrier.queue().map_or(0, Queue::bytes);
                 let control = inner.options.credits_in_flight() + 4;
                 // A message may take two requests.

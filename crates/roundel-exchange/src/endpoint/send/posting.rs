@@ -86,12 +86,7 @@ impl State {
     }
 
     pub(super) fn send_control(&mut self, destination: usize, header: &Header) -> Result<()> {
-        let target = &mut self.destinations[destination];
-        let message = match &mut target.carrier {
-            Some(carrier) => carrier.control(header)?,
-            None => return Err(target.lost(CompletionStatus::Flushed)),
-        };
-        self.send(destination, CONTROL, message)
+        self.send(destination, CONTROL, Filled::Header(*header))
     }
 
     /// Posts one message, for which there is room. A destination that cannot be sent to has
@@ -130,6 +125,7 @@ impl State {
                 match self.shared.was_read(number, index) {
                     Ok(Some((group, buffer))) => self.give_back(group, buffer),
                     Ok(None) => {}
+                    Err(()) if number == CONTROL => {}
                     Err(()) => {
                         let reader = &mut self.destinations[index];
                         let reason =

@@ -5,14 +5,14 @@ use crate::designs::carrier::Filled;
 use crate::error::Result;
 use crate::fabric::expose;
 use roundel_verbs::{Buffer, ExposedBuffer, Payload, SharedBuffer};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 #[derive(Default)]
 pub(super) struct Shared {
     next: u64,
     /// By number.
-    posted: HashMap<u64, Posted>,
-    unread: HashMap<u64, Unread>,
+    posted: BTreeMap<u64, Posted>,
+    unread: BTreeMap<u64, Unread>,
 }
 
 /// A buffer posted to every member of a group.

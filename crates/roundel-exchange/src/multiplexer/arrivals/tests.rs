@@ -1,7 +1,7 @@
 //! Arrivals in regions that are made up, and what their readers find.
 
 use super::*;
-use crate::wire::SequenceDigest;
+use crate::wire::{HEADER_LENGTH, SequenceDigest};
 use futures::task::ArcWake;
 use roundel_verbs::shm::{self, ShmOptions};
 use roundel_verbs::{Arena, ArenaOptions, CompletionStatus};

@@ -1,12 +1,11 @@
-//! What a connection posts, in which order and how much at a time: credit, control, rows, READs, the bell. And what of it
-//! is on its way.
+//! What a connection posts, in which order and how much at a time: READs and free buffers, credit, control, rows, the bell.
+//! And what of it is on its way.
 
 use super::super::outgoing::{About, Outgoing};
-use super::super::way::Way;
-use super::{CONTROL_SENDS, CREDITS_PER_WINDOW, Connection};
-use crate::designs::carrier::inline;
+use super::{CONTROL_SENDS, CREDITS_PER_WINDOW, Connection, REQUESTS_PER_BUFFER};
+use crate::designs::carrier::{Bell, Filled};
 use crate::link::queue_pair::empty_write;
-use roundel_verbs::{Buffer, CompletionStatus, Payload, SendOperation, SendRequest};
+use roundel_verbs::{Buffer, CompletionStatus, SendRequest};
 
 /// Rows leave one part in so many of the credit to control messages.
 const CONTROL_SHARE: usize = 4;
@@ -19,51 +18,82 @@ impl Connection {
         }
         let mut posted_rows = 0;
         let mut requests = Vec::new();
+        // Before the credit for them.
+        self.tell_of_buffers(&mut requests)?;
         // Rounded up: there are spare receives for so many words and no more.
         let window = self.options.receives.div_ceil(CREDITS_PER_WINDOW);
         if self.grant.unsaid() as usize >= window && self.control_in_flight < CONTROL_SENDS {
             self.say_credit(&mut requests);
         }
-        while self.credit.left() > 0
+        while self.left() > 0
             && self.control_in_flight + 1 < CONTROL_SENDS
             && let Some(header) = self.queues.pop_control()
         {
-            self.put(inline(&header), About::Control, &mut requests)?;
+            self.put(Filled::Header(header), About::Control, &mut requests)?;
         }
         let for_control = (self.options.receives / CONTROL_SHARE) as u32;
         while posted_rows < rows
-            && self.credit.left() > for_control
+            && self.left() > for_control
             && self.messages_in_flight < self.options.posted
             && self.control_in_flight + 1 < CONTROL_SENDS
             && let Some(message) = self.queues.pop()
         {
             self.messages_in_flight += 1;
             posted_rows += message.bytes();
-            let Outgoing { payload, about } = message;
-            self.put(payload, about, &mut requests)?;
-        }
-        if let Way::Read(reads) = &mut self.way {
-            while let Some(read) = reads.next_read(self.next) {
-                self.in_flight.push_back((self.next, About::Reading));
-                self.next += 1;
-                requests.push(read);
-            }
+            let Outgoing { message, about } = message;
+            self.put(message, about, &mut requests)?;
         }
         // Behind what the peer is woken for.
-        if let Way::Write(slots) = &mut self.way
-            && self.control_in_flight < CONTROL_SENDS
-            && slots.must_ring()
-        {
-            self.say_credit(&mut requests);
+        if self.control_in_flight < CONTROL_SENDS {
+            let bells = self.bells().into_iter().flatten();
+            // One word is the bell of both.
+            if bells.fold(false, |rings, mut bell| bell.must_ring() || rings) {
+                self.say_credit(&mut requests);
+            }
         }
         self.post_all(requests)?;
         Ok(posted_rows)
     }
 
+    /// Messages that the peer has room for now.
+    fn left(&self) -> u32 {
+        let credit = self.credit.left();
+        let carriers = self.carriers.as_ref();
+        carriers.map_or(0, |carriers| carriers.source.left(credit))
+    }
+
+    /// What the peer is told of the buffers here, and READs.
+    fn tell_of_buffers(&mut self, requests: &mut Vec<SendRequest>) -> Result<(), CompletionStatus> {
+        let window = self.options.receives;
+        while self.buffers_in_flight < REQUESTS_PER_BUFFER * window
+            && let Some(carriers) = &mut self.carriers
+            && let Some(next) = carriers.receiver.next_request(self.next, window, true)
+        {
+            requests.push(next.map_err(|reason| self.refused(reason))?);
+            self.buffers_in_flight += 1;
+            self.note(About::Buffers);
+        }
+        Ok(())
+    }
+
+    /// What is on the connection is not what this version understands: nothing on it can be trusted.
+    pub(in crate::multiplexer) fn refused(&self, reason: &str) -> CompletionStatus {
+        tracing::warn!(peer = self.name, reason, "connection refused");
+        CompletionStatus::Failed
+    }
+
+    /// By which the peer and this node wake each other.
+    fn bells(&mut self) -> [Option<Bell<'_>>; 2] {
+        match &mut self.carriers {
+            Some(carriers) => [carriers.source.bell(), carriers.receiver.bell()],
+            None => [None, None],
+        }
+    }
+
     fn post_all(&self, mut requests: Vec<SendRequest>) -> Result<(), CompletionStatus> {
         let count = requests.len();
-        match &self.queue_pair {
-            Some(queue_pair) if count > 0 => match queue_pair.post_send(&mut requests) {
+        match &self.carriers {
+            Some(carriers) if count > 0 => match carriers.queue_pair.post_send(&mut requests) {
                 Ok(posted) if posted == count => Ok(()),
                 _ => Err(CompletionStatus::LocalOperation),
             },
@@ -81,53 +111,48 @@ impl Connection {
     /// A message for which there is credit.
     fn put(
         &mut self,
-        payload: Payload,
+        message: Filled,
         about: About,
         requests: &mut Vec<SendRequest>,
     ) -> Result<(), CompletionStatus> {
         self.credit.spend();
-        let about = match (&mut self.way, about) {
-            (Way::Read(reads), About::Data(rows)) => {
-                reads.lie(rows);
-                About::Control
-            }
-            (_, about) => about,
-        };
         let first = self.next;
+        let (message, about) = match self.options.design.reads() {
+            // It is on its way until it has been read.
+            true => {
+                self.unread.insert(first, about);
+                (message.with_number(first), About::Control)
+            }
+            false => (message, about),
+        };
         if self.options.design.requests_each() > 1 {
             self.note(About::Part);
         }
         let id = self.note(about);
-        match &mut self.way {
-            Way::Write(slots) => {
-                let written = slots.write(payload, [first, id]);
-                requests.extend(written.map_err(|_| CompletionStatus::LocalLength)?);
-            }
-            Way::Send | Way::Read(_) => requests.push(SendRequest {
-                id,
-                operation: SendOperation::Send,
-                payload,
-                destination: None,
-            }),
+        if let Some(carriers) = &mut self.carriers {
+            let carried = carriers.source.carry(message, [first, id]);
+            requests.extend(carried.map_err(|reason| self.refused(reason))?);
         }
         Ok(())
     }
 
-    /// Asks the peer, if it writes where nobody is woken, to wake this node when there is more.
-    pub(in crate::multiplexer) fn ask_for_bell(&mut self) -> Result<(), CompletionStatus> {
-        if !self.open || self.control_in_flight >= CONTROL_SENDS {
+    /// Asks the peer, where it writes and nobody is woken, to wake this node when there is more.
+    pub(in crate::multiplexer) fn ask_for_bells(&mut self) -> Result<(), CompletionStatus> {
+        if !self.open {
             return Ok(());
         }
-        let Way::Write(slots) = &mut self.way else {
-            return Ok(());
-        };
-        match slots.ask_for_bell(self.next) {
-            Some(request) => {
+        let mut requests = Vec::new();
+        for end in 0..2 {
+            let next = self.next;
+            if self.control_in_flight < CONTROL_SENDS
+                && let Some(bell) = &mut self.bells()[end]
+                && let Some(request) = bell.ask(next)
+            {
                 self.note(About::Control);
-                self.post_all(vec![request])
+                requests.push(request);
             }
-            None => Ok(()),
         }
+        self.post_all(requests)
     }
 
     /// Takes note of a request that is about to be posted; returns its number.
@@ -160,7 +185,10 @@ impl Connection {
                 self.control_in_flight -= 1;
                 None
             }
-            About::Reading => buffer,
+            About::Buffers => {
+                self.buffers_in_flight -= 1;
+                buffer
+            }
             About::Data(_) | About::End(..) => {
                 self.messages_in_flight -= 1;
                 buffer.or_else(|| self.part.take())
@@ -169,9 +197,12 @@ impl Connection {
         Some((about, buffer))
     }
 
-    /// So many messages that lay here are on their way no more: the peer has read them.
-    pub(in crate::multiplexer) fn were_read(&mut self, count: usize) {
-        self.messages_in_flight -= count;
+    /// What a message was about that lay here and that the peer has read, if it was told of it.
+    pub(in crate::multiplexer) fn was_read(&mut self, number: u64) -> Option<About> {
+        let about = self.unread.remove(&number)?;
+        let is_message = matches!(about, About::Data(_) | About::End(..));
+        self.messages_in_flight -= usize::from(is_message);
+        Some(about)
     }
 
     /// Probes a peer that has been silent since this was last called with an empty WRITE, if nothing is on its way
