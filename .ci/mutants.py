@@ -166,7 +166,7 @@ def broken_seeds(copy: Path) -> list[str]:
         "SEEDS": SEEDS,
         "RUST_BACKTRACE": "0",
     }
-    command = ["cargo", "test", "--locked", "--release", "-p", "roundel-experiments", "--test", "simulate"]
+    command = ["cargo", "test", "--locked", "--release", "-p", "roundel-simtest", "--test", "seeds"]
     built = subprocess.run([*command, "--no-run"], cwd=copy, env=environment, capture_output=True, text=True)
     if built.returncode != 0:
         sys.exit(f"error: it does not build: {built.stderr.strip()[-2000:]}")

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What each crate may depend on.
-const LAYERS: [(&str, &[&str]); 10] = [
+const LAYERS: [(&str, &[&str]); 11] = [
     ("roundel-verbs", &[]),
     ("roundel-testbed", &["roundel-verbs"]),
     ("roundel-exchange", &["roundel-verbs"]),
@@ -16,12 +16,14 @@ const LAYERS: [(&str, &[&str]); 10] = [
         "roundel-engine",
         &["roundel-exchange", "roundel-ring", "roundel-verbs"],
     ),
+    ("roundel-simtest", &["roundel-exchange", "roundel-verbs"]),
     (
         "roundel-experiments",
         &[
             "roundel-exchange",
             "roundel-protocols",
             "roundel-ring",
+            "roundel-simtest",
             "roundel-verbs",
         ],
     ),
@@ -35,6 +37,7 @@ const LAYERS: [(&str, &[&str]); 10] = [
         &[
             "roundel-experiments",
             "roundel-protocols",
+            "roundel-simtest",
             "roundel-terminal",
             "roundel-verbs",
         ],
@@ -52,7 +55,6 @@ const CIRCLES: &[&str] = &[
     "roundel-exchange::multiplexer: address arrivals connection meeting phases reads schedule slots way",
     "roundel-experiments: transport workload",
     "roundel-experiments::advise: candidate limit",
-    "roundel-experiments::simulate: cluster join nodes plan",
     "roundel-protocols: message protocol",
     "roundel-protocols::message: incoming outgoing port",
     "roundel-protocols::paradigm: asking hand",
