@@ -18,15 +18,12 @@
 //! * [`experiments`]: the catalogue.
 //! * [`advise`]: which design to use, by what candidates measure.
 //! * [`scorecard`]: what simulated hardware says of the claims of a paper.
-//! * [`simulate`]: exchanges on virtual time, drawn from seeds, with faults.
 //! * [`kept`]: points that were measured, so that what was stopped goes on from there.
 //! * [`figure`]: what an experiment tells, and [`report`] how it is shown.
 //!
 //! This crate knows nothing of queries: what it measures of them it has the program `roundel` measure.
 
 pub mod advise;
-mod agreeing;
-mod as_text;
 pub mod clock;
 pub mod conversation;
 pub mod error;
@@ -35,8 +32,6 @@ pub mod fabric;
 pub mod figure;
 pub mod hybrid;
 pub mod kept;
-mod keyed;
-mod linking;
 pub mod measured;
 mod meeting;
 pub mod node;
@@ -48,7 +43,6 @@ pub mod ring;
 pub mod run;
 pub mod scorecard;
 pub mod setting;
-pub mod simulate;
 pub mod transport;
 pub mod workload;
 

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;
 use roundel_exchange::{Buffers, Design};
+use roundel_simtest::as_text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -26,6 +27,7 @@ pub const MESSAGE_BYTES: usize = 64 << 10;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
     /// What moves the rows.
+    #[serde(with = "as_text")]
     pub transport: Transport,
     /// What the verbs transports run over.
     pub fabric: FabricChoice,
@@ -44,7 +46,7 @@ pub struct Setting {
     /// Bytes of a message, header included; the transport's own when there is none.
     pub message_bytes: Option<usize>,
     /// How many messages may be in flight.
-    #[serde(with = "buffers_as_text")]
+    #[serde(with = "as_text")]
     pub buffers: Buffers,
     /// Receives for which credit is written back once; the exchange's own when there is none.
     pub credit_frequency: Option<u32>,
@@ -252,33 +254,6 @@ impl std::str::FromStr for Transport {
             Some(name) => design(name).map(Self::ZeroCopy),
             None => design(key).map(Self::Design),
         }
-    }
-}
-
-/// [`Buffers`] as users write them.
-mod buffers_as_text {
-    use super::Buffers;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(super) fn serialize<S: Serializer>(buffers: &Buffers, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(buffers)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Buffers, D::Error> {
-        String::deserialize(from)?.parse().map_err(D::Error::custom)
-    }
-}
-
-impl Serialize for Transport {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.key())
-    }
-}
-
-impl<'de> Deserialize<'de> for Transport {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let key = String::deserialize(deserializer)?;
-        key.parse().map_err(serde::de::Error::custom)
     }
 }
 

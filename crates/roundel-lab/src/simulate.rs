@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use roundel_experiments::simulate::{Broken, Plan, Search, run as run_plan, search, shrink};
+use roundel_simtest::{Broken, Plan, Search, run as run_plan, search, shrink};
 use serde::Serialize;
 
 use crate::cli::SimulateArgs;

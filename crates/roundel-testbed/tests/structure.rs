@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What each crate may depend on.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("xtask", &[]),
     ("roundel-verbs", &[]),
     ("roundel-testbed", &["roundel-verbs"]),
@@ -17,12 +17,14 @@ const LAYERS: [(&str, &[&str]); 11] = [
         "roundel-engine",
         &["roundel-exchange", "roundel-ring", "roundel-verbs"],
     ),
+    ("roundel-simtest", &["roundel-exchange", "roundel-verbs"]),
     (
         "roundel-experiments",
         &[
             "roundel-exchange",
             "roundel-protocols",
             "roundel-ring",
+            "roundel-simtest",
             "roundel-verbs",
         ],
     ),
@@ -36,6 +38,7 @@ const LAYERS: [(&str, &[&str]); 11] = [
         &[
             "roundel-experiments",
             "roundel-protocols",
+            "roundel-simtest",
             "roundel-terminal",
             "roundel-verbs",
         ],
@@ -52,7 +55,6 @@ const CIRCLES: &[&str] = &[
     "roundel-engine::tables::scan: checked codec csv rule",
     "roundel-experiments: transport workload",
     "roundel-experiments::advise: candidate limit",
-    "roundel-experiments::simulate: cluster join nodes plan",
     "roundel-protocols: message protocol",
     "roundel-protocols::message: incoming outgoing port",
     "roundel-protocols::paradigm: asking hand",

@@ -7,7 +7,8 @@ use crate::measured::Measured;
 use crate::report::quantity;
 use crate::setting::{Pattern, Setting, Transport};
 use roundel_exchange::{Buffers, Design, Verb};
-use serde::{Serialize, Serializer};
+use roundel_simtest::as_text;
+use serde::Serialize;
 use std::fmt;
 
 /// Bytes of messages over connections.
@@ -26,7 +27,7 @@ const DATAGRAM_BYTES: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Candidate {
     /// The design.
-    #[serde(serialize_with = "as_text")]
+    #[serde(serialize_with = "as_text::serialize")]
     pub design: Design,
     /// Bytes of a message; of datagrams as many as the device carries in one.
     pub message_bytes: Option<usize>,
@@ -56,10 +57,6 @@ pub struct Tried {
 
 /// A direction on the ladders.
 pub(super) type Step = fn(&Candidate) -> Option<Candidate>;
-
-pub(super) fn as_text<S: Serializer>(design: &Design, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_str(design)
-}
 
 fn beside(ladder: &[usize], at: usize, up: bool) -> Option<usize> {
     match up {

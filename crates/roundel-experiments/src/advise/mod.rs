@@ -29,6 +29,7 @@ use crate::fabric::FabricChoice;
 use crate::measured::Measured;
 use crate::setting::{Pattern, Setting};
 use roundel_exchange::Design;
+use roundel_simtest::as_text;
 use roundel_verbs::Transport;
 use search::{Found, Search};
 use serde::Serialize;
@@ -79,7 +80,7 @@ pub struct ShuffleAdvice {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LeftOut {
     /// The design.
-    #[serde(serialize_with = "candidate::as_text")]
+    #[serde(serialize_with = "as_text::serialize")]
     pub design: Design,
     /// Why, in words.
     pub reason: String,

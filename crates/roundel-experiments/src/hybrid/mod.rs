@@ -20,6 +20,7 @@ pub(crate) use straggler::{CORES, ideal, straggler};
 use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;
 use roundel_exchange::{Architecture, Scheduling};
+use roundel_simtest::as_text;
 use roundel_verbs::{Context, Work};
 use serde::{Deserialize, Serialize};
 
@@ -35,10 +36,10 @@ pub struct Hybrid {
     /// What it runs over.
     pub fabric: FabricChoice,
     /// Which connections there are.
-    #[serde(with = "crate::as_text")]
+    #[serde(with = "as_text")]
     pub architecture: Architecture,
     /// Whether multiplexers send by a schedule.
-    #[serde(with = "crate::as_text")]
+    #[serde(with = "as_text")]
     pub scheduling: Scheduling,
     /// Nodes, at least 2.
     pub nodes: usize,

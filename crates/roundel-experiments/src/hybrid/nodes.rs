@@ -3,7 +3,6 @@
 use super::Hybrid;
 use super::hosts::Hosts;
 use crate::error::Result;
-use crate::linking::{self, End};
 use futures::StreamExt as _;
 use futures::channel::mpsc;
 use futures::future::try_join_all;
@@ -12,6 +11,7 @@ use roundel_exchange::{
     Architecture, Design, Destination, ExchangeError, ExchangeOptions, Fabric, Multiplexer,
     MultiplexerOptions, Receive, ReceiveLink, Route, Shuffle, Unlimited,
 };
+use roundel_simtest::linking::{self, End};
 use roundel_verbs::{Guarded, Regions};
 use std::sync::Arc;
 

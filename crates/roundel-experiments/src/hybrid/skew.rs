@@ -9,11 +9,8 @@
 use super::Hybrid;
 use super::hosts::{Hosts, Simulated};
 use super::nodes::{self, Failure, Node};
-use crate::agreeing::Agreeing;
 use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;
-use crate::keyed::{ByKey, by_partition, hashes};
-use crate::ring::keys::Zipf;
 use crate::ring::rates;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
@@ -25,6 +22,9 @@ use rand_chacha::ChaCha8Rng;
 use roundel_exchange::skew::{Router, Sample, Task};
 use roundel_exchange::{Architecture, ExchangeError, Scatter};
 use roundel_ring::cost::Rates;
+use roundel_simtest::keyed::{ByKey, by_partition, hashes};
+use roundel_simtest::zipf::Zipf;
+use roundel_simtest::{Agreeing, as_text};
 use roundel_verbs::sim::Parameters;
 use roundel_verbs::{Context, Work, settle};
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ pub struct SkewedJoin {
     /// What it runs over, which is simulated.
     pub fabric: FabricChoice,
     /// Which connections there are.
-    #[serde(with = "crate::as_text")]
+    #[serde(with = "as_text")]
     pub architecture: Architecture,
     /// Nodes, at least 2.
     pub nodes: usize,

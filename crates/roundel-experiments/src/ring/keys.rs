@@ -1,8 +1,9 @@
 //! How keys are distributed, and what that means for a join: how many partners a row has, by where it lies among the rows
 //! of its relation, which are in the order of their hashes. Knows neither hosts nor costs.
 
-use rand::{Rng, SeedableRng as _};
+use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
+use roundel_simtest::zipf::power_sum;
 use serde::{Deserialize, Serialize};
 
 /// Most keys of which each is looked at by itself; what the others have is spread evenly over the hashes.
@@ -92,48 +93,6 @@ impl Distribution {
             Some(run) => run.found_before_end - (run.end - share).max(0.0) * run.found,
             None => 0.0,
         }
-    }
-}
-
-/// The sum of k to the power of minus `exponent`, for k from 1 to `count`: the first ones by themselves, and the others as
-/// an integral.
-fn power_sum(count: f64, exponent: f64) -> f64 {
-    let exact = count.min(1e5).floor();
-    let first: f64 = (1..=exact as u64)
-        .map(|rank| (rank as f64).powf(-exponent))
-        .sum();
-    let (from, to) = (exact + 0.5, count + 0.5);
-    let rest = match (exponent - 1.0).abs() < 1e-9 {
-        true => (to / from).ln(),
-        false => (to.powf(1.0 - exponent) - from.powf(1.0 - exponent)) / (1.0 - exponent),
-    };
-    first + rest.max(0.0)
-}
-
-/// Keys from 0 on, the k-th of which is as frequent as k to the power of minus something.
-#[derive(Clone, Debug)]
-pub(crate) struct Zipf {
-    /// Of all keys but the last, which has what rounding leaves, added up.
-    shares: Vec<f64>,
-}
-
-impl Zipf {
-    pub(crate) fn new(keys: u64, exponent: f64) -> Self {
-        let sum = power_sum(keys as f64, exponent);
-        let mut share = 0.0;
-        let mut add = |rank: u64| {
-            share += (rank as f64).powf(-exponent) / sum;
-            share
-        };
-        Self {
-            shares: (1..keys).map(&mut add).collect(),
-        }
-    }
-
-    /// A key.
-    pub(crate) fn draw(&self, random: &mut impl Rng) -> usize {
-        let share: f64 = random.random();
-        self.shares.partition_point(|up_to| *up_to < share)
     }
 }
 

@@ -1,12 +1,13 @@
 //! Relations of joins between processes: each host makes its own, from the join and its number, and whoever judges the
 //! join makes all of them again.
 
-use super::keys::{Keys, Zipf};
+use super::keys::Keys;
 use super::{HostPhases, RelationRows, RingJoin, Way, rates};
 use crate::error::{Error, Result};
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
+use roundel_simtest::zipf::Zipf;
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::Args;
-use roundel_experiments::simulate::Plan;
+use roundel_simtest::Plan;
 
 const EXAMPLES: &str = "\
 Examples:

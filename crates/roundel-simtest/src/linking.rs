@@ -6,15 +6,19 @@ use roundel_exchange::{
 use std::ops::Range;
 
 /// A node for those who link it.
-pub(crate) struct End<'a> {
+pub struct End<'a> {
     /// What errors call it.
     pub name: String,
+    /// That of the node, if its exchanges go through one.
     pub multiplexer: Option<&'a Multiplexer>,
 }
 
 /// Has the multiplexers of a target and a source meet, if they have any and have not; by what the target knows the source
 /// then.
-pub(crate) fn meet(target: &End<'_>, source: &End<'_>) -> Result<Option<NodeId>, ExchangeError> {
+///
+/// # Errors
+/// When a connection cannot be made.
+fn meet(target: &End<'_>, source: &End<'_>) -> Result<Option<NodeId>, ExchangeError> {
     let (Some(here), Some(there)) = (target.multiplexer, source.multiplexer) else {
         return Ok(None);
     };
@@ -27,7 +31,10 @@ pub(crate) fn meet(target: &End<'_>, source: &End<'_>) -> Result<Option<NodeId>,
 }
 
 /// Links a source with a target that reads these partitions.
-pub(crate) fn link(
+///
+/// # Errors
+/// When the link cannot be made.
+pub fn link(
     (target, receive): (&End<'_>, &Receive),
     (source, shuffle): (&End<'_>, &Shuffle),
     reads: Range<u32>,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The place at which the tasks of a join agree.
-pub(crate) struct Agreeing(Mutex<Agreed>);
+pub struct Agreeing(Mutex<Agreed>);
 
 struct Agreed {
     agreement: Agreement,
@@ -18,7 +18,7 @@ struct Agreed {
 impl Agreeing {
     /// Of so many tasks of each input; those of the inputs that may be spread tell samples. Without such tasks no key is
     /// heavy.
-    pub(crate) fn new(tasks: usize, partitions: usize, spreads: [bool; 2]) -> Self {
+    pub fn new(tasks: usize, partitions: usize, spreads: [bool; 2]) -> Self {
         let samplers = spreads.iter().filter(|spreads| **spreads).count() * tasks;
         let mut agreement = Agreement::new(Terms {
             samplers: samplers as u64,
@@ -36,7 +36,7 @@ impl Agreeing {
     }
 
     /// Hears a task's sample.
-    pub(crate) fn hear(&self, task: Task, sample: &Sample) {
+    pub fn hear(&self, task: Task, sample: &Sample) {
         self.change(|agreement| {
             let seen = Seen::of(sample, agreement.terms().partitions);
             agreement.hear(task, &seen);
@@ -44,7 +44,7 @@ impl Agreeing {
     }
 
     /// What was decided, once it is. Who has waited for as long as its patience has all do without heavy keys.
-    pub(crate) async fn decided(
+    pub async fn decided(
         &self,
         context: &dyn Context,
         patience: Option<Duration>,

@@ -9,19 +9,26 @@
 //!
 //! A [`Plan`] says all: the same plan has the same events, whose hash is in [`Ended`]. It must not know of
 //! commands and terminals.
+//!
+//! Experiments on simulated clusters use its parts, too: [`linking`], [`keyed`] rows, [`zipf`], and [`Agreeing`].
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))] // See clippy.toml.
 
-mod cluster;
+mod agreeing;
+pub mod as_text;
 mod join;
+pub mod keyed;
+pub mod linking;
 mod nodes;
 mod plan;
 mod rows;
+mod run;
 mod seeds;
 mod shrink;
+pub mod zipf;
 
-pub use cluster::{Broken, Ended, run};
-pub use join::Join;
-pub use plan::{Multiplexed, Pattern, Plan};
+pub use agreeing::Agreeing;
+pub use plan::{Join, Multiplexed, Pattern, Plan};
+pub use run::{Broken, Ended, run};
 pub use seeds::{Found, Search, search};
 pub use shrink::shrink;

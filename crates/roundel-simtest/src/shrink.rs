@@ -1,7 +1,7 @@
 //! Finds a smaller plan that is broken in the same way.
 
-use super::cluster::{Broken, run};
-use super::plan::Plan;
+use crate::plan::Plan;
+use crate::run::{Broken, run};
 use roundel_exchange::Scheduling;
 use std::time::Duration;
 

@@ -1,22 +1,21 @@
 //! Runs a plan.
 
-use super::join::{self, Joining};
-use super::nodes::{Node, Sides, name, open};
-use super::plan::{Pattern, Plan};
-use super::rows::{Account, batch, schema};
+use crate::join::{self, Joining};
 use crate::keyed::by_partition;
+use crate::nodes::{Node, Sides, name, open};
+use crate::plan::{Pattern, Plan, dawdle};
+use crate::rows::{Account, batch, schema};
 use arrow::array::RecordBatch;
 use futures::channel::mpsc;
 use futures::future::{BoxFuture, Shared, try_join_all};
 use futures::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
-use rand::Rng as _;
-use rand::SeedableRng as _;
+use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use roundel_exchange::ExchangeError;
 use roundel_exchange::operator::Broadcast;
 use roundel_verbs::sim::{Parameters, Simulation, Trouble};
-use roundel_verbs::{Arena, Context, Transport};
+use roundel_verbs::{Arena, Transport};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -184,14 +183,6 @@ fn check_error(plan: &Plan, error: &str, took: Duration) -> Result<(), Broken> {
         )));
     }
     Ok(())
-}
-
-/// Now and then, lets time pass.
-pub(super) async fn dawdle(context: &dyn Context, most: Duration, random: &mut ChaCha8Rng) {
-    if !most.is_zero() && random.random_bool(0.3) {
-        let nanos = random.random_range(0..most.as_nanos() as u64);
-        context.sleep(Duration::from_nanos(nanos)).await;
-    }
 }
 
 /// Where a task belongs.

@@ -7,7 +7,7 @@ use roundel_exchange::operator::Group;
 use roundel_exchange::skew::Router;
 
 /// A column of numbers; nothing where it is another one.
-pub(crate) fn numbers(batch: &RecordBatch, column: usize) -> &[i64] {
+pub fn numbers(batch: &RecordBatch, column: usize) -> &[i64] {
     let column = batch.columns().get(column);
     let numbers = column.and_then(|column| column.as_primitive_opt::<Int64Type>());
     numbers
@@ -16,13 +16,16 @@ pub(crate) fn numbers(batch: &RecordBatch, column: usize) -> &[i64] {
 }
 
 /// What stands for the key of each row.
-pub(crate) fn hashes(batch: &RecordBatch) -> Vec<u64> {
+pub fn hashes(batch: &RecordBatch) -> Vec<u64> {
     let hash = |key: &i64| (*key as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     numbers(batch, 0).iter().map(hash).collect()
 }
 
 /// Has a router say where rows go.
-pub(crate) struct ByKey(pub Router);
+pub struct ByKey(
+    /// The router.
+    pub Router,
+);
 
 impl Partitioner for ByKey {
     fn partitions(&self) -> usize {
@@ -40,7 +43,7 @@ impl Partitioner for ByKey {
 }
 
 /// The group of each partition, of groups that have so many each.
-pub(crate) fn by_partition(groups: &[Group], each: usize) -> Vec<Group> {
+pub fn by_partition(groups: &[Group], each: usize) -> Vec<Group> {
     let repeated = groups
         .iter()
         .map(|group| std::iter::repeat_n(group.clone(), each));

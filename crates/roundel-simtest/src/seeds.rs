@@ -1,12 +1,11 @@
 //! Runs seeds, on as many threads as there are cores.
 
-use super::cluster::{Broken, run};
-use super::plan::Plan;
-use crate::clock::monotonic;
+use crate::plan::Plan;
+use crate::run::{Broken, run};
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Broken seeds after which no more are run.
 const BROKEN_MAX: usize = 10;
@@ -41,26 +40,28 @@ impl Found {
 }
 
 /// Runs seeds until they, or the time, are used up, or many are broken. `ran` is called after each.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "real time, and each thread runs simulations of its own"
+)]
 pub fn search(search: &Search, ran: &(dyn Fn() + Sync)) -> Found {
-    let started = monotonic();
+    let started = Instant::now();
     let next = AtomicU64::new(search.seeds.start);
     let over = AtomicBool::new(false);
     let found = Mutex::new(Found::default());
     let work = || {
         while !over.load(Ordering::Relaxed) {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            let late = search
-                .time
-                .is_some_and(|time| monotonic() - started >= time.as_secs_f64());
+            let late = search.time.is_some_and(|time| started.elapsed() >= time);
             // Past the end numbers may wrap around.
             if late || !search.seeds.contains(&seed) {
                 over.store(true, Ordering::Relaxed);
                 return;
             }
-            let begun = monotonic();
+            let begun = Instant::now();
             let ended = run(&Plan::draw(seed));
             let mut found = found.lock();
-            found.busy_seconds += monotonic() - begun;
+            found.busy_seconds += begun.elapsed().as_secs_f64();
             found.ran += 1;
             match ended {
                 Ok(ended) => found.errors += u64::from(ended.error.is_some()),
@@ -74,10 +75,6 @@ pub fn search(search: &Search, ran: &(dyn Fn() + Sync)) -> Found {
         }
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "each thread runs simulations of its own"
-    )]
     std::thread::scope(|scope| {
         for _ in 1..cores {
             scope.spawn(work);

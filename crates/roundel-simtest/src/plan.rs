@@ -1,13 +1,12 @@
 //! What a seed stands for.
 
-use super::join::{INPUTS, Join};
 use rand::Rng as _;
 use rand::SeedableRng as _;
 use rand::seq::IndexedRandom as _;
 use rand_chacha::ChaCha8Rng;
 use roundel_exchange::{Design, OnLoss, Scheduling};
-use roundel_verbs::Transport;
 use roundel_verbs::sim::{Faults, Moment, PacketFault, PacketKind, Trouble, What};
+use roundel_verbs::{Context, Transport};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::time::Duration;
@@ -96,6 +95,41 @@ pub struct Multiplexed {
 
 fn one() -> usize {
     1
+}
+
+/// Exchanges of a join: one for each input.
+pub(crate) const INPUTS: usize = 2;
+
+/// A join, in place of exchanges by themselves. Each thread of a node is a task of both inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Join {
+    /// Different keys.
+    pub keys: usize,
+    /// Of each input: the k-th key is as frequent as k to the power of minus a tenth of this.
+    pub exponents: [u32; INPUTS],
+    /// Of which inputs heavy keys may be spread; without any, nobody looks for them.
+    pub spreads: [bool; INPUTS],
+    /// Batches of a task that it looks at.
+    pub sampled: usize,
+    /// How long a task waits for the samples of others before it has all of them do without heavy keys.
+    pub patience: Option<Duration>,
+}
+
+impl Join {
+    fn draw(random: &mut ChaCha8Rng) -> Self {
+        let mut exponent = || random.random_range(0..=20);
+        let exponents = [exponent(), exponent()];
+        Self {
+            keys: random.random_range(1..=200),
+            exponents,
+            spreads: [random.random_bool(0.7), random.random_bool(0.7)],
+            sampled: random.random_range(1..=4),
+            patience: random
+                .random_bool(0.2)
+                .then(|| Duration::from_micros(random.random_range(1..100))),
+        }
+    }
 }
 
 /// Who gets which rows.
@@ -339,6 +373,14 @@ impl Multiplexed {
             long_bytes: *[512, 16 << 10].choose(random).unwrap_or(&512),
             regions: random.random_range(1..=2),
         }
+    }
+}
+
+/// Now and then, lets time pass.
+pub(crate) async fn dawdle(context: &dyn Context, most: Duration, random: &mut ChaCha8Rng) {
+    if !most.is_zero() && random.random_bool(0.3) {
+        let nanos = random.random_range(0..most.as_nanos() as u64);
+        context.sleep(Duration::from_nanos(nanos)).await;
     }
 }
 

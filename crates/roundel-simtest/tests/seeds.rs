@@ -1,6 +1,6 @@
 //! Seeds: no wrong answer, no hang. `roundel-lab simulate` runs more of them.
 
-use roundel_experiments::simulate::{Plan, run};
+use roundel_simtest::{Plan, run};
 
 /// `SEEDS=A..B` runs others.
 fn seeds() -> std::ops::Range<u64> {

@@ -1,7 +1,7 @@
 //! The nodes of a plan: each with its exchanges, whose links are made.
 
-use super::plan::{Multiplexed, Plan};
 use crate::linking::{self, End};
+use crate::plan::{Multiplexed, Plan};
 use roundel_exchange::{
     Buffers, Destination, ExchangeError, ExchangeOptions, Fabric, MemoryBudget, Multiplexer,
     MultiplexerOptions, Receive, ReceiveLink, Route, Shuffle, Unlimited,
@@ -17,7 +17,7 @@ const ARENA: ArenaOptions = ArenaOptions {
 };
 
 /// A node with its exchanges.
-pub(super) struct Node {
+pub(crate) struct Node {
     pub host: SimNode,
     pub context: Arc<dyn Context>,
     pub arena: Arena,
@@ -26,7 +26,7 @@ pub(super) struct Node {
 }
 
 /// The two sides of an exchange at a node.
-pub(super) struct Sides {
+pub(crate) struct Sides {
     pub shuffle: Arc<Shuffle>,
     pub receive: Receive,
     /// Both by node.
@@ -35,12 +35,12 @@ pub(super) struct Sides {
 }
 
 /// What errors call a node.
-pub(super) fn name(node: usize) -> String {
+pub(crate) fn name(node: usize) -> String {
     format!("node {node}")
 }
 
 /// Nodes, each linked with all.
-pub(super) fn open(plan: &Plan, simulation: &Simulation) -> Result<Vec<Node>, ExchangeError> {
+pub(crate) fn open(plan: &Plan, simulation: &Simulation) -> Result<Vec<Node>, ExchangeError> {
     let numbers = 0..plan.nodes;
     let mut nodes = numbers
         .map(|number| Node::open(plan, simulation, number))

@@ -1,63 +1,25 @@
 //! A join of two exchanges by their keys, some of which are heavy: its tasks look for them, agree, and scatter their rows by
 //! what was agreed. Whatever that is, rows that match must meet in one partition, and in one only.
 
-use super::cluster::dawdle;
-use super::plan::Plan;
 use crate::agreeing::Agreeing;
 use crate::keyed::{ByKey, hashes, numbers};
-use crate::ring::keys::Zipf;
+use crate::plan::{INPUTS, Join, Plan, dawdle};
+use crate::zipf::Zipf;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
-use rand::{Rng as _, SeedableRng as _};
+use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 use roundel_exchange::operator::Group;
 use roundel_exchange::skew::{Router, Sample, Task};
 use roundel_exchange::{ExchangeError, Scatter, Shuffle};
 use roundel_verbs::Context;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-
-/// Exchanges of a join: one for each input.
-pub(super) const INPUTS: usize = 2;
-
-/// A join, in place of exchanges by themselves. Each thread of a node is a task of both inputs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Join {
-    /// Different keys.
-    pub keys: usize,
-    /// Of each input: the k-th key is as frequent as k to the power of minus a tenth of this.
-    pub exponents: [u32; INPUTS],
-    /// Of which inputs heavy keys may be spread; without any, nobody looks for them.
-    pub spreads: [bool; INPUTS],
-    /// Batches of a task that it looks at.
-    pub sampled: usize,
-    /// How long a task waits for the samples of others before it has all of them do without heavy keys.
-    pub patience: Option<Duration>,
-}
-
-impl Join {
-    pub(super) fn draw(random: &mut ChaCha8Rng) -> Self {
-        let mut exponent = || random.random_range(0..=20);
-        let exponents = [exponent(), exponent()];
-        Self {
-            keys: random.random_range(1..=200),
-            exponents,
-            spreads: [random.random_bool(0.7), random.random_bool(0.7)],
-            sampled: random.random_range(1..=4),
-            patience: random
-                .random_bool(0.2)
-                .then(|| Duration::from_micros(random.random_range(1..100))),
-        }
-    }
-}
 
 /// The columns of both inputs: the key, and a number that no other row of the input has.
-pub(super) fn schema() -> SchemaRef {
+pub(crate) fn schema() -> SchemaRef {
     batch(&[], 0).schema()
 }
 
@@ -71,7 +33,7 @@ fn batch(keys: &[i64], first: i64) -> RecordBatch {
 }
 
 /// What its tasks, and its readers, have in common.
-pub(super) struct Joining {
+pub(crate) struct Joining {
     join: Join,
     partitions: usize,
     agreeing: Agreeing,
@@ -88,7 +50,7 @@ type Arrived = BTreeMap<i64, BTreeMap<i64, Vec<u32>>>;
 
 impl Joining {
     /// The join of a plan, if it has one.
-    pub(super) fn of(plan: &Plan) -> Option<Arc<Self>> {
+    pub(crate) fn of(plan: &Plan) -> Option<Arc<Self>> {
         let join = plan.join?;
         let tasks = plan.nodes * plan.threads;
         let sent = [0, 1].map(|input| {
@@ -109,7 +71,7 @@ impl Joining {
 
     /// What a task does: it looks at its first rows, hears what all do with heavy keys, and sends its rows to groups by
     /// partition.
-    pub(super) async fn scatter(
+    pub(crate) async fn scatter(
         &self,
         plan: &Plan,
         task: Task,
@@ -141,7 +103,7 @@ impl Joining {
     }
 
     /// Rows have come to a partition.
-    pub(super) fn arrived(
+    pub(crate) fn arrived(
         &self,
         input: usize,
         partition: u32,
@@ -171,12 +133,12 @@ impl Joining {
     }
 
     /// All rows of a source for a partition have come.
-    pub(super) fn ended(&self) {
+    pub(crate) fn ended(&self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether all rows have come where they should, in the end. What came to a node that has crashed since, nobody knows.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         if self.ended.load(Ordering::Relaxed) < self.readers {
             return Ok(());
         }
