@@ -46,8 +46,8 @@ impl Connection {
         // Behind what the peer is woken for.
         if self.control_in_flight < CONTROL_SENDS {
             let bells = self.bells().into_iter().flatten();
-            // One word is the bell of both.
-            if bells.fold(false, |rings, mut bell| bell.must_ring() || rings) {
+            // One word is the bell of both, and each is asked.
+            if bells.fold(false, |rings, mut bell| rings | bell.must_ring()) {
                 self.say_credit(&mut requests);
             }
         }
