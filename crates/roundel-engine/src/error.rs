@@ -3,16 +3,15 @@
 //! This module must not know of any transport's details; it turns them into a line for a person.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use datafusion::error::DataFusionError;
+use roundel_datafusion::TransportError;
+use roundel_datafusion::engine::LOST_WORKER;
 use roundel_verbs::{Blame, one_line};
-use url::Url;
 
 /// Result of the engine's calls.
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
-
-/// What the message of [`EngineError::WorkerLost`] begins with.
-pub(crate) const LOST_WORKER: &str = "lost worker ";
 
 /// What can go wrong in the engine. Each displays as one line.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -147,127 +146,71 @@ impl Blame for EngineError {
     }
 }
 
+impl From<TransportError> for EngineError {
+    fn from(error: TransportError) -> Self {
+        match error {
+            TransportError::Usage(message) => Self::Usage(message),
+            TransportError::Io { action, reason } => Self::Io { action, reason },
+            TransportError::NoFabric(message) => Self::NoFabric(message),
+            TransportError::WorkerLost { url, reason } => Self::WorkerLost { url, reason },
+            TransportError::Refused { url } => Self::TokenRefused { url },
+            TransportError::DatagramsLost(message) => Self::DatagramsLost(message),
+            TransportError::LinkBroken(message) => Self::LinkBroken(message),
+            TransportError::OutOfMemory(message) => Self::OutOfMemory(message),
+            TransportError::DiskFull(message) => Self::DiskFull(message),
+            TransportError::Application(own) => match own.downcast_ref::<Self>() {
+                Some(own) => own.clone(),
+                None => Self::Query(one_line(&own.to_string())),
+            },
+            other => Self::Query(other.to_string()),
+        }
+    }
+}
+
+impl From<EngineError> for TransportError {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::DatagramsLost(message) => Self::DatagramsLost(message),
+            EngineError::LinkBroken(message) => Self::LinkBroken(message),
+            EngineError::OutOfMemory(message) => Self::OutOfMemory(message),
+            EngineError::DiskFull(message) => Self::DiskFull(message),
+            other => Self::Application(Arc::new(other)),
+        }
+    }
+}
+
 impl From<DataFusionError> for EngineError {
     /// Takes the engine's own error out of `error`, if there is one inside. Else keeps the innermost message, in one
     /// line.
     fn from(error: DataFusionError) -> Self {
-        let spills_to = || format!("cannot spill to {}", std::env::temp_dir().display());
-        from_datafusion(&error, spills_to)
+        TransportError::from(error).into()
     }
-}
-
-impl EngineError {
-    /// What the worker at `url` reported, which says where that was.
-    pub(crate) fn of_worker(url: &Url, error: DataFusionError) -> Self {
-        // The directory that it spills to is its own.
-        match from_datafusion(&error, || "cannot spill to its TMPDIR".to_owned()) {
-            Self::Query(message) => Self::Query(on_worker(url, &message)),
-            Self::OutOfMemory(message) => Self::OutOfMemory(on_worker(url, &message)),
-            Self::DiskFull(message) => Self::DiskFull(on_worker(url, &message)),
-            other => other,
-        }
-    }
-}
-
-/// A message of a worker, which says where it is from: once, through however many workers it came.
-pub(crate) fn on_worker(url: &Url, message: &str) -> String {
-    match message.contains("worker http") {
-        true => message.to_owned(),
-        false => format!("worker {url}: {message}"),
-    }
-}
-
-fn from_datafusion(error: &DataFusionError, spills_to: impl Fn() -> String) -> EngineError {
-    if let Some(own) = find_own(error) {
-        return own.clone();
-    }
-    if is_disk_full(error) {
-        return EngineError::DiskFull(spills_to());
-    }
-    if let DataFusionError::ResourcesExhausted(told) = error.find_root() {
-        // A list of the memory's largest users comes first, the refusal itself last.
-        let refusal = told.rsplit("Error: ").next().unwrap_or(told);
-        return EngineError::OutOfMemory(one_line(refusal));
-    }
-    EngineError::Query(one_line(&error.strip_backtrace()))
-}
-
-/// Whether a query could not spill because the disk is full. When its result cannot be written to a file, the error is
-/// another one, which names the file.
-fn is_disk_full(error: &DataFusionError) -> bool {
-    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    let mut full = false;
-    while let Some(error) = next {
-        if error.is::<datafusion::object_store::Error>() {
-            return false;
-        }
-        let io = error.downcast_ref::<std::io::Error>();
-        full |= io.is_some_and(|io| io.kind() == std::io::ErrorKind::StorageFull);
-        next = error.source();
-    }
-    full
 }
 
 impl From<EngineError> for DataFusionError {
     fn from(error: EngineError) -> Self {
-        DataFusionError::External(Box::new(error))
+        TransportError::from(error).into()
     }
-}
-
-fn find_own<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a EngineError> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(own) = error.downcast_ref::<EngineError>() {
-            return Some(own);
-        }
-        if let Some(DataFusionError::External(inner)) = error.downcast_ref::<DataFusionError>()
-            && let Some(own) = inner.downcast_ref::<EngineError>()
-        {
-            return Some(own);
-        }
-        next = error.source();
-    }
-    None
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roundel_verbs::LINE_CHARS_MAX;
+    use url::Url;
 
     fn url() -> Url {
         Url::parse("http://127.0.0.1:4040").expect("a URL")
     }
 
-    #[test]
-    fn a_long_error_is_one_line() {
-        let long = format!(
-            "reading /data/t.json:\n{}\nunexpected end",
-            "x".repeat(780_000)
-        );
-        let line = EngineError::from(DataFusionError::Execution(long)).to_string();
-        assert_eq!(line.chars().count(), LINE_CHARS_MAX);
-    }
-
-    #[test]
-    fn an_error_of_a_worker_names_it_once() {
-        let failed = DataFusionError::Execution("division by zero".to_owned());
-        let error = EngineError::of_worker(&url(), failed);
-        let text = "worker http://127.0.0.1:4040/: Execution error: division by zero";
-        assert_eq!(error.to_string(), text);
-        // It came through another one.
-        let other = Url::parse("http://127.0.0.1:5050").expect("a URL");
-        assert_eq!(
-            EngineError::of_worker(&other, error.into()).to_string(),
-            text
-        );
+    fn of_worker(url: &Url, error: DataFusionError) -> EngineError {
+        TransportError::of_worker(url, &error).into()
     }
 
     #[test]
     fn what_is_out_of_memory_says_what_to_do() {
         let told = "Additional allocation failed with top memory consumers: x.\nError: Failed to allocate 1 B";
         let failed = DataFusionError::ResourcesExhausted(told.to_owned());
-        let error = EngineError::of_worker(&url(), failed).to_string();
+        let error = of_worker(&url(), failed).to_string();
         for part in [
             "out of memory: worker http://127.0.0.1:4040/: Failed to allocate",
             "--memory-limit",
@@ -295,7 +238,7 @@ mod tests {
             error.contains(&directory) && error.contains("TMPDIR"),
             "{error}"
         );
-        let error = EngineError::of_worker(&url(), spilled()).to_string();
+        let error = of_worker(&url(), spilled()).to_string();
         assert!(
             error.contains("worker http://127.0.0.1:4040/: cannot spill to its TMPDIR"),
             "{error}"

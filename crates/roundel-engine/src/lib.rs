@@ -12,8 +12,8 @@
 //! | `cluster` | starting, joining and watching workers |
 //! | `worker` | serving as one |
 //! | `control` | what a coordinator and a worker say to each other besides plans and rows |
-//! | `channel` | the seam to what carries plans and rows |
-//! | `exchange` | rows over Roundel's exchange |
+//! | `channel` | how the members of a cluster reach its workers |
+//! | `fabric` | which fabric carries the rows of a cluster's queries; `roundel_datafusion` is what carries them |
 //! | `ring` | joins of any predicate, on a ring of workers |
 //! | `session`, `query` | SQL, and a running query |
 //! | `extensions` | functions and codecs that an application adds |
@@ -25,12 +25,10 @@
 //! This crate must not know of queue pairs. Its public futures are boxed: the body of an `async fn` would be
 //! compiled again, with all of gRPC, in each crate that awaits it.
 
-mod answering;
 mod channel;
 mod cluster;
 mod control;
 mod error;
-mod exchange;
 mod extensions;
 mod fabric;
 mod functions;
@@ -53,14 +51,16 @@ mod yielding;
 
 pub use cluster::{Cluster, WorkerStatus};
 pub use error::{EngineError, Result};
-pub use exchange::{FabricCounters, Skew};
 pub use extensions::Extensions;
-pub use fabric::{Fabric, FabricChoice, FabricReason};
+pub use fabric::FabricReason;
 pub use options::{ClusterOptions, PARTITIONS_PER_TASK_MIN, WorkerOptions, partitions_per_task};
 pub use ring::{Calibration, calibrate_host};
+pub use roundel_datafusion::engine::FabricCounters;
+pub use roundel_datafusion::{Fabric, FabricChoice};
 pub use roundel_exchange::{Architecture, BuffersChoice, DesignChoice};
 pub use roundel_exchange::{Design, Verb};
 pub use roundel_exchange::{OnLoss, Scheduling};
 pub use session::{LoadProgress, Session};
+pub use settings::Skew;
 pub use token::Token;
 pub use worker::{STACK_BYTES, run_worker, runtime};

@@ -8,16 +8,15 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
+use roundel_datafusion::Channels;
+use roundel_datafusion::engine::{LOST_WORKER, cause};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use url::Url;
 use uuid::Uuid;
 
 use crate::EngineError;
-use crate::channel::Channels;
 use crate::cluster::membership::Membership;
-use crate::error::LOST_WORKER;
-use crate::exchange::cause;
 
 /// How long to look for the cause of a failed query. If a worker died, the coordinator may hear of it a moment after
 /// the query failed. A host takes a connection in less time than this, however busy its worker is.
@@ -71,7 +70,8 @@ impl Watch {
         let query = self.query?;
         let asked = self.workers.iter().map(|(url, _)| async move {
             let cause = cause(&self.channels, url, query);
-            timeout(DIAGNOSIS_WAIT, cause).await.ok().flatten()
+            let found = timeout(DIAGNOSIS_WAIT, cause).await.ok().flatten();
+            found.map(EngineError::from)
         });
         let causes = futures::future::join_all(asked).await;
         causes.into_iter().flatten().next()

@@ -24,8 +24,8 @@ use crate::cluster::membership::LiveWorkers;
 use crate::nullable_side::NullableSideCodec;
 use crate::planner::{self, ClusterPlanner, Planned, RunSubquery, with_values};
 use crate::query::{Run, Watch, restarting, watched};
-use crate::ring::{CycloJoinCodec, CycloJoins, is_on_ring, may_use_rings, measure_once};
-use crate::settings::{self, ExchangeConfig, StageConfig};
+use crate::ring::{CycloJoinCodec, CycloJoins, is_on_ring, measure_once};
+use crate::settings::{self, ExchangeConfig, may_use_rings};
 use crate::tables::codec::MemoryShardCodec;
 use crate::tables::load::TableSet;
 use crate::tables::placement::needs_shards;
@@ -78,11 +78,7 @@ impl Session {
             .with_optimizer_rules(planner::logical_rules())
             .with_physical_optimizer_rules(rules)
             .with_distributed_worker_resolver(LiveWorkers(Arc::clone(&core.membership)))
-            .with_distributed_channel_resolver(core.channels.resolver(
-                fabric,
-                &core.devices,
-                None,
-            )?)
+            .with_distributed_channel_resolver(core.exchange.resolver_over(fabric)?)
             .with_distributed_planner()
             .with_distributed_user_codec(MemoryShardCodec)
             .with_distributed_user_codec(CycloJoinCodec)
@@ -127,10 +123,7 @@ impl Session {
         };
         let mut set = self.fabric.lock();
         if *set != reason.fabric {
-            let resolver = self
-                .core
-                .channels
-                .resolver(reason.fabric, &self.core.devices, None)?;
+            let resolver = self.core.exchange.resolver_over(reason.fabric)?;
             let state = self.context.state_ref();
             let mut state = state.write();
             state.set_distributed_channel_resolver(resolver);
@@ -281,7 +274,7 @@ impl Session {
         let plan = frame.logical_plan();
         let rings = may_use_rings(self.context.copied_config().options())?;
         if rings && has_joins(plan)? {
-            measure_once(fabric, &self.core.devices).await;
+            measure_once(fabric, self.core.exchange.devices()).await;
         }
         let reads = reads_only(plan);
         let runs = (Arc::clone(&self.core), fabric);
@@ -358,17 +351,14 @@ async fn start(frame: DataFrame, (core, fabric): (Arc<Core>, Fabric)) -> DataFus
     let plan = frame.create_physical_plan().await?;
     if let Some(designs) = core.designs(&plan, fabric, tasks.session_config().options())? {
         let config = tasks.session_config().clone();
-        let told = StageConfig {
-            stages: designs.to_text(),
-            skewed_joins: designs.skewed_joins(),
-        };
-        tasks = tasks.with_session_config(settings::with_stages(config, told)?);
+        let config = config.with_extension(Arc::new(designs.settings()));
+        tasks = tasks.with_session_config(config);
     }
     let outlives_workers = is_on_ring(&plan)? && !needs_shards(&plan)?;
     let watch = Watch {
         membership: Arc::clone(&core.membership),
         workers,
-        channels: core.channels.clone(),
+        channels: core.exchange.channels().clone(),
         query: planner::query_id(&plan)?,
     };
     let batches = execute_stream(plan, Arc::new(tasks))?;

@@ -142,6 +142,20 @@ impl Device {
         Ok(AddressHandle(self.provider.create_address_handle(remote)?))
     }
 
+    /// Whether a peer's device is within reach, as far as can be told without asking it. May block for a second.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub fn reaches(&self, peer: &DeviceAddress) -> Result<()> {
+        let anyone = QueuePairAddress {
+            device: peer.clone(),
+            number: 1,
+            incarnation: 0,
+            queue_key: 0,
+        };
+        self.create_address_handle(&anyone).map(drop)
+    }
+
     /// A receive queue for at most `depth` receives that many queue pairs take theirs from.
     pub fn create_shared_receive_queue(&self, depth: usize) -> Result<SharedReceiveQueue> {
         if self.capabilities().shared_receive_queues_max == 0 {

@@ -6,11 +6,12 @@ use std::time::Duration;
 use datafusion::error::DataFusionError;
 use datafusion_distributed::WorkerResolver;
 use parking_lot::RwLock;
+use roundel_datafusion::Channels;
+use roundel_datafusion::engine::status_error;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
-use crate::channel::{Channels, status_error};
 use crate::control::client::ControlClient;
 use crate::control::{Beat, VERSION};
 use crate::{EngineError, Result};
@@ -195,11 +196,11 @@ async fn first_beat(
         url: url.to_string(),
         reason,
     };
-    let refused = |status: tonic::Status| match status_error(url, &status) {
+    let refused = |status: tonic::Status| match status_error(url, &status).into() {
         EngineError::WorkerLost { reason, .. } => unreachable(reason),
         other => other,
     };
-    let mut client = ControlClient::new(channels.get(url)?);
+    let mut client = ControlClient::new(channels.get(url).await?);
     let open = async {
         let mut beats = client.watch().await.map_err(refused)?;
         let beat = beats.message().await.map_err(refused)?;
@@ -255,7 +256,7 @@ async fn until_silent(url: &Url, beats: &mut Beats) -> EngineError {
         match tokio::time::timeout(SILENCE_MAX, beats.message()).await {
             Ok(Ok(Some(_))) => {}
             Ok(Ok(None)) => return lost("it ended".to_owned()),
-            Ok(Err(status)) => return status_error(url, &status),
+            Ok(Err(status)) => return status_error(url, &status).into(),
             Err(_) => return lost(format!("no sign of life for {SILENCE_MAX:?}")),
         }
     }

@@ -12,19 +12,21 @@ use datafusion::config::ConfigOptions;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
+use roundel_datafusion::engine::{Asked, Designs, collect, own_address};
+use roundel_datafusion::{ExchangeOptions, RoundelExchange};
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
-use crate::channel::Channels;
-use crate::exchange::{Asked, Designs, FabricCounters, counters, skew_of};
-use crate::fabric::{Devices, FabricChooser, Sizes, own_address};
+use crate::channel::Authenticated;
+use crate::fabric::FabricChooser;
 use crate::runtime::runtime_env;
+use crate::settings::skew_of;
 use crate::spill_dir::SpillDir;
 use crate::tables::catalog::ShardCatalog;
 use crate::tables::load::SharedTables;
 use crate::{
-    Architecture, ClusterOptions, DesignChoice, EngineError, Fabric, FabricReason, Result, Session,
-    Skew, Token,
+    Architecture, ClusterOptions, DesignChoice, EngineError, Fabric, FabricCounters, FabricReason,
+    Result, Session, Skew, Token,
 };
 use membership::Membership;
 use spawn::WorkerProcess;
@@ -41,9 +43,8 @@ pub struct Cluster {
 pub(crate) struct Core {
     pub(crate) options: ClusterOptions,
     pub(crate) membership: Arc<Membership>,
-    pub(crate) channels: Channels,
-    /// This process's ends of the fabrics.
-    pub(crate) devices: Devices,
+    /// This process's ends of the fabrics, and how it reaches the workers.
+    pub(crate) exchange: RoundelExchange,
     /// Which of them queries take.
     pub(crate) fabrics: FabricChooser,
     pub(crate) runtime: Arc<RuntimeEnv>,
@@ -78,15 +79,15 @@ impl Cluster {
                 ));
             }
             // A fabric that is not there is noticed before workers start.
-            let devices = devices(&options, &[])?;
             let token = Token::random()?;
+            let exchange = exchange(&options, &token, &[])?;
             let starts = (0..options.workers).map(|i| WorkerProcess::start(i, &options, &token));
             let processes = futures::future::try_join_all(starts).await?;
             let urls = processes
                 .iter()
                 .map(|process| process.url.clone())
                 .collect();
-            Self::join(urls, processes, &token, options, devices).await
+            Self::join(urls, processes, options, exchange).await
         })
     }
 
@@ -113,29 +114,26 @@ impl Cluster {
                     "a cluster needs at least 1 worker".to_owned(),
                 ));
             }
-            let devices = devices(&options, &urls)?;
-            Self::join(urls, Vec::new(), &token, options, devices).await
+            let exchange = exchange(&options, &token, &urls)?;
+            Self::join(urls, Vec::new(), options, exchange).await
         })
     }
 
     async fn join(
         urls: Vec<Url>,
         processes: Vec<WorkerProcess>,
-        token: &Token,
         options: ClusterOptions,
-        devices: Devices,
+        exchange: RoundelExchange,
     ) -> Result<Self> {
-        let channels = Channels::new(token);
         let (membership, listeners) =
-            Membership::watch(urls, &channels, options.extensions.names()).await?;
+            Membership::watch(urls, exchange.channels(), options.extensions.names()).await?;
         let spill_dir = SpillDir::create()?;
         let core = Core {
             runtime: runtime_env(options.memory_limit_bytes, &spill_dir)?,
-            fabrics: FabricChooser::new(&options.fabric, &devices, &membership.beats())?,
-            devices,
+            fabrics: FabricChooser::new(&options.fabric, exchange.devices(), &membership.beats())?,
+            exchange,
             options,
             membership,
-            channels,
             catalog: Arc::default(),
             tables: Mutex::default(),
             _spill_dir: spill_dir,
@@ -187,15 +185,13 @@ impl Cluster {
     pub fn fabric_counters(&self) -> BoxFuture<'_, Result<Option<FabricCounters>>> {
         Box::pin(async move {
             let fabric = self.fabric().fabric;
-            let node = self
-                .core
-                .devices
-                .get(fabric)
-                .map_err(EngineError::NoFabric)?;
+            let exchange = &self.core.exchange;
+            let node = exchange.devices().get(fabric);
+            let node = node.map_err(EngineError::NoFabric)?;
             let Some(node) = node else { return Ok(None) };
             let live = self.core.membership.live().into_iter();
             let urls: Vec<Url> = live.map(|(url, _)| url).collect();
-            let counted = counters::collect(fabric, node, &self.core.channels, &urls).await?;
+            let counted = collect(fabric, node, exchange.channels(), &urls).await?;
             Ok(Some(counted))
         })
     }
@@ -219,7 +215,8 @@ impl Core {
         fabric: Fabric,
         config: &ConfigOptions,
     ) -> Result<Option<Designs>> {
-        let Some(node) = self.devices.get(fabric).map_err(EngineError::NoFabric)? else {
+        let node = self.exchange.devices().get(fabric);
+        let Some(node) = node.map_err(EngineError::NoFabric)? else {
             return Ok(None);
         };
         let asked = Asked {
@@ -245,19 +242,22 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// The coordinator's own ends of the fabrics; `workers` are those it is about to join.
-fn devices(options: &ClusterOptions, workers: &[Url]) -> Result<Devices> {
-    let sizes = Sizes {
-        design: match options.design {
-            DesignChoice::Of(design) => Some(design),
-            DesignChoice::Auto => None,
-        },
+/// The coordinator's exchange; `workers` are those it is about to join.
+fn exchange(options: &ClusterOptions, token: &Token, workers: &[Url]) -> Result<RoundelExchange> {
+    let asked = ExchangeOptions {
+        fabric: options.fabric.clone(),
+        address: Some(own_address(workers)),
+        name: Some(format!("the coordinator, process {}", std::process::id())),
+        design: options.design,
         on_loss: options.on_loss,
         scheduling: options.schedule,
         registered_memory_bytes: options.registered_memory_bytes,
+        ..ExchangeOptions::default()
     };
-    let name = format!("the coordinator, process {}", std::process::id());
-    Devices::open(&options.fabric, sizes, &name, own_address(workers))
+    Ok(RoundelExchange::open_over(
+        asked,
+        Authenticated::new(token),
+    )?)
 }
 
 fn check(options: &ClusterOptions) -> Result<()> {

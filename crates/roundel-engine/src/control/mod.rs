@@ -4,15 +4,20 @@
 //! hand because it is small and needs no protocol compiler. It must not know how rows travel.
 
 pub(crate) mod client;
+pub(crate) mod loader;
 pub(crate) mod server;
 
-use crate::fabric::Offer;
+use roundel_datafusion::engine::Offer;
+
 use crate::tables::column_stats::ColumnStats;
 
 /// Path prefix of the service, its gRPC name.
 pub(crate) const SERVICE_NAME: &str = "roundel.Control";
 pub(crate) const WATCH_PATH: &str = "/roundel.Control/Watch";
 pub(crate) const LOAD_PATH: &str = "/roundel.Control/Load";
+
+/// What a worker's line on standard output begins with, before its `HOST:PORT`.
+pub(crate) const LISTENING: &str = "roundel worker listening on ";
 
 /// The version that every member of a cluster must have.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -8,16 +8,15 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use roundel_datafusion::engine::{Offer, answer_on};
 use tokio_stream::wrappers::IntervalStream;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::server::NamedService;
 
 use super::WatchRequest;
+use super::loader::Loader;
 use super::{Beat, LOAD_PATH, LoadReport, LoadRequest, SERVICE_NAME, VERSION, WATCH_PATH};
-use crate::answering::answer_on;
-use crate::fabric::Offer;
-use crate::worker::Loader;
 
 /// How often a worker says that it lives.
 pub(crate) const BEAT_INTERVAL: Duration = Duration::from_millis(500);

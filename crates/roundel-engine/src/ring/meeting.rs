@@ -15,8 +15,10 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use roundel_datafusion::RoundelExchange;
+use roundel_datafusion::engine::{answer, status_error};
 use roundel_ring::roundabout::Opening;
-use roundel_ring::{Place, RingError, RingHost, RingOptions, Roundabout};
+use roundel_ring::{Place, RingError, RingOptions, Roundabout};
 use tokio::sync::watch;
 use tonic::Status;
 use tonic::body::Body;
@@ -24,10 +26,8 @@ use tonic::server::NamedService;
 use url::Url;
 use uuid::Uuid;
 
+use super::host_on;
 use super::pins::Pins;
-use crate::answering::answer;
-use crate::channel::Channels;
-use crate::fabric::Devices;
 use crate::{EngineError, Fabric, Result};
 
 /// Path prefix of the service, its gRPC name.
@@ -144,8 +144,7 @@ async fn told(sender: &watch::Sender<Option<Vec<u8>>>) -> Vec<u8> {
 
 /// What tasks of a worker need to be on rings. An extension of their sessions.
 pub(crate) struct RingWorker {
-    pub(crate) channels: Channels,
-    pub(crate) devices: Devices,
+    pub(crate) exchange: RoundelExchange,
     pub(crate) meetings: Meetings,
     pub(crate) pins: Pins,
 }
@@ -164,12 +163,12 @@ impl RingWorker {
         hosts: &[Url],
         options: RingOptions,
     ) -> Result<Roundabout> {
-        let node = self.devices.get(fabric);
+        let node = self.exchange.devices().get(fabric);
         let node = node.map_err(|why| EngineError::NoFabric(format!("no {fabric}: {why}")))?;
         let node = node.ok_or_else(|| {
             EngineError::NoFabric(format!("{fabric} carries no ring; use another fabric"))
         })?;
-        let host: RingHost = node.ring_host();
+        let host = host_on(node.fabric());
         let failed = |error| ring_error(error, hosts);
         let opening = Opening::new(&host, place, options).map_err(failed)?;
         let offer = opening.offer();
@@ -240,8 +239,8 @@ impl RingWorker {
         Q: prost::Message + Send + Sync + 'static,
         A: prost::Message + Default + Send + Sync + 'static,
     {
-        let answer = self.channels.call(url, path, request).await?;
-        answer.map_err(|status| crate::channel::status_error(url, &status))
+        let answer = self.exchange.channels().call(url, path, request).await?;
+        answer.map_err(|status| status_error(url, &status).into())
     }
 }
 

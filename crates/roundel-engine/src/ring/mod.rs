@@ -9,12 +9,14 @@
 //!
 //! * [`condition`] reads what a join's filter says about the distance of two columns.
 //! * [`rule`] puts joins on rings, by what [`choice`] estimates of them with the [`rates`] of this host, and as the
-//!   [`settings`] of the session have it.
+//!   [settings](crate::settings) of the session have it.
 //! * [`pinnable`] says what can stay pinned to a ring, and [`pins`] has what does.
 //! * [`exec`] is the operator, and [`task`] what a task of it does.
 //! * [`predicate`] tests pairs by a join's filter.
 //!
 //! This module knows nothing of queue pairs.
+
+use roundel_ring::RingHost;
 
 mod choice;
 mod codec;
@@ -26,7 +28,6 @@ mod pins;
 mod predicate;
 mod rates;
 mod rule;
-mod settings;
 mod task;
 
 pub(crate) use codec::CycloJoinCodec;
@@ -36,4 +37,13 @@ pub(crate) use pins::Pins;
 pub(crate) use rates::measure_once;
 pub use rates::{Calibration, calibrate_host};
 pub(crate) use rule::CycloJoins;
-pub(crate) use settings::{check_settings, may_use_rings};
+
+/// What a ring runs on: a device of the exchange.
+fn host_on(fabric: &roundel_exchange::Fabric) -> RingHost {
+    RingHost {
+        device: fabric.device.clone(),
+        arena: fabric.arena.clone(),
+        channel: fabric.channel.clone(),
+        context: fabric.context.clone(),
+    }
+}

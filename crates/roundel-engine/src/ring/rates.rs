@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use roundel_datafusion::ExchangeOptions;
+use roundel_datafusion::engine::Devices;
 use roundel_ring::cost::{Rates, calibrate, calibrate_link};
 use serde::{Deserialize, Serialize};
 
-use crate::fabric::{Devices, Sizes};
-use crate::{EngineError, Fabric, FabricChoice, OnLoss, Result, Scheduling};
+use super::host_on;
+use crate::{EngineError, Fabric, FabricChoice, Result};
 
 /// Rows that are joined to measure rates while a query waits for them, which takes a fifth of a second.
 const ROWS_AT_FIRST_USE: usize = 1 << 15;
@@ -82,17 +84,16 @@ pub struct Calibration {
 pub fn calibrate_host(choice: &FabricChoice) -> BoxFuture<'_, Result<Calibration>> {
     Box::pin(async move {
         let fabric = choice.fabric().unwrap_or(Fabric::Shm);
-        let sizes = Sizes {
-            design: None,
-            on_loss: OnLoss::default(),
-            scheduling: Scheduling::default(),
+        let devices = Devices::open(&ExchangeOptions {
+            fabric: match choice {
+                FabricChoice::Auto => FabricChoice::Shm,
+                asked => asked.clone(),
+            },
+            address: Some(Ipv4Addr::LOCALHOST.into()),
+            name: Some("the calibration".to_owned()),
             registered_memory_bytes: REGISTERED_BYTES,
-        };
-        let choice = match choice {
-            FabricChoice::Auto => &FabricChoice::Shm,
-            asked => asked,
-        };
-        let devices = Devices::open(choice, sizes, "the calibration", Ipv4Addr::LOCALHOST.into())?;
+            ..ExchangeOptions::default()
+        })?;
         let path = path(fabric).ok_or_else(|| {
             EngineError::Query("no place to keep rates in: set HOME or XDG_CACHE_HOME".into())
         })?;
@@ -116,7 +117,9 @@ async fn measured(fabric: Fabric, devices: &Devices, rows: usize) -> Result<Rate
     let node = node.map_err(|why| EngineError::NoFabric(format!("no {fabric}: {why}")))?;
     let node = node.ok_or_else(|| EngineError::NoFabric(format!("{fabric} carries no ring")))?;
     let rates = calibrate(rows).await.map_err(failed)?;
-    let (open, link) = calibrate_link(&node.ring_host()).await.map_err(failed)?;
+    let (open, link) = calibrate_link(&host_on(node.fabric()))
+        .await
+        .map_err(failed)?;
     Ok(Rates {
         open,
         link,

@@ -30,10 +30,9 @@ use super::choice::{Guess, Hosts, Sides, smaller, statistics};
 use super::exec::{CycloJoinExec, Keys};
 use super::pinnable;
 use super::rates::known;
-use super::settings::{JoinChoice, RingSettings, Spin};
 use crate::Fabric;
-use crate::channel::fabric_of;
 use crate::cluster::membership::Membership;
+use crate::settings::{JoinChoice, RingSettings, Spin, fabric_of};
 use crate::tables::memory_shard::MemoryShardExec;
 use crate::tables::placement::Placement;
 

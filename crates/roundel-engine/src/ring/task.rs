@@ -28,9 +28,8 @@ use uuid::Uuid;
 use super::meeting::{RingWorker, ring_error};
 use super::pinnable::name_on;
 use super::pins::made;
-use super::settings::RingSettings;
 use crate::EngineError;
-use crate::channel::fabric_of;
+use crate::settings::{RingSettings, fabric_of};
 
 /// Longest wait for all neighbours of a place that a relation is pinned to: their tasks come as soon as this one, unless
 /// the query is over by then.

@@ -3,13 +3,17 @@
 //!
 //! | module | for |
 //! |---|---|
-//! | `options` | Roundel's own settings, and which values of theirs and of datafusion-distributed's are refused |
+//! | `options` | Roundel's own settings |
+//! | `ring` | what they say of rings |
+//! | `checks` | which values of them and of datafusion-distributed's are refused |
 //! | `shown` | settings that are shown by their full names, and checked when they are set |
 //! | `travel` | how they reach the workers |
 //!
 //! It knows nothing of plans other than SET and RESET.
 
+mod checks;
 mod options;
+mod ring;
 mod shown;
 mod travel;
 
@@ -21,14 +25,15 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlan, ResetVariable, SetVariable, Statement};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_distributed::{DistributedConfig, DistributedExt as _};
-use http::HeaderMap;
 
-pub(crate) use options::{ExchangeConfig, StageConfig};
+pub use options::Skew;
+pub(crate) use options::{ExchangeConfig, fabric_of, skew_of};
+pub(crate) use ring::{JoinChoice, RingSettings, Spin, may_use_rings};
 pub(crate) use travel::hear;
 
 use crate::{EngineError, Fabric};
 use shown::Shown;
-use travel::{Values, told, told_of_stages, untold, values};
+use travel::{Values, told, untold, values};
 
 /// Settings of the coordinator's process that no other process needs to have.
 const OF_THE_COORDINATOR: [&str; 3] = [
@@ -100,21 +105,6 @@ pub(crate) fn ship(context: &SessionContext) -> Result<()> {
     keep_right(config.options_mut());
     let headers = told(config.options(), &began.untold)?;
     config.set_distributed_passthrough_headers(headers)
-}
-
-/// The settings of a query's tasks, whose stages are exchanged as `of` says.
-///
-/// # Errors
-/// When they cannot travel.
-pub(crate) fn with_stages(mut config: SessionConfig, of: StageConfig) -> Result<SessionConfig> {
-    let mut headers = match config.get_extension::<Began>() {
-        Some(began) => told(config.options(), &began.untold)?,
-        None => HeaderMap::new(),
-    };
-    told_of_stages(&of, &mut headers)?;
-    config.set_distributed_passthrough_headers(headers)?;
-    config.options_mut().extensions.insert(of);
-    Ok(config)
 }
 
 /// What a statement is run as: RESET goes back to what the session began with, which is not what DataFusion begins with.

@@ -1,20 +1,13 @@
-//! The settings that are Roundel's own: `roundel.…`, which a session has, and what the coordinator decides for a query.
+//! The settings that are Roundel's own: `roundel.…`, which a session has.
 //!
 //! It knows nothing of how they travel.
 
-use std::any::Any;
-
 use datafusion::common::extensions_options;
-use datafusion::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
+use datafusion::config::{ConfigExtension, ConfigOptions};
 use datafusion::error::Result;
-use datafusion_distributed::DistributedConfig;
+use strum::{Display, EnumString};
 
-use super::shown::Settable;
-use crate::ring::check_settings;
-use crate::{EngineError, Fabric, Skew};
-
-/// Most tasks of a stage: with many more, connections between them all take longer than workers wait for each other.
-const TASKS_MAX: usize = 16;
+use crate::{EngineError, Fabric};
 
 extensions_options! {
     /// How a session's rows are carried.
@@ -50,108 +43,35 @@ impl ExchangeConfig {
     }
 }
 
-impl Settable for ExchangeConfig {
-    fn check(&self, was: &Self) -> Result<()> {
-        if self.fabric != was.fabric {
-            return refused(
-                "roundel.fabric is the cluster's, not a session's: start it with --fabric",
-            );
-        }
-        self.skew.parse::<Skew>().map_err(|_| {
-            EngineError::Query(format!(
-                "unknown roundel.skew {:?}: use auto or off",
-                self.skew
-            ))
-        })?;
-        check_settings(self)
-    }
+/// How joins of two shuffled inputs treat keys that have far more rows than others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Display, EnumString)]
+#[strum(serialize_all = "lowercase", parse_err_ty = EngineError, parse_err_fn = unknown)]
+pub enum Skew {
+    /// Their rows go where their hash says, as all others do.
+    Off,
+    /// They are found while rows are shuffled. Their rows are spread on one side and sent to all on the other.
+    #[default]
+    Auto,
 }
 
-impl Settable for DistributedConfig {
-    fn check(&self, _was: &Self) -> Result<()> {
-        if self.dynamic_task_count {
-            return refused(
-                "distributed.dynamic_task_count cannot be true: how the rows of a stage are \
-                 exchanged is decided before the query starts",
-            );
-        }
-        if self.partial_reduce {
-            return refused(
-                "distributed.partial_reduce cannot be true: it puts an aggregate between a \
-                 shuffle and its exchange, and exchanges scatter rows by themselves",
-            );
-        }
-        if self.children_isolator_unions {
-            return refused(
-                "distributed.children_isolator_unions cannot be true: a table in memory is read \
-                 by all workers, and an isolated input of a union runs on some",
-            );
-        }
-        for (name, value) in [
-            (
-                "file_scan_config_bytes_per_partition",
-                self.file_scan_config_bytes_per_partition,
-            ),
-            // With none, nothing would ever be asked for.
-            (
-                "worker_connection_buffer_budget_bytes",
-                self.worker_connection_buffer_budget_bytes,
-            ),
-        ] {
-            if value == 0 {
-                return refused(&format!("distributed.{name} is 0: use 1 or more"));
-            }
-        }
-        if self.max_tasks_per_stage > TASKS_MAX {
-            return refused(&format!(
-                "distributed.max_tasks_per_stage is {}: use 0 to {TASKS_MAX}",
-                self.max_tasks_per_stage
-            ));
-        }
-        match self.compression.as_str() {
-            "none" | "lz4" | "zstd" => Ok(()),
-            other => refused(&format!(
-                "unknown distributed.compression {other:?}: use none, lz4 or zstd"
-            )),
-        }
-    }
+fn unknown(skew: &str) -> EngineError {
+    EngineError::Usage(format!("unknown skew {skew:?}: use off or auto"))
 }
 
-fn refused<T>(why: &str) -> Result<T> {
-    Err(EngineError::Query(why.to_owned()).into())
+/// The value of the setting in a session.
+///
+/// # Errors
+/// When the setting has no such value.
+pub(crate) fn skew_of(config: &ConfigOptions) -> Result<Skew, EngineError> {
+    let set = config.extensions.get::<ExchangeConfig>();
+    set.map_or(Ok(Skew::default()), |set| set.skew.parse())
 }
 
-/// What the coordinator decides for one query; it travels with each of its tasks. No session can set it, or sees it.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct StageConfig {
-    /// How the rows of each stage are exchanged.
-    pub stages: String,
-    /// What stages are for joins whose heavy keys are spread.
-    pub skewed_joins: String,
-}
-
-impl ConfigExtension for StageConfig {
-    const PREFIX: &'static str = "roundel_query";
-}
-
-impl ExtensionOptions for StageConfig {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-
-    fn cloned(&self) -> Box<dyn ExtensionOptions> {
-        Box::new(self.clone())
-    }
-
-    fn set(&mut self, key: &str, _value: &str) -> Result<()> {
-        refused(&format!("{}.{key} cannot be set", Self::PREFIX))
-    }
-
-    fn entries(&self) -> Vec<ConfigEntry> {
-        Vec::new()
-    }
+/// The fabric of a query that a coordinator sent.
+///
+/// # Errors
+/// When there is no such fabric.
+pub(crate) fn fabric_of(config: &ConfigOptions) -> Result<Fabric, EngineError> {
+    let set = config.extensions.get::<ExchangeConfig>();
+    set.map_or(Ok(Fabric::Grpc), |set| Ok(set.fabric.parse()?))
 }

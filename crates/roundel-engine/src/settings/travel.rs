@@ -11,14 +11,12 @@ use datafusion_distributed::DistributedConfig;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use url::form_urlencoded;
 
-use super::options::{ExchangeConfig, StageConfig};
+use super::options::ExchangeConfig;
 use super::shown::Shown;
 use crate::EngineError;
 
 /// The header of a request to a worker that carries a session's settings.
 const HEADER: HeaderName = HeaderName::from_static("x-roundel-settings");
-/// The header that carries what is decided for one query, for its tasks on every worker.
-const OF_STAGES: HeaderName = HeaderName::from_static("x-roundel-stages");
 
 /// Most bytes of it. A session has far less, unless a setting holds a text of such a length.
 pub(super) const BYTES_MAX: usize = 16 << 10;
@@ -83,19 +81,6 @@ pub(super) fn told(config: &ConfigOptions, untold: &Values) -> Result<HeaderMap>
     Ok(headers)
 }
 
-/// What workers must be told of how the stages of a query are exchanged.
-///
-/// # Errors
-/// When it is no text of a header.
-pub(super) fn told_of_stages(of: &StageConfig, headers: &mut HeaderMap) -> Result<()> {
-    let text = form_urlencoded::Serializer::new(String::new())
-        .append_pair(&of.stages, &of.skewed_joins)
-        .finish();
-    let text = HeaderValue::from_str(&text).map_err(|e| EngineError::Query(e.to_string()))?;
-    headers.insert(OF_STAGES, text);
-    Ok(())
-}
-
 /// Makes a worker's settings what a coordinator told.
 ///
 /// # Errors
@@ -103,13 +88,6 @@ pub(super) fn told_of_stages(of: &StageConfig, headers: &mut HeaderMap) -> Resul
 pub(crate) fn hear(config: &mut SessionConfig, headers: &HeaderMap) -> Result<()> {
     let options = config.options_mut();
     options.extensions.insert(ExchangeConfig::default());
-    let stages = headers.get(OF_STAGES).map(HeaderValue::as_bytes);
-    let stages = form_urlencoded::parse(stages.unwrap_or_default()).next();
-    let stages = stages.map(|(stages, skewed_joins)| StageConfig {
-        stages: stages.into_owned(),
-        skewed_joins: skewed_joins.into_owned(),
-    });
-    options.extensions.insert(stages.unwrap_or_default());
     let Some(text) = headers.get(HEADER) else {
         return Ok(());
     };
@@ -207,21 +185,6 @@ mod tests {
                 assert_eq!(theirs, Some(value), "{name}");
             }
         }
-    }
-
-    #[test]
-    fn what_is_decided_for_a_query_travels_beside_and_is_not_shown() {
-        let of = StageConfig {
-            stages: "1=endpoint;MEMQ/SR;2;adaptive,2=x".to_owned(),
-            skewed_joins: "1=a&b".to_owned(),
-        };
-        let mut headers = HeaderMap::new();
-        told_of_stages(&of, &mut headers).unwrap();
-        let worker = heard(&headers);
-        let theirs = worker.options().extensions.get::<StageConfig>().unwrap();
-        assert_eq!(theirs.stages, of.stages);
-        assert_eq!(theirs.skewed_joins, of.skewed_joins);
-        assert!(!values(worker.options()).contains_key("stages"));
     }
 
     #[test]

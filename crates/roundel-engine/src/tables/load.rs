@@ -9,6 +9,7 @@ use datafusion::common::stats::Precision;
 use datafusion::prelude::SessionContext;
 use futures::future::try_join_all;
 use parking_lot::Mutex;
+use roundel_datafusion::engine::status_error;
 use tonic::Streaming;
 use url::Url;
 use uuid::Uuid;
@@ -17,7 +18,6 @@ use super::catalog::{ShardCatalog, ShardKey};
 use super::column_stats::ColumnStats;
 use super::memory_shard::MemoryShardTable;
 use super::placement::{Placement, SHARDS_MIN};
-use crate::channel::status_error;
 use crate::cluster::Core;
 use crate::cluster::membership::Membership;
 use crate::control::client::ControlClient;
@@ -214,9 +214,9 @@ async fn load_worker(
         tonic::Code::Internal | tonic::Code::InvalidArgument => {
             EngineError::Query(format!("worker {url}: {}", status.message()))
         }
-        _ => status_error(url, &status),
+        _ => status_error(url, &status).into(),
     };
-    let mut client = ControlClient::new(core.channels.get(url)?);
+    let mut client = ControlClient::new(core.exchange.channels().get(url).await?);
     let mut reports = client.load(request).await.map_err(failed)?;
     loop {
         let report = reports.message().await.map_err(failed)?;

@@ -1,33 +1,28 @@
 //! A worker process: serves tasks, holds shards of memory tables.
 
-mod forget;
 mod lifeline;
-mod loader;
 
 use futures::future::BoxFuture;
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use datafusion::error::DataFusionError;
 use datafusion_distributed::{DistributedExt as _, Worker, WorkerQueryContext};
-use forget::forget_ended_tasks;
+use roundel_datafusion::engine::reachable_at;
+use roundel_datafusion::{ExchangeOptions, RoundelExchange};
 use roundel_verbs::Regions;
 use subtle::ConstantTimeEq as _;
 use tokio::net::TcpListener;
 use tonic::service::InterceptorLayer;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Status};
-use url::Url;
 
-pub(crate) use loader::Loader;
-
-use crate::channel::{Channels, authorization, fabric_of};
-use crate::control::VERSION;
+use crate::channel::{Authenticated, authorization};
+use crate::control::loader::Loader;
 use crate::control::server::ControlServer;
-use crate::exchange::{ExchangeServer, OwnWorker, gather_in, scatter_in};
-use crate::fabric::{Devices, Sizes, reachable_at};
+use crate::control::{LISTENING, VERSION};
 use crate::nullable_side::NullableSideCodec;
 use crate::ring::{CycloJoinCodec, Meetings, Pins, RingServer, RingWorker};
 use crate::runtime::runtime_env;
@@ -36,10 +31,7 @@ use crate::spill_dir::SpillDir;
 use crate::tables::catalog::ShardCatalog;
 use crate::tables::codec::MemoryShardCodec;
 use crate::tables::scan::{ReadBy, ScanCodec};
-use crate::{EngineError, Fabric, Result, Token, WorkerOptions, partitions_per_task};
-
-/// What a worker's line on standard output begins with, before its `HOST:PORT`.
-pub(crate) const LISTENING: &str = "roundel worker listening on ";
+use crate::{EngineError, Result, Token, WorkerOptions, partitions_per_task};
 
 /// Most bytes of a request's headers: what a session set, and how each stage of its query is exchanged.
 const HEADER_BYTES_MAX: u32 = 1 << 20;
@@ -58,26 +50,26 @@ pub fn run_worker(options: WorkerOptions) -> BoxFuture<'static, Result<()>> {
         let address = listener.local_addr().map_err(listen)?;
 
         let catalog = Arc::new(ShardCatalog::default());
-        let sizes = Sizes {
-            design: None,
+        let asked = ExchangeOptions {
+            fabric: options.fabric.clone(),
+            address: Some(reachable_at(address.ip())),
+            name: Some(format!("worker http://{address}/")),
             on_loss: options.on_loss,
             scheduling: options.schedule,
             registered_memory_bytes: options.registered_memory_bytes,
+            ..ExchangeOptions::default()
         };
-        let name = format!("worker http://{address}/");
-        let devices = Devices::open(&options.fabric, sizes, &name, reachable_at(address.ip()))?;
-        let offers = devices.offers();
+        let exchange = RoundelExchange::open_over(asked, Authenticated::new(&options.token))?;
+        let offers = exchange.devices().offers();
         let (meetings, pins) = (Meetings::default(), Pins::default());
         let rings = RingWorker {
-            channels: Channels::new(&options.token),
-            devices: devices.clone(),
+            exchange: exchange.clone(),
             meetings: meetings.clone(),
             pins: pins.clone(),
         };
         let extensions = options.extensions.names();
         let worker = worker(&options, &catalog, &spill_dir, rings, address)?;
-        let exchange = ExchangeServer::new(devices, worker.clone());
-        let forgetting = forget_ended_tasks(worker.clone());
+        let exchange = exchange.worker_service(&worker);
         let loader = Loader::new(Arc::clone(&catalog), options.threads);
         // Without it every small message waits about 40 ms for the peer's delayed acknowledgement.
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
@@ -97,7 +89,6 @@ pub fn run_worker(options: WorkerOptions) -> BoxFuture<'static, Result<()>> {
         tokio::select! {
             served = server => served.map_err(|e| EngineError::io(format!("serve on {address}"), e)),
             () = stopped => Ok(()),
-            () = forgetting => Ok(()),
         }
     })
 }
@@ -136,11 +127,8 @@ fn worker(
     rings: RingWorker,
     address: SocketAddr,
 ) -> Result<Worker> {
-    let usage = |error: url::ParseError| EngineError::Usage(format!("{address}: {error}"));
-    let url = Url::parse(&format!("http://{address}/")).map_err(usage)?;
-    let nowhere = Url::parse("nowhere://").map_err(usage)?;
-    let itself: Arc<OnceLock<Worker>> = Arc::default();
-    let own = Arc::clone(&itself);
+    let read_by = Arc::new(ReadBy(format!("http://{address}/")));
+    let exchange = rings.exchange.clone();
     let catalog = Arc::clone(catalog);
     let rings = Arc::new(rings);
     let partitions = partitions_per_task(options.threads);
@@ -149,7 +137,7 @@ fn worker(
         let catalog = Arc::clone(&catalog);
         let rings = Arc::clone(&rings);
         let extensions = extensions.clone();
-        let (worker, url, nowhere) = (own.get().cloned(), url.clone(), nowhere.clone());
+        let read_by = Arc::clone(&read_by);
         async move {
             let mut builder = context
                 .builder
@@ -161,34 +149,20 @@ fn worker(
             let config = builder.config().get_or_insert_default();
             config.options_mut().execution.target_partitions = partitions;
             config.set_extension(catalog);
-            config.set_extension(Arc::new(ReadBy(url.to_string())));
+            config.set_extension(read_by);
             config.set_extension(Arc::clone(&rings));
-            scatter_in(config, &rings.channels);
-            gather_in(config);
             // Before plans are decoded: functions and operators read it when they are made.
             hear(config, &context.headers)?;
-            let fabric = fabric_of(config.options())?;
-            if let Some(worker) = &worker
-                && fabric != Fabric::Grpc
-            {
-                // Rows are scattered over all consumers at once, also to those of this process:
-                // datafusion-distributed is to take them by the resolver as well.
-                let elsewhere = worker.to_local_worker_context(nowhere);
-                config.set_extension(Arc::new(elsewhere));
-            }
-            let own = worker.map(|worker| OwnWorker { url, worker });
-            let resolver = rings.channels.resolver(fabric, &rings.devices, own)?;
-            let mut state = builder.with_distributed_channel_resolver(resolver).build();
+            let channels = rings.exchange.channels().clone();
+            let mut state = builder.with_distributed_channel_resolver(channels).build();
             extensions.add_functions(&mut state)?;
             Ok::<_, DataFusionError>(state)
         }
     };
-    let worker = Worker::from_session_builder(build_session)
+    let sessions = exchange.worker_sessions(build_session);
+    Ok(Worker::from_session_builder(sessions)
         .with_runtime_env(runtime_env(options.memory_limit_bytes, spill_dir)?)
-        .with_version(VERSION);
-    // Sessions are built when the worker serves.
-    let _ = itself.set(worker.clone());
-    Ok(worker)
+        .with_version(VERSION))
 }
 
 /// Refuses requests that do not bring the cluster's token.

@@ -160,7 +160,14 @@ fn docs() -> Result {
 }
 
 fn package() -> Result {
-    let crates = ["verbs", "exchange", "ring", "protocols", "engine"];
+    let crates = [
+        "verbs",
+        "exchange",
+        "ring",
+        "protocols",
+        "datafusion",
+        "engine",
+    ];
     let crates: Vec<String> = crates
         .map(|name| format!("--package=roundel-{name}"))
         .into();

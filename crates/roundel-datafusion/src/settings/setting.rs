@@ -1,0 +1,115 @@
+//! How the rows of one stage are exchanged: what the coordinator decides, and what the two ends of a
+//! link must agree on.
+
+use roundel_exchange::buffers::FIXED_MAX;
+use roundel_exchange::{Architecture, Buffers, Design};
+
+/// Fewest buffers of a link's end.
+const FIXED_MIN: usize = 2;
+/// Most endpoints that a peer can ask for.
+const ENDPOINTS_MAX: usize = 1024;
+
+/// How the rows of a stage are exchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Setting {
+    /// Which connections carry them.
+    pub architecture: Architecture,
+    /// How messages are moved.
+    pub design: Design,
+    /// Endpoints at each side of a node, at least 1; in a classic exchange, its units.
+    pub endpoints: usize,
+    /// Which registered buffers links keep.
+    pub buffers: Buffers,
+}
+
+/// [`Setting`] on its way.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct SettingMessage {
+    /// The architecture's name.
+    #[prost(string, tag = "1")]
+    architecture: String,
+    /// The design's name.
+    #[prost(string, tag = "2")]
+    design: String,
+    #[prost(uint64, tag = "3")]
+    endpoints: u64,
+    /// How many buffers an end of a link has; none where they adapt.
+    #[prost(uint64, optional, tag = "4")]
+    buffers: Option<u64>,
+}
+
+impl Default for Setting {
+    fn default() -> Self {
+        Self {
+            architecture: Architecture::default(),
+            design: Design::default(),
+            endpoints: 1,
+            buffers: Buffers::default(),
+        }
+    }
+}
+
+impl From<Setting> for SettingMessage {
+    fn from(setting: Setting) -> Self {
+        Self {
+            architecture: setting.architecture.name().to_owned(),
+            design: setting.design.name().to_owned(),
+            endpoints: setting.endpoints as u64,
+            buffers: match setting.buffers {
+                Buffers::Adaptive => None,
+                Buffers::Fixed(count) => Some(count as u64),
+            },
+        }
+    }
+}
+
+impl SettingMessage {
+    /// What it says; none if nobody can have told that.
+    pub(crate) fn read(&self) -> Option<Setting> {
+        let within = |count: u64, least: usize, most: usize| {
+            let count = usize::try_from(count).ok()?;
+            (least..=most).contains(&count).then_some(count)
+        };
+        Some(Setting {
+            architecture: self.architecture.parse().ok()?,
+            design: self.design.parse().ok()?,
+            endpoints: within(self.endpoints, 1, ENDPOINTS_MAX)?,
+            buffers: match self.buffers {
+                None => Buffers::Adaptive,
+                Some(count) => Buffers::Fixed(within(count, FIXED_MIN, FIXED_MAX)?),
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_as_told() {
+        let one = Setting {
+            architecture: Architecture::Multiplexer,
+            design: Design::MemqSr,
+            endpoints: 3,
+            buffers: Buffers::Fixed(9),
+        };
+        let told = SettingMessage::from(one);
+        assert_eq!(told.read(), Some(one));
+        let default = SettingMessage::from(Setting::default());
+        assert_eq!(default.read(), Some(Setting::default()));
+        let wrong: [fn(&mut SettingMessage); 6] = [
+            |told| told.endpoints = 0,
+            |told| told.endpoints = ENDPOINTS_MAX as u64 + 1,
+            |told| told.buffers = Some(1),
+            |told| told.buffers = Some(FIXED_MAX as u64 + 1),
+            |told| told.design = "MEMQ".to_owned(),
+            |told| told.architecture = String::new(),
+        ];
+        for wrong in wrong {
+            let mut told = told.clone();
+            wrong(&mut told);
+            assert_eq!(told.read(), None, "{told:?}");
+        }
+    }
+}
