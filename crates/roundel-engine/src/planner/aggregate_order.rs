@@ -106,6 +106,11 @@ mod tests {
                 "| 1 | 1 | 2 |\n| 1 | 1 | 3 |",
             ),
             (
+                "SELECT DISTINCT ON (true, CASE WHEN a > 1 THEN false END) b, a FROM t \
+                 ORDER BY true, CASE WHEN a > 1 THEN false END NULLS FIRST, b",
+                "| 2 | 1 |\n| 4 | 2 |",
+            ),
+            (
                 "SELECT a, last_value(b ORDER BY b, 1 + 1, b) AS b FROM t GROUP BY a ORDER BY a",
                 "| 1 | 3 |\n| 2 | 5 |",
             ),

@@ -9,6 +9,7 @@
 //! | scalar subqueries are run, and their values put in their places | `scalar_subqueries` | a stage cannot ask another plan for a value |
 //! | rules of the logical optimizer: joins in which NULL is equal to NULL stay apart from others | `null_safe_joins` | the others would have rows too many |
 //! | subqueries of `ANY` and `ALL` get names | `comparison_aliases` | their columns are not the outer row's |
+//! | DISTINCT becomes an aggregate before expressions are made simpler | | keys of DISTINCT ON would not be those of ORDER BY any more |
 //! | some filters stay above aggregates and windows | `filter_above_aggregate` | below them they are of other rows |
 //! | both sides of a join's comparisons have one type | `join_types` | equal keys would have no partner |
 //! | aggregate functions are ordered by each key once | `aggregate_order` | otherwise some fail |
@@ -76,6 +77,7 @@ use datafusion::execution::{SessionState, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
+use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
 use datafusion::optimizer::{Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
@@ -124,6 +126,12 @@ pub(crate) fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
             false => rule,
         });
     }
+    // Others make two of what is one expression in DISTINCT ON and in ORDER BY.
+    let distinct = rules
+        .iter()
+        .position(|rule| rule.name() == ReplaceDistinctWithAggregate::new().name());
+    let distinct = distinct.map(|at| rules.remove(at));
+    rules.splice(0..0, distinct);
     rules.insert(0, Arc::new(ComparisonAliases));
     rules.push(Arc::new(JoinTypes));
     rules.push(Arc::new(AggregateOrder));
