@@ -1,8 +1,7 @@
 //! Turns a failure into the form that its next reader needs: an error of this process's exchange into one of the query,
 //! an error of a producer into what its consumer is told, and what a consumer was told back into an error.
 
-use crate::error::TransportError;
-use crate::error::on_worker;
+use crate::error::{TransportError, on_worker};
 use crate::protocol::{Failed, FailureKind};
 use datafusion::error::DataFusionError;
 use futures::FutureExt as _;

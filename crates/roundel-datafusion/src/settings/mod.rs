@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datafusion::execution::config::SessionConfig;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use prost::Message as _;
 use tonic::metadata::{BinaryMetadataValue, MetadataMap};
 use url::Url;
@@ -145,10 +145,11 @@ impl Heard {
             if told.len() > BYTES_MAX.div_ceil(3) * 4 {
                 return None;
             }
-            let mut binary = MetadataMap::new();
-            let told = BinaryMetadataValue::try_from(told.as_bytes()).ok()?;
-            binary.insert_bin(HEADER, told);
-            let bytes = binary.get_bin(HEADER)?.to_bytes().ok()?;
+            let own = HeaderMap::from_iter([(HeaderName::from_static(HEADER), told.clone())]);
+            let bytes = MetadataMap::from_headers(own)
+                .get_bin(HEADER)?
+                .to_bytes()
+                .ok()?;
             let message = HeardMessage::decode(bytes).ok()?;
             if message.stages.len() > STAGES_MAX {
                 return None;

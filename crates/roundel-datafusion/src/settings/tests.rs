@@ -46,7 +46,7 @@ fn a_worker_hears_what_was_told() {
 fn what_nobody_can_have_told_is_refused() {
     for text in ["", "!", "AAAA", "x=y;MEMQ/SR"] {
         let headers = HeaderMap::from_iter([(
-            http::HeaderName::from_static(HEADER),
+            HeaderName::from_static(HEADER),
             HeaderValue::from_static(text),
         )]);
         assert!(Heard::of(&headers).is_err(), "{text}");
