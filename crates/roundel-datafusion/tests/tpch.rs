@@ -11,6 +11,9 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use datafusion_distributed::{
@@ -32,8 +35,9 @@ use url::Url;
 
 const SCALE: f64 = 0.01;
 const WORKERS: usize = 3;
-/// Files of each table, so that several tasks read it.
-const FILES: i32 = 4;
+/// Files of each table, one for each task: partitions of a task take each other's files, and how many groups a partial aggregate
+/// then has would depend on which of them is first.
+const FILES: i32 = WORKERS as i32;
 /// Partitions of each task. With one, datafusion-distributed 4.0.0 returns wrong rows for queries 11 and 15.
 const PARTITIONS: usize = 2;
 const TABLES: [&str; 8] = [
@@ -65,7 +69,10 @@ async fn tpch_has_the_rows_and_measures_of_the_own_transport() {
         for (fabric, context) in &ours {
             let answer = Answer::of(context, &sql).await;
             assert_eq!(answer.rows, expected.rows, "query {number} on {fabric}");
-            assert_eq!(answer.nodes, expected.nodes, "query {number} on {fabric}");
+            let pairs = answer.nodes.iter().zip(&expected.nodes);
+            let other: Vec<_> = pairs.filter(|(ours, theirs)| ours != theirs).collect();
+            assert!(other.is_empty(), "query {number} on {fabric}: {other:?}");
+            assert_eq!(answer.nodes.len(), expected.nodes.len());
         }
     }
     assert_eq!(stages, 22, "all queries ran on the workers");
@@ -106,12 +113,22 @@ impl Answer {
     }
 }
 
-fn nodes_of(plan: &Arc<dyn ExecutionPlan>, nodes: &mut Vec<(String, Option<usize>)>) {
-    let rows = plan.metrics().and_then(|metrics| metrics.output_rows());
-    nodes.push((plan.name().to_owned(), rows));
+/// Tells the nodes of a plan with their rows, where these are not a matter of time. How many rows are scattered before a join
+/// that needs no more says so is one, and so is how many of its rows a sorted limit gives before the merge above it has enough:
+/// what comes in and what is taken are counted by the nodes around. Returns whether the uppermost node is such a one.
+fn nodes_of(plan: &Arc<dyn ExecutionPlan>, nodes: &mut Vec<(String, Option<usize>)>) -> bool {
+    let at = nodes.len();
+    nodes.push((plan.name().to_owned(), None));
+    let sort = plan.downcast_ref::<SortExec>();
+    let mut by_time = sort.is_some_and(|sort| sort.fetch().is_some());
     for child in plan.children() {
-        nodes_of(child, nodes);
+        by_time |= nodes_of(child, nodes);
     }
+    by_time &= !plan.is::<SortPreservingMergeExec>();
+    if !by_time && !plan.is::<RepartitionExec>() {
+        nodes[at].1 = plan.metrics().and_then(|metrics| metrics.output_rows());
+    }
+    by_time
 }
 
 fn sorted(batches: &[RecordBatch]) -> Vec<String> {

@@ -76,7 +76,6 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
-use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
 use datafusion::optimizer::{Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
@@ -99,7 +98,7 @@ use join_types::JoinTypes;
 use limit_above_sort::limit_above_sort;
 use limit_over_window::LimitOverWindow;
 use merge_join_filters::merge_join_filters;
-use null_safe_joins::NullSafeJoins;
+use null_safe_joins::{NullSafeJoins, NullSafeKeys};
 use nullable_sides::nullable_sides;
 use offset_on_sort::OffsetOnSort;
 use optional_rules::optional;
@@ -121,10 +120,13 @@ pub(crate) fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         if rule.name() == EliminateCrossJoin::new().name() {
             rules.push(Arc::new(NullSafeJoins) as Arc<dyn OptimizerRule + Send + Sync>);
         }
-        rules.push(match rule.name() == PushDownFilter::default().name() {
-            true => Arc::new(FilterAboveAggregate::default()),
-            false => rule,
-        });
+        let kept_right: [Arc<dyn OptimizerRule + Send + Sync>; 2] = [
+            Arc::new(FilterAboveAggregate::default()),
+            Arc::new(NullSafeKeys::default()),
+        ];
+        let mut kept_right = kept_right.into_iter();
+        let in_its_place = kept_right.find(|own| own.name() == rule.name());
+        rules.push(in_its_place.unwrap_or(rule));
     }
     // Others make two of what is one expression in DISTINCT ON and in ORDER BY.
     let distinct = rules

@@ -4,6 +4,9 @@
 //! uppermost join's word on NULL: `a JOIN (b JOIN c ON b.x = c.x) ON a.y IS NOT DISTINCT FROM b.y` had rows whose `x` are both NULL. It takes
 //! nothing through a projection, so one stands between two joins of which one says that NULL is equal to NULL. Another
 //! rule takes it away.
+//!
+//! The rule that makes keys of a join's condition does the same within one join: where a key says that NULL is equal to NULL,
+//! a comparison by `=` stays in the condition.
 
 use std::sync::Arc;
 
@@ -11,6 +14,7 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{JoinType, NullEquality};
 use datafusion::error::Result;
 use datafusion::logical_expr::{LogicalPlan, Projection};
+use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
@@ -51,6 +55,35 @@ impl OptimizerRule for NullSafeJoins {
             }
             other => Transformed::no(other),
         })
+    }
+}
+
+/// DataFusion's rule that makes keys of conditions, but not such.
+#[derive(Debug, Default)]
+pub(crate) struct NullSafeKeys(ExtractEquijoinPredicate);
+
+impl OptimizerRule for NullSafeKeys {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        match &plan {
+            LogicalPlan::Join(join)
+                if !join.on.is_empty() && join.null_equality == NullEquality::NullEqualsNull =>
+            {
+                Ok(Transformed::no(plan))
+            }
+            _ => self.0.rewrite(plan, config),
+        }
     }
 }
 

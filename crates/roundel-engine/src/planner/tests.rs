@@ -46,7 +46,8 @@ fn rules_of_datafusion_have_the_names_by_which_they_are_found() {
     assert!(error.to_string().contains("NoSuchRule"), "{error}");
     let logical = Optimizer::new().rules;
     for name in [
-        PushDownFilter::default().name(),
+        FilterAboveAggregate::default().name(),
+        NullSafeKeys::default().name(),
         EliminateCrossJoin::new().name(),
         ReplaceDistinctWithAggregate::new().name(),
     ] {
