@@ -143,7 +143,7 @@ mod tests {
                     2,
                 ),
                 (
-                    "t a JOIN t b ON a.x IS NOT DISTINCT FROM b.x AND a.y = b.y",
+                    "t a JOIN t b ON (a.x IS NOT DISTINCT FROM b.x) AND a.y = b.y",
                     2,
                 ),
                 (
