@@ -90,7 +90,7 @@ impl WorkerChannel for RoundelChannel {
         let told = Heard {
             fabric: self.worker.fabric,
             worker: set_plan_request.target_worker_url.clone(),
-            settings: self.settings(task_ctx).as_ref().clone(),
+            settings: self.settings(task_ctx),
         };
         told.tell(&mut headers)?;
         self.control

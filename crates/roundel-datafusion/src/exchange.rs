@@ -179,8 +179,7 @@ impl<B: WorkerSessionBuilder + Send + Sync> WorkerSessionBuilder for WorkerSessi
             return Ok(state);
         };
         let (process, config) = (&self.exchange.0, state.config_mut());
-        let settings = Arc::new(heard.settings);
-        config.set_extension(settings.clone());
+        config.set_extension(heard.settings.clone());
         scatter_in(config, &process.channels);
         gather_in(config);
         let worker = process.worker.get().cloned();
@@ -194,7 +193,7 @@ impl<B: WorkerSessionBuilder + Send + Sync> WorkerSessionBuilder for WorkerSessi
             url: heard.worker,
             worker,
         });
-        let resolver = self.exchange.resolver(heard.fabric, settings, own)?;
+        let resolver = self.exchange.resolver(heard.fabric, heard.settings, own)?;
         state.set_distributed_channel_resolver(resolver);
         Ok(state)
     }

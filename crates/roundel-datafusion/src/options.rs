@@ -23,7 +23,7 @@ pub struct ExchangeOptions {
     pub name: Option<String>,
     /// Which connections exchanges use.
     pub architecture: Architecture,
-    /// The shuffle design, for all exchanges or what suits each. What nothing was decided for has the default one.
+    /// One shuffle design for all exchanges, or the one that suits each. A stage without a decision has the default one.
     pub design: DesignChoice,
     /// Endpoints of each side of an exchange in a process, at least 1.
     pub endpoints: usize,

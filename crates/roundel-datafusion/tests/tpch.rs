@@ -127,17 +127,16 @@ impl Answer {
 
 /// Tells the nodes of a plan with their rows, where these are not a matter of time. Such are how many groups a partial aggregate
 /// has, since partitions take each other's rows; how many rows are scattered before a join that needs no more says so; and how
-/// many of its rows a sorted limit gives before the merge above it has enough. What comes in and what is taken are counted by
-/// the nodes around. Returns whether the uppermost node is such a one.
+/// many of its rows a sorted limit gives before the merge above it has enough. The nodes around count the rows that come in and
+/// those that are taken. Returns whether the uppermost node is such a one.
 fn nodes_of(plan: &Arc<dyn ExecutionPlan>, nodes: &mut Vec<(String, Option<usize>)>) -> bool {
     let at = nodes.len();
     nodes.push((plan.name().to_owned(), None));
     let sort = plan.downcast_ref::<SortExec>();
     let aggregate = plan.downcast_ref::<AggregateExec>();
-    let is_final = aggregate
-        .is_some_and(|aggregate| aggregate.mode().input_mode() == AggregateInputMode::Partial);
-    let is_partial = aggregate
-        .is_some_and(|aggregate| aggregate.mode().output_mode() == AggregateOutputMode::Partial);
+    let mode = aggregate.map(|aggregate| aggregate.mode());
+    let is_final = mode.is_some_and(|mode| mode.input_mode() == AggregateInputMode::Partial);
+    let is_partial = mode.is_some_and(|mode| mode.output_mode() == AggregateOutputMode::Partial);
     let mut by_time = sort.is_some_and(|sort| sort.fetch().is_some());
     for child in plan.children() {
         by_time |= nodes_of(child, nodes);
@@ -164,7 +163,7 @@ async fn context(
 ) -> SessionContext {
     let config = SessionConfig::new()
         .with_target_partitions(PARTITIONS)
-        // What it filters out depends on when it comes to know that.
+        // Such a filter drops more or fewer rows, by when it is there.
         .set_bool("datafusion.optimizer.enable_dynamic_filter_pushdown", false);
     let mut state = SessionStateBuilder::new()
         .with_default_features()

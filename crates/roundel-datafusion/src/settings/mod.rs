@@ -57,7 +57,7 @@ pub(crate) struct Heard {
     pub fabric: Fabric,
     /// What the coordinator calls the worker.
     pub worker: Url,
-    pub settings: QuerySettings,
+    pub settings: Arc<QuerySettings>,
 }
 
 /// [`Heard`] on its way.
@@ -96,7 +96,7 @@ impl QuerySettings {
         own.map_or(self.setting, |own| own.setting)
     }
 
-    /// What a stage is for a join whose heavy keys are spread; none for most.
+    /// The role of a stage in a join whose heavy keys are spread. Most stages have none.
     pub(crate) fn role_of(&self, stage: usize) -> Option<&Role> {
         self.stages.get(&stage)?.role.as_ref()
     }
@@ -133,7 +133,7 @@ impl Heard {
         Ok(())
     }
 
-    /// What a request says, if its rows are exchanged.
+    /// Reads the headers of a request. `None` means that no exchange carries its rows.
     ///
     /// # Errors
     /// When nobody can have told that.
@@ -166,10 +166,10 @@ impl Heard {
             Some(Self {
                 fabric: message.fabric.parse().ok()?,
                 worker: message.worker.parse().ok()?,
-                settings: QuerySettings {
+                settings: Arc::new(QuerySettings {
                     setting: message.setting?.read()?,
                     stages: stages.collect::<Option<_>>()?,
-                },
+                }),
             })
         };
         let cannot_be = || TransportError::Usage(format!("{HEADER} does not say how rows travel"));

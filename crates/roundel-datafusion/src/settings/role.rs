@@ -62,7 +62,7 @@ impl From<&Role> for RoleMessage {
 }
 
 impl RoleMessage {
-    /// What it says; none if nobody can have told that.
+    /// Reads the message. `None` means that a value in it is out of its bounds.
     pub(crate) fn read(&self) -> Option<Role> {
         let in_bounds = self.join <= STAGE_MAX
             && (1..=self.tasks).contains(&self.samplers)

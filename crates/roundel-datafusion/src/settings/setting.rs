@@ -64,7 +64,7 @@ impl From<Setting> for SettingMessage {
 }
 
 impl SettingMessage {
-    /// What it says; none if nobody can have told that.
+    /// Reads the message. `None` means that a value in it is out of its bounds.
     pub(crate) fn read(&self) -> Option<Setting> {
         let within = |count: u64, least: usize, most: usize| {
             let count = usize::try_from(count).ok()?;

@@ -22,10 +22,10 @@ fn heard() -> Heard {
     Heard {
         fabric: Fabric::Shm,
         worker: "http://10.0.0.2:7070/".parse().expect("a URL"),
-        settings: QuerySettings {
+        settings: Arc::new(QuerySettings {
             setting,
             stages: stages.into(),
-        },
+        }),
     }
 }
 
@@ -53,6 +53,7 @@ fn what_nobody_can_have_told_is_refused() {
     }
     let mut many = heard();
     let one = many.settings.stages[&1].clone();
-    many.settings.stages = (0..=STAGES_MAX).map(|stage| (stage, one.clone())).collect();
+    let stages = (0..=STAGES_MAX).map(|stage| (stage, one.clone())).collect();
+    Arc::make_mut(&mut many.settings).stages = stages;
     assert!(many.tell(&mut HeaderMap::new()).is_err());
 }

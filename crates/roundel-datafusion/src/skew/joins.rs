@@ -200,7 +200,7 @@ impl SkewedJoins {
         self.told.push(told);
     }
 
-    /// What a stage is for one of them.
+    /// The role of a stage in one of these joins, if it has one.
     pub(crate) fn role_of(&self, stage: usize) -> Option<&Role> {
         let mut roles = self.roles.iter();
         roles.find(|(of, _)| *of == stage).map(|(_, role)| role)

@@ -10,41 +10,28 @@ use datafusion::error::Result;
 use datafusion::logical_expr::expr::Sort;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::optimizer::optimizer::ApplyOrder;
-use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+
+use super::plan_rule::{PlanRule, plan_rule};
 
 /// Keeps, of each key of an aggregate function's order, the first.
-#[derive(Debug)]
-pub(crate) struct AggregateOrder;
+pub(super) fn aggregate_order() -> PlanRule {
+    plan_rule("aggregate_order", with_each_key_once)
+}
 
-impl OptimizerRule for AggregateOrder {
-    fn name(&self) -> &str {
-        "aggregate_order"
+fn with_each_key_once(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    if !matches!(plan, LogicalPlan::Aggregate(_)) {
+        return Ok(Transformed::no(plan));
     }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        Some(ApplyOrder::TopDown)
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        _: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
-        if !matches!(plan, LogicalPlan::Aggregate(_)) {
-            return Ok(Transformed::no(plan));
-        }
-        // The name of a function has its order.
-        let names = NamePreserver::new(&plan);
-        plan.map_expressions(|expression| {
-            let name = names.save(&expression);
-            let shorter = expression.transform_up(|expression| Ok(shorter(expression)))?;
-            Ok(match shorter.transformed {
-                true => shorter.update_data(|expression| name.restore(expression)),
-                false => shorter,
-            })
+    // The name of a function has its order.
+    let names = NamePreserver::new(&plan);
+    plan.map_expressions(|expression| {
+        let name = names.save(&expression);
+        let shorter = expression.transform_up(|expression| Ok(shorter(expression)))?;
+        Ok(match shorter.transformed {
+            true => shorter.update_data(|expression| name.restore(expression)),
+            false => shorter,
         })
-    }
+    })
 }
 
 fn shorter(expression: Expr) -> Transformed<Expr> {
@@ -78,15 +65,13 @@ fn named(mut expression: &Expr) -> &Expr {
 #[cfg(test)]
 mod tests {
     use datafusion::arrow::util::pretty::pretty_format_batches;
-    use datafusion::prelude::SessionContext;
+    use datafusion::prelude::SessionConfig;
 
-    use crate::planner::logical_rules;
+    use crate::planner::tests::logical_context;
 
     #[tokio::test]
     async fn a_key_orders_once() {
-        let context = SessionContext::new();
-        let state = context.into_state_builder();
-        let context = SessionContext::from(state.with_optimizer_rules(logical_rules()).build());
+        let context = logical_context(SessionConfig::new());
         let table =
             context.sql("CREATE TABLE t(a INT, b INT) AS VALUES (1, 2), (1, 3), (2, 5), (2, 4)");
         table.await.expect("a table");

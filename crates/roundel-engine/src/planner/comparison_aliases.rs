@@ -60,16 +60,13 @@ impl OptimizerRule for ComparisonAliases {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::execution::SessionStateBuilder;
-    use datafusion::prelude::SessionContext;
+    use datafusion::prelude::SessionConfig;
 
-    use crate::planner::logical_rules;
+    use crate::planner::tests::logical_context;
 
     #[tokio::test]
     async fn a_comparison_is_with_the_subquerys_own_column() {
-        let state = SessionStateBuilder::new().with_default_features();
-        let state = state.with_optimizer_rules(logical_rules()).build();
-        let context = SessionContext::from(state);
+        let context = logical_context(SessionConfig::new());
         let table = "CREATE TABLE t(id INT, v INT) AS VALUES (0, 10), (1, 11), (2, 12), (3, NULL)";
         context
             .sql(table)

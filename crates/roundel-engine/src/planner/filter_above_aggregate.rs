@@ -95,15 +95,13 @@ fn is_never_met(condition: &Expr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::prelude::SessionContext;
+    use datafusion::prelude::SessionConfig;
 
-    use crate::planner::logical_rules;
+    use crate::planner::tests::logical_context;
 
     /// Rows of a query over a table of two rows.
     async fn rows(sql: &str) -> usize {
-        let context = SessionContext::new();
-        let state = context.into_state_builder();
-        let context = SessionContext::from(state.with_optimizer_rules(logical_rules()).build());
+        let context = logical_context(SessionConfig::new());
         let table = context.sql("CREATE TABLE t(a INT, b INT) AS VALUES (1, 2), (1, 3)");
         table.await.expect("a table");
         let frame = context.sql(sql).await.expect("plans");

@@ -93,16 +93,13 @@ fn same_type(
 
 #[cfg(test)]
 mod tests {
-    use datafusion::execution::SessionStateBuilder;
-    use datafusion::prelude::SessionContext;
+    use datafusion::prelude::SessionConfig;
 
-    use crate::planner::logical_rules;
+    use crate::planner::tests::logical_context;
 
     #[tokio::test]
     async fn keys_from_a_union_are_compared_in_one_type() {
-        let state = SessionStateBuilder::new().with_default_features();
-        let state = state.with_optimizer_rules(logical_rules()).build();
-        let context = SessionContext::from(state);
+        let context = logical_context(SessionConfig::new());
         for table in [
             "CREATE TABLE keys AS SELECT arrow_cast('b' || v, 'Utf8') AS k FROM range(5) t(v)",
             "CREATE TABLE views AS SELECT arrow_cast('b' || (v % 7), 'Utf8View') AS k FROM range(500) t(v)",

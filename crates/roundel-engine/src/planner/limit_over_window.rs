@@ -7,48 +7,35 @@
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Limit, LogicalPlan, Sort, lit};
-use datafusion::optimizer::optimizer::ApplyOrder;
-use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use std::sync::Arc;
 
+use super::plan_rule::{PlanRule, plan_rule};
+
 /// Takes the limit out of a sort above a window. This must be the last rule: others put it into the sort.
-#[derive(Debug)]
-pub(crate) struct LimitOverWindow;
+pub(super) fn limit_over_window() -> PlanRule {
+    plan_rule("limit_over_window", limit_above)
+}
 
-impl OptimizerRule for LimitOverWindow {
-    fn name(&self) -> &str {
-        "limit_over_window"
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        Some(ApplyOrder::TopDown)
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        _: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
-        Ok(match plan {
-            LogicalPlan::Sort(Sort {
+fn limit_above(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    Ok(match plan {
+        LogicalPlan::Sort(Sort {
+            expr,
+            input,
+            fetch: Some(fetch),
+        }) if is_of_window(&input) => {
+            let sort = LogicalPlan::Sort(Sort {
                 expr,
                 input,
-                fetch: Some(fetch),
-            }) if is_of_window(&input) => {
-                let sort = LogicalPlan::Sort(Sort {
-                    expr,
-                    input,
-                    fetch: None,
-                });
-                Transformed::yes(LogicalPlan::Limit(Limit {
-                    skip: None,
-                    fetch: Some(Box::new(lit(i64::try_from(fetch).unwrap_or(i64::MAX)))),
-                    input: Arc::new(sort),
-                }))
-            }
-            other => Transformed::no(other),
-        })
-    }
+                fetch: None,
+            });
+            Transformed::yes(LogicalPlan::Limit(Limit {
+                skip: None,
+                fetch: Some(Box::new(lit(i64::try_from(fetch).unwrap_or(i64::MAX)))),
+                input: Arc::new(sort),
+            }))
+        }
+        other => Transformed::no(other),
+    })
 }
 
 /// Whether rows come from a window, through nodes that a sort is moved through.
@@ -72,7 +59,7 @@ mod tests {
     #[tokio::test]
     async fn a_window_sees_all_rows_and_a_sort_knows_its_limit() {
         let context = SessionContext::new();
-        context.add_optimizer_rule(Arc::new(LimitOverWindow));
+        context.add_optimizer_rule(limit_over_window());
         for (order, kept) in [
             ("c3, c2", ["| 1  | 295 |", "| 8  | 295 |"]),
             ("c2 DESC", ["| 295 | 295 |", "| 288 | 295 |"]),

@@ -56,6 +56,7 @@ mod offset_on_sort;
 mod optional_rules;
 mod order;
 mod outer_merge_joins;
+mod plan_rule;
 mod required_order;
 mod scalar_subqueries;
 mod sort_above_offset;
@@ -91,19 +92,20 @@ use crate::tables::local_joins::local_joins;
 use crate::tables::placement::needs_shards;
 use crate::tables::scan::{checked_scans, float_bounds};
 use crate::yielding::yielding_joins;
-use aggregate_order::AggregateOrder;
+use aggregate_order::aggregate_order;
 use comparison_aliases::ComparisonAliases;
 use filter_above_aggregate::FilterAboveAggregate;
 use join_types::JoinTypes;
 use limit_above_sort::limit_above_sort;
-use limit_over_window::LimitOverWindow;
+use limit_over_window::limit_over_window;
 use merge_join_filters::merge_join_filters;
-use null_safe_joins::{NullSafeJoins, NullSafeKeys};
+use null_safe_joins::{NullSafeKeys, null_safe_joins};
 use nullable_sides::nullable_sides;
-use offset_on_sort::OffsetOnSort;
+use offset_on_sort::offset_on_sort;
 use optional_rules::optional;
 use order::order_across_shuffles;
 use outer_merge_joins::outer_merge_joins;
+use plan_rule::PlanRule;
 use required_order::required_order;
 use sort_above_offset::above_offset;
 use unambiguous_filters::unambiguous;
@@ -114,33 +116,29 @@ pub(crate) use invariant::desired_task_count;
 pub(crate) use scalar_subqueries::{RunSubquery, with_values};
 
 /// The rules of the logical optimizer: DataFusion's, and those that keep its answers right.
-pub(crate) fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    let mut rules = vec![];
-    for rule in Optimizer::new().rules {
-        if rule.name() == EliminateCrossJoin::new().name() {
-            rules.push(Arc::new(NullSafeJoins) as Arc<dyn OptimizerRule + Send + Sync>);
-        }
-        let kept_right: [Arc<dyn OptimizerRule + Send + Sync>; 2] = [
-            Arc::new(FilterAboveAggregate::default()),
-            Arc::new(NullSafeKeys::default()),
-        ];
-        let mut kept_right = kept_right.into_iter();
-        let in_its_place = kept_right.find(|own| own.name() == rule.name());
-        rules.push(in_its_place.unwrap_or(rule));
-    }
+pub(crate) fn logical_rules() -> Vec<PlanRule> {
+    let filters: PlanRule = Arc::new(FilterAboveAggregate::default());
+    let keys: PlanRule = Arc::new(NullSafeKeys::default());
     // Others make two of what is one expression in DISTINCT ON and in ORDER BY.
-    let distinct = rules
-        .iter()
-        .position(|rule| rule.name() == ReplaceDistinctWithAggregate::new().name());
-    let distinct = distinct.map(|at| rules.remove(at));
-    rules.splice(0..0, distinct);
-    rules.insert(0, Arc::new(ComparisonAliases));
+    let distinct = ReplaceDistinctWithAggregate::new();
+    let mut rules: Vec<PlanRule> = vec![Arc::new(ComparisonAliases)];
+    let mut rest = Optimizer::new().rules;
+    rest.retain(|rule| rule.name() != distinct.name());
+    rules.push(Arc::new(distinct));
+    for rule in rest {
+        if rule.name() == EliminateCrossJoin::new().name() {
+            rules.push(null_safe_joins());
+        }
+        let mut kept_right = [&filters, &keys].into_iter();
+        let in_its_place = kept_right.find(|own| own.name() == rule.name());
+        rules.push(in_its_place.cloned().unwrap_or(rule));
+    }
     rules.push(Arc::new(JoinTypes));
-    rules.push(Arc::new(AggregateOrder));
+    rules.push(aggregate_order());
     // Others put limits into sorts.
-    rules.push(Arc::new(LimitOverWindow));
+    rules.push(limit_over_window());
     // Others put projections below limits.
-    rules.push(Arc::new(OffsetOnSort));
+    rules.push(offset_on_sort());
     rules
 }
 

@@ -18,44 +18,33 @@ use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
+use super::plan_rule::{PlanRule, plan_rule};
+
 /// This must come right before the rule that orders joins.
-#[derive(Debug)]
-pub(crate) struct NullSafeJoins;
+pub(super) fn null_safe_joins() -> PlanRule {
+    plan_rule("null_safe_joins", set_apart)
+}
 
-impl OptimizerRule for NullSafeJoins {
-    fn name(&self) -> &str {
-        "null_safe_joins"
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        Some(ApplyOrder::TopDown)
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        _: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
-        let upper = null_equality(&plan);
-        Ok(match plan {
-            LogicalPlan::Join(mut join) if upper.is_some() => {
-                let left = apart(&join.left, upper);
-                let right = apart(&join.right, upper);
-                let changed = left.is_some() || right.is_some();
-                join.left = left.unwrap_or(join.left);
-                join.right = right.unwrap_or(join.right);
-                Transformed::new_transformed(LogicalPlan::Join(join), changed)
-            }
-            // Its comparisons are not met by NULL.
-            LogicalPlan::Filter(mut filter) => {
-                let input = apart(&filter.input, Some(NullEquality::NullEqualsNothing));
-                let changed = input.is_some();
-                filter.input = input.unwrap_or(filter.input);
-                Transformed::new_transformed(LogicalPlan::Filter(filter), changed)
-            }
-            other => Transformed::no(other),
-        })
-    }
+fn set_apart(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let upper = null_equality(&plan);
+    Ok(match plan {
+        LogicalPlan::Join(mut join) if upper.is_some() => {
+            let left = apart(&join.left, upper);
+            let right = apart(&join.right, upper);
+            let changed = left.is_some() || right.is_some();
+            join.left = left.unwrap_or(join.left);
+            join.right = right.unwrap_or(join.right);
+            Transformed::new_transformed(LogicalPlan::Join(join), changed)
+        }
+        // Its comparisons are not met by NULL.
+        LogicalPlan::Filter(mut filter) => {
+            let input = apart(&filter.input, Some(NullEquality::NullEqualsNothing));
+            let changed = input.is_some();
+            filter.input = input.unwrap_or(filter.input);
+            Transformed::new_transformed(LogicalPlan::Filter(filter), changed)
+        }
+        other => Transformed::no(other),
+    })
 }
 
 /// DataFusion's rule that makes keys of conditions, but not such.
@@ -107,10 +96,9 @@ fn apart(lower: &Arc<LogicalPlan>, upper: Option<NullEquality>) -> Option<Arc<Lo
 #[cfg(test)]
 mod tests {
     use datafusion::physical_plan::displayable;
-    use datafusion::prelude::{SessionConfig, SessionContext};
+    use datafusion::prelude::SessionConfig;
 
-    use crate::planner::logical_rules;
-    use crate::planner::tests::rows;
+    use crate::planner::tests::{logical_context, rows};
 
     #[tokio::test]
     async fn null_is_equal_to_null_only_where_the_statement_says_so() {
@@ -118,9 +106,7 @@ mod tests {
             let config = SessionConfig::new()
                 .with_target_partitions(2)
                 .set_bool("datafusion.optimizer.prefer_hash_join", hash);
-            let state = SessionContext::new_with_config(config).into_state_builder();
-            let state = state.with_optimizer_rules(logical_rules()).build();
-            let context = SessionContext::from(state);
+            let context = logical_context(config);
             let table =
                 "CREATE TABLE t(x INT, y INT) AS VALUES (1, NULL), (NULL, 2), (NULL, NULL), (3, 3)";
             rows(&context, table).await;

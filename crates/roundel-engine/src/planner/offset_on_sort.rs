@@ -8,49 +8,36 @@ use std::sync::Arc;
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Limit, LogicalPlan, Projection};
-use datafusion::optimizer::optimizer::ApplyOrder;
-use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+
+use super::plan_rule::{PlanRule, plan_rule};
 
 /// This must come after the rules that move projections.
-#[derive(Debug)]
-pub(crate) struct OffsetOnSort;
+pub(super) fn offset_on_sort() -> PlanRule {
+    plan_rule("offset_on_sort", below_projection)
+}
 
-impl OptimizerRule for OffsetOnSort {
-    fn name(&self) -> &str {
-        "offset_on_sort"
+fn below_projection(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Limit(limit) = &plan else {
+        return Ok(Transformed::no(plan));
+    };
+    let LogicalPlan::Projection(projection) = limit.input.as_ref() else {
+        return Ok(Transformed::no(plan));
+    };
+    if limit.fetch.is_some() || !is_of_sort(&projection.input) {
+        return Ok(Transformed::no(plan));
     }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        Some(ApplyOrder::TopDown)
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        _: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
-        let LogicalPlan::Limit(limit) = &plan else {
-            return Ok(Transformed::no(plan));
-        };
-        let LogicalPlan::Projection(projection) = limit.input.as_ref() else {
-            return Ok(Transformed::no(plan));
-        };
-        if limit.fetch.is_some() || !is_of_sort(&projection.input) {
-            return Ok(Transformed::no(plan));
-        }
-        let below = LogicalPlan::Limit(Limit {
-            skip: limit.skip.clone(),
-            fetch: None,
-            input: Arc::clone(&projection.input),
-        });
-        Ok(Transformed::yes(LogicalPlan::Projection(
-            Projection::try_new_with_schema(
-                projection.expr.clone(),
-                Arc::new(below),
-                Arc::clone(&projection.schema),
-            )?,
-        )))
-    }
+    let below = LogicalPlan::Limit(Limit {
+        skip: limit.skip.clone(),
+        fetch: None,
+        input: Arc::clone(&projection.input),
+    });
+    Ok(Transformed::yes(LogicalPlan::Projection(
+        Projection::try_new_with_schema(
+            projection.expr.clone(),
+            Arc::new(below),
+            Arc::clone(&projection.schema),
+        )?,
+    )))
 }
 
 /// Whether rows come from a sort, through projections.
@@ -65,15 +52,13 @@ fn is_of_sort(plan: &LogicalPlan) -> bool {
 #[cfg(test)]
 mod tests {
     use datafusion::arrow::util::pretty::pretty_format_batches;
-    use datafusion::prelude::SessionContext;
+    use datafusion::prelude::SessionConfig;
 
-    use crate::planner::logical_rules;
-    use crate::planner::tests::rows;
+    use crate::planner::tests::{logical_context, rows};
 
     #[tokio::test]
     async fn rows_are_skipped_in_an_order_of_columns_that_are_left_out() {
-        let context = SessionContext::new().into_state_builder();
-        let context = SessionContext::from(context.with_optimizer_rules(logical_rules()).build());
+        let context = logical_context(SessionConfig::new());
         let table = "CREATE TABLE t AS SELECT value AS a, 9 - value AS b FROM range(10)";
         rows(&context, table).await;
         for (sql, right) in [

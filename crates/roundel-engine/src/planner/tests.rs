@@ -28,6 +28,15 @@ pub(super) fn context(config: SessionConfig, rules: Vec<Rule>) -> SessionContext
     SessionContext::from(state.build())
 }
 
+/// A session of one process with the rules of the logical optimizer that clusters have.
+pub(super) fn logical_context(config: SessionConfig) -> SessionContext {
+    let state = SessionStateBuilder::new()
+        .with_default_features()
+        .with_config(config)
+        .with_optimizer_rules(logical_rules());
+    SessionContext::from(state.build())
+}
+
 /// What a statement answers there.
 pub(super) async fn rows(context: &SessionContext, sql: &str) -> Vec<RecordBatch> {
     let frame = context.sql(sql).await.expect(sql);

@@ -223,12 +223,7 @@ fn slt() -> Result {
 fn cases() -> Result {
     let places = Places::find()?;
     let cases = ["test", "--release", "--workspace", "--test", "cases"];
-    for selection in ["ROUNDEL_CASES", "ROUNDEL_CASES_LARGE"] {
-        let value = if selection == "ROUNDEL_CASES" {
-            "all"
-        } else {
-            "1"
-        };
+    for (selection, value) in [("ROUNDEL_CASES", "all"), ("ROUNDEL_CASES_LARGE", "1")] {
         let _set = places.shell.push_env(selection, value);
         places.cargo(&cases)?;
     }
