@@ -7,15 +7,19 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
-use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion::physical_plan::metrics::{
+    Count, ExecutionPlanMetricsSet, Metric, MetricValue, MetricsSet,
+};
 use datafusion_distributed::grpc::{
     BoxCloneSyncChannel, DefaultChannelResolver, create_worker_client,
 };
 use datafusion_distributed::{
     ChannelResolver, CoordinatorToWorkerMsg, ExecuteTaskRequest, GetWorkerInfoRequest,
-    GetWorkerInfoResponse, SetPlanRequest, WorkerChannel, WorkerToCoordinatorMsg,
+    GetWorkerInfoResponse, MaybeEncoded, SetPlanRequest, TaskMetrics, WorkerChannel,
+    WorkerToCoordinatorMsg,
 };
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -125,14 +129,14 @@ impl WorkerChannel for NamedChannel {
     ) -> Result<BoxStream<'static, Result<WorkerToCoordinatorMsg, DataFusionError>>, DataFusionError>
     {
         let url = self.url.clone();
+        let nodes = nodes_of(&set_plan_request)?;
         let messages = self
             .inner
             .coordinator_channel(headers, set_plan_request, c2w_stream, metrics, task_ctx)
             .await
             .map_err(|e| name_worker(&url, e))?;
-        Ok(messages
-            .map(move |message| message.map_err(|e| name_worker(&url, e)))
-            .boxed())
+        let messages = messages.map(move |message| message.map_err(|e| name_worker(&url, e)));
+        Ok(with_measures(messages.boxed(), nodes))
     }
 
     async fn execute_task(
@@ -166,6 +170,56 @@ impl WorkerChannel for NamedChannel {
             .await
             .map_err(|e| name_worker(&self.url, e))
     }
+}
+
+/// Nodes that have measures in a task's plan: those that it is sent with, and one that is put above them.
+fn nodes_of(request: &SetPlanRequest) -> Result<usize, DataFusionError> {
+    let mut nodes = 1;
+    if let MaybeEncoded::Decoded(plan) = &request.plan {
+        plan.apply(|_| {
+            nodes += 1;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+    }
+    Ok(nodes)
+}
+
+/// What a worker says of a task of so many nodes, its measures among it. Of a task that nobody asked for rows, such as one below a
+/// join whose other side is empty, the worker tells none, or none of any node. Its nodes gave no row, then: who waits for the
+/// measures of all tasks would wait for ever.
+fn with_measures(
+    messages: BoxStream<'static, Result<WorkerToCoordinatorMsg, DataFusionError>>,
+    nodes: usize,
+) -> BoxStream<'static, Result<WorkerToCoordinatorMsg, DataFusionError>> {
+    let mut told = false;
+    let ended = futures::stream::once(async { None });
+    let messages = messages.map(Some).chain(ended).filter_map(move |message| {
+        let message = match message {
+            Some(Ok(WorkerToCoordinatorMsg::TaskMetrics(mut task))) => {
+                told = true;
+                let sets = &mut task.pre_order_plan_metrics;
+                if sets.iter().all(|set| set.iter().next().is_none()) {
+                    sets.fill_with(no_rows);
+                }
+                Some(Ok(WorkerToCoordinatorMsg::TaskMetrics(task)))
+            }
+            None if !told => Some(Ok(WorkerToCoordinatorMsg::TaskMetrics(TaskMetrics {
+                pre_order_plan_metrics: vec![no_rows(); nodes],
+                task_metrics: MetricsSet::new(),
+            }))),
+            message => message,
+        };
+        std::future::ready(message)
+    });
+    messages.boxed()
+}
+
+/// The measures of a node that gave no row.
+fn no_rows() -> MetricsSet {
+    let mut measures = MetricsSet::new();
+    let rows = MetricValue::OutputRows(Count::new());
+    measures.push(Arc::new(Metric::new(rows, None)));
+    measures
 }
 
 /// Makes an error that came from `url` say so: a failure of the transport to it, or what the worker itself reported.

@@ -49,7 +49,6 @@ const TABLES: [&str; 8] = [
     "customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier",
 ];
 
-#[ignore = "a query does not end in an application without our engine: not found yet"]
 #[tokio::test(flavor = "multi_thread")]
 async fn tpch_has_the_rows_and_measures_of_the_own_transport() {
     let directory = tempfile::tempdir().expect("a directory");

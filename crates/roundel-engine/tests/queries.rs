@@ -185,6 +185,11 @@ async fn other_shapes(session: &Session, tables: &TpchTables) {
             Err(error) => panic!("{sql}: {error}"),
         }
     }
+    // A stage that no row is asked of has measures, too.
+    let sql = "EXPLAIN ANALYZE SELECT sum(l_extendedprice) FROM lineitem, part \
+               WHERE p_partkey = l_partkey AND p_brand = 'nobody' AND l_quantity < \
+               (SELECT avg(l_quantity) FROM lineitem WHERE l_partkey = p_partkey)";
+    common::run(session, sql).await.expect("ends");
 }
 
 /// A column of every kind that SQL can make, some with nulls, some very long.
