@@ -1,7 +1,7 @@
 """Random queries that Roundel and DuckDB define alike, as trees that can be made smaller.
 
 Left out are what the two define differently, each for a reason: arithmetic that overflows, quotients of integers, sums
-of floats that are not exact, orders that say nothing of NULLs, LIMIT without a total order, INTERSECT ALL and EXCEPT ALL.
+of floats that are not exact, orders that say nothing of NULLs, LIMIT that cuts without a total order, INTERSECT ALL and EXCEPT ALL.
 
 Left out is also what DataFusion itself gets wrong, in one process too:
 * correlated NOT IN (its issues 25336, 25347, 25480);
@@ -21,6 +21,8 @@ from random_tables import Column
 # Rows that a join may have, by an estimate, and that a relation may have to be joined by other than an equality.
 JOINED_MAX = 60_000
 PAIRS_MAX = 1_500_000
+# More rows than any relation has.
+LIMIT_OF_ALL = 10_000_000
 JOINS = ["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]
 OPERATIONS = ["UNION ALL", "UNION ALL", "UNION", "INTERSECT", "EXCEPT"]
 
@@ -245,6 +247,11 @@ class Queries(Expressions):
             if self.dice.random() < 0.35:
                 query.offset = self.dice.choice([1, 2, 7, rows // 4, rows // 2, rows])
             rows = min(rows, query.limit or rows)
+        elif self.dice.random() < 0.08:
+            # An order of some columns that another may follow, and a limit that cuts nothing and keeps it from being left out.
+            names = self.dice.sample(columns, self.dice.randint(1, len(columns)))
+            query.order = [f"{column.name} {self.direction()}" for column in names]
+            query.limit = LIMIT_OF_ALL
         return rows
 
     def named(self, query, expressions):
