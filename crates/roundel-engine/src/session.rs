@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use crate::cluster::Core;
 use crate::cluster::membership::LiveWorkers;
-use crate::nullable_side::NullableSideCodec;
+use crate::order_only::OrderOnlyCodec;
 use crate::planner::{self, ClusterPlanner, Planned, RunSubquery, with_values};
 use crate::query::{Run, Watch, restarting, watched};
 use crate::ring::{CycloJoinCodec, CycloJoins, is_on_ring, measure_once};
@@ -83,7 +83,7 @@ impl Session {
             .with_distributed_user_codec(MemoryShardCodec)
             .with_distributed_user_codec(CycloJoinCodec)
             .with_distributed_user_codec(ScanCodec)
-            .with_distributed_user_codec(NullableSideCodec)
+            .with_distributed_user_codec(OrderOnlyCodec)
             // The first that answers decides: no other may spread a stage that the planner limits.
             .with_distributed_desired_task_count_handler(planner::desired_task_count)
             .with_distributed_desired_task_count_handler(placement::desired_task_count)
@@ -210,6 +210,7 @@ impl Session {
             planner::check_depth(&plan)?;
             let plan = settings::checked(plan, &state)?;
             let plan = files::with_default_partition(plan, &state)?;
+            let plan = planner::without_unique(plan);
             // A definition keeps its subqueries, which run when it is used.
             let plan = match plan {
                 LogicalPlan::Statement(_) | LogicalPlan::Ddl(DdlStatement::CreateView(_)) => plan,

@@ -6,9 +6,11 @@
 //! |---|---|---|
 //! | expressions that are nested too deep are refused | `depth` | they would end a process |
 //! | clauses that would be ignored are refused | `ignored_clauses` | the answer would be of another statement |
+//! | UNIQUE is left out of definitions of tables | `unique_columns` | several rows may have NULL there |
 //! | scalar subqueries are run, and their values put in their places | `scalar_subqueries` | a stage cannot ask another plan for a value |
 //! | rules of the logical optimizer: joins in which NULL is equal to NULL stay apart from others | `null_safe_joins` | the others would have rows too many |
 //! | subqueries of `ANY` and `ALL` get names | `comparison_aliases` | their columns are not the outer row's |
+//! | keys of DISTINCT ON become columns | `distinct_keys` | one that is a part of another would be put into it |
 //! | DISTINCT becomes an aggregate before expressions are made simpler | | keys of DISTINCT ON would not be those of ORDER BY any more |
 //! | some filters stay above aggregates and windows | `filter_above_aggregate` | below them they are of other rows |
 //! | both sides of a join's comparisons have one type | `join_types` | equal keys would have no partner |
@@ -22,9 +24,13 @@
 //! | filters stay above nodes with two columns of one name | `unambiguous_filters`, `fence` | they would be of the wrong one |
 //! | sorts stay above limits that only skip rows | `sort_above_offset`, `fence` | other rows would be skipped |
 //! | rules that only make a plan faster may fail | `optional_rules` | the query would be refused |
+//! | keys of aggregates are forgotten below sorts of sorted rows | `misplaced_keys` | other columns would be taken for keys, and sorts left out |
 //! | what is constant in a side of an outer join is not so in the join | `nullable_sides` | sorts would be left out |
+//! | orders of the results of windows are forgotten | `window_orders` | some are wrong, and sorts would be left out |
+//! | sorted partitions are merged by all that they are sorted by | `finer_merges` | the rows would be in the order of less |
 //! | merge joins heed a filter of no column | `merge_join_filters` | it would be ignored |
 //! | order is not lost in shuffles | `order` | a network shuffle does not merge, and forgets constants |
+//! | rows are sorted above a shuffle of one input | `order_of_one_input` | a worker does not know that they are |
 //! | rows are sorted where an order was lost that a node needs | `required_order` | the rows would be wrong, or the query refused |
 //! | DataFusion checks what nodes require of their inputs | | a wrong answer is worse than none |
 //! | joins yield | `yielding` | a worker answers, and can be cancelled |
@@ -42,19 +48,23 @@ mod aggregate_order;
 mod check;
 mod comparison_aliases;
 mod depth;
+mod distinct_keys;
 mod fence;
 mod filter_above_aggregate;
+mod finer_merges;
 mod ignored_clauses;
 mod invariant;
 mod join_types;
 mod limit_above_sort;
 mod limit_over_window;
 mod merge_join_filters;
+mod misplaced_keys;
 mod null_safe_joins;
 mod nullable_sides;
 mod offset_on_sort;
 mod optional_rules;
 mod order;
+mod order_of_one_input;
 mod outer_merge_joins;
 mod plan_rule;
 mod required_order;
@@ -62,6 +72,8 @@ mod scalar_subqueries;
 mod sort_above_offset;
 mod travel;
 mod unambiguous_filters;
+mod unique_columns;
+mod window_orders;
 
 use std::fmt;
 use std::sync::Arc;
@@ -94,26 +106,32 @@ use crate::tables::scan::{checked_scans, float_bounds};
 use crate::yielding::yielding_joins;
 use aggregate_order::aggregate_order;
 use comparison_aliases::ComparisonAliases;
+use distinct_keys::distinct_keys;
 use filter_above_aggregate::FilterAboveAggregate;
+use finer_merges::finer_merges;
 use join_types::JoinTypes;
 use limit_above_sort::limit_above_sort;
 use limit_over_window::limit_over_window;
 use merge_join_filters::merge_join_filters;
+use misplaced_keys::misplaced_keys;
 use null_safe_joins::{NullSafeKeys, null_safe_joins};
 use nullable_sides::nullable_sides;
 use offset_on_sort::offset_on_sort;
 use optional_rules::optional;
 use order::order_across_shuffles;
+use order_of_one_input::order_of_one_input;
 use outer_merge_joins::outer_merge_joins;
 use plan_rule::PlanRule;
 use required_order::required_order;
 use sort_above_offset::above_offset;
 use unambiguous_filters::unambiguous;
+use window_orders::window_orders;
 
 pub(crate) use depth::{check_depth, check_length};
 pub(crate) use ignored_clauses::check_clauses;
 pub(crate) use invariant::desired_task_count;
 pub(crate) use scalar_subqueries::{RunSubquery, with_values};
+pub(crate) use unique_columns::without_unique;
 
 /// The rules of the logical optimizer: DataFusion's, and those that keep its answers right.
 pub(crate) fn logical_rules() -> Vec<PlanRule> {
@@ -124,7 +142,7 @@ pub(crate) fn logical_rules() -> Vec<PlanRule> {
     let mut rules: Vec<PlanRule> = vec![Arc::new(ComparisonAliases)];
     let mut rest = Optimizer::new().rules;
     rest.retain(|rule| rule.name() != distinct.name());
-    rules.push(Arc::new(distinct));
+    rules.extend([distinct_keys(), Arc::new(distinct)]);
     for rule in rest {
         if rule.name() == EliminateCrossJoin::new().name() {
             rules.push(null_safe_joins());
@@ -166,7 +184,10 @@ pub(crate) fn physical_rules(rings: Rule, runtime: Arc<RuntimeEnv>) -> Result<Ve
     let check = rules.remove(place(&rules, CHECK)?);
     let joins_are_chosen = place(&rules, JOINS)? + 1;
     rules.splice(joins_are_chosen..joins_are_chosen, [local_joins(), rings]);
-    rules.insert(place(&rules, SORTS)?, nullable_sides());
+    let sorts = place(&rules, SORTS)?;
+    rules.insert(sorts + 1, finer_merges());
+    let forgetting = [misplaced_keys(), nullable_sides(), window_orders()];
+    rules.splice(sorts..sorts, forgetting);
     rules.splice(
         0..0,
         [float_bounds(), outer_merge_joins(), limit_above_sort()],
@@ -174,6 +195,7 @@ pub(crate) fn physical_rules(rings: Rule, runtime: Arc<RuntimeEnv>) -> Result<Ve
     rules.extend([
         merge_join_filters(),
         order_across_shuffles(),
+        order_of_one_input(),
         required_order(),
         check,
         yielding_joins(),

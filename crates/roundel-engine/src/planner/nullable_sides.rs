@@ -13,7 +13,7 @@ use datafusion::physical_plan::joins::{
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
 
 use crate::node_rule::{Rule, above, node_rule};
-use crate::nullable_side::NullableSideExec;
+use crate::order_only::OrderOnlyExec;
 
 /// This must come before the rule that leaves out sorts.
 pub(super) fn nullable_sides() -> Rule {
@@ -33,7 +33,7 @@ pub(super) fn nullable_sides() -> Rule {
             let has_constants = !side.equivalence_properties().constants().is_empty();
             if nullable && has_constants {
                 changed = true;
-                Arc::new(NullableSideExec::new(Arc::clone(side)))
+                Arc::new(OrderOnlyExec::new(Arc::clone(side)))
             } else {
                 Arc::clone(side)
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
@@ -41,6 +42,21 @@ pub(super) fn logical_context(config: SessionConfig) -> SessionContext {
 pub(super) async fn rows(context: &SessionContext, sql: &str) -> Vec<RecordBatch> {
     let frame = context.sql(sql).await.expect(sql);
     frame.collect().await.expect(sql)
+}
+
+/// The values that a statement answers there, row by row, with blanks between them.
+pub(super) async fn values(context: &SessionContext, sql: &str) -> String {
+    let mut values = Vec::new();
+    for batch in rows(context, sql).await {
+        let options = FormatOptions::default().with_null("NULL");
+        let columns = batch.columns().iter();
+        let columns = columns.map(|column| ArrayFormatter::try_new(column.as_ref(), &options));
+        let columns: Vec<_> = columns.collect::<std::result::Result<_, _>>().expect(sql);
+        for row in 0..batch.num_rows() {
+            values.extend(columns.iter().map(|column| column.value(row).to_string()));
+        }
+    }
+    values.join(" ")
 }
 
 #[test]

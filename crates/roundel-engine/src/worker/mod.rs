@@ -23,7 +23,7 @@ use crate::channel::{Authenticated, authorization};
 use crate::control::loader::Loader;
 use crate::control::server::ControlServer;
 use crate::control::{LISTENING, VERSION};
-use crate::nullable_side::NullableSideCodec;
+use crate::order_only::OrderOnlyCodec;
 use crate::ring::{CycloJoinCodec, Meetings, Pins, RingServer, RingWorker};
 use crate::runtime::runtime_env;
 use crate::settings::hear;
@@ -144,7 +144,7 @@ fn worker(
                 .with_distributed_user_codec(MemoryShardCodec)
                 .with_distributed_user_codec(CycloJoinCodec)
                 .with_distributed_user_codec(ScanCodec)
-                .with_distributed_user_codec(NullableSideCodec);
+                .with_distributed_user_codec(OrderOnlyCodec);
             extensions.add_codecs(&mut builder);
             let config = builder.config().get_or_insert_default();
             config.options_mut().execution.target_partitions = partitions;

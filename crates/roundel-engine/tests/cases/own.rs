@@ -345,6 +345,121 @@ pub const CASES: &[Case] = &[
         ],
         ..CASE
     },
+    Case {
+        name: "an order of more columns above one of fewer",
+        inputs: &[table(
+            "t",
+            "k BIGINT, v BIGINT",
+            "(0, 0), (1, 1), (2, 2), (3, 3), (0, 4), (1, 5), (2, 6), (3, 7)",
+        )],
+        steps: &[
+            ordered(
+                "SELECT c, n FROM (SELECT c, count(k) OVER (ORDER BY c, k) AS n \
+                 FROM (SELECT k, count(*) AS c FROM t GROUP BY k)) ORDER BY c, n DESC",
+                &["2|4", "2|3", "2|2", "2|1"],
+            ),
+            ordered(
+                "SELECT * FROM (SELECT count(*) AS c, k FROM t GROUP BY k ORDER BY c LIMIT 9) ORDER BY c, k DESC",
+                &["2|3", "2|2", "2|1", "2|0"],
+            ),
+            ordered(
+                "SELECT * FROM (SELECT v % 2 AS p, v FROM t ORDER BY p LIMIT 9) ORDER BY p, v",
+                &["0|0", "0|2", "0|4", "0|6", "1|1", "1|3", "1|5", "1|7"],
+            ),
+        ],
+        ..CASE
+    },
+    Case {
+        name: "an order that a join keeps above a shuffle of one input",
+        inputs: &[table(
+            "t",
+            "k BIGINT, v BIGINT",
+            "(1, 10), (4, 40), (9, 90)",
+        )],
+        steps: &[
+            ordered(
+                "SELECT x, v FROM t RIGHT JOIN generate_series(0, 5) a(x) ON t.k = a.x ORDER BY x",
+                &["0|NULL", "1|10", "2|NULL", "3|NULL", "4|40", "5|NULL"],
+            ),
+            ordered(
+                "SELECT x, max(v) FROM t RIGHT JOIN generate_series(0, 5) a(x) ON t.k = a.x GROUP BY x ORDER BY x",
+                &["0|NULL", "1|10", "2|NULL", "3|NULL", "4|40", "5|NULL"],
+            ),
+        ],
+        ..JOIN
+    },
+    Case {
+        name: "an order by the results of a window",
+        inputs: &[table(
+            "t",
+            "y BIGINT, x BIGINT, p BIGINT",
+            "(0, NULL, 0), (1, NULL, 1), (2, 5, 0), (3, 4, 1), (4, 7, 0)",
+        )],
+        steps: &[
+            ordered(
+                "SELECT max(x) OVER (ORDER BY y) m FROM t ORDER BY m NULLS LAST",
+                &["5", "5", "7", "NULL", "NULL"],
+            ),
+            ordered(
+                "SELECT p, count(*) OVER (PARTITION BY p ORDER BY y ROWS 1 PRECEDING) m FROM t ORDER BY m, p",
+                &["0|1", "1|1", "0|2", "0|2", "1|2"],
+            ),
+        ],
+        ..CASE
+    },
+    Case {
+        name: "keys of DISTINCT ON that subqueries make",
+        inputs: &[table(
+            "t",
+            "a BIGINT, b BOOLEAN",
+            "(1, true), (2, false), (3, NULL), (4, true), (5, false)",
+        )],
+        steps: &[ordered(
+            "SELECT DISTINCT ON ((SELECT bool_or(b) FROM t), CASE WHEN NOT b THEN (SELECT bool_or(b) FROM t) END) a \
+             FROM t ORDER BY (SELECT bool_or(b) FROM t), \
+             CASE WHEN NOT b THEN (SELECT bool_or(b) FROM t) END NULLS LAST, a DESC",
+            &["5", "4"],
+        )],
+        ..CASE
+    },
+    Case {
+        name: "columns that are declared UNIQUE or a key",
+        inputs: &[Input::Text {
+            path: "u.csv",
+            text: "x,y\n,2\n,1\n1,3\n",
+        }],
+        steps: &[
+            run("CREATE TABLE u(x INT UNIQUE, y INT) AS VALUES (NULL, 2), (NULL, 1), (1, 3)"),
+            rows("SELECT DISTINCT x FROM u", &["NULL", "1"]),
+            ordered(
+                "SELECT x, y FROM u ORDER BY x NULLS LAST, y",
+                &["1|3", "NULL|1", "NULL|2"],
+            ),
+            rows(
+                "SELECT x, sum(y) FROM u GROUP BY x, y",
+                &["1|3", "NULL|1", "NULL|2"],
+            ),
+            run(
+                "CREATE EXTERNAL TABLE w(x INT, y INT, UNIQUE (x)) STORED AS CSV LOCATION '{dir}/u.csv' \
+                 OPTIONS (has_header true)",
+            ),
+            rows("SELECT DISTINCT x FROM w", &["NULL", "1"]),
+            ordered(
+                "SELECT x, y FROM w ORDER BY x NULLS LAST, y",
+                &["1|3", "NULL|1", "NULL|2"],
+            ),
+            run(
+                "CREATE EXTERNAL TABLE p(x INT, y INT, PRIMARY KEY (y)) STORED AS CSV LOCATION '{dir}/u.csv' \
+                 OPTIONS (has_header true)",
+            ),
+            // What a key determines may be selected.
+            rows(
+                "SELECT y, x FROM p GROUP BY y",
+                &["1|NULL", "2|NULL", "3|1"],
+            ),
+        ],
+        ..WHOLE
+    },
 ];
 
 const OVERFLOW: &[&str] = &["overflow"];

@@ -191,7 +191,6 @@ impl FileTable {
         };
         let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
             .with_file_groups(groups)
-            .with_constraints(self.constraints.clone())
             .with_statistics(statistics)
             .with_limit(limit)
             .with_output_ordering(order)

@@ -1,4 +1,4 @@
-//! The node above a side of an outer join that may be NULL, and how it travels. The planner puts it where it is needed.
+//! The node that forgets what is known of rows but their order, and how it travels. The planner puts it where DataFusion would be wrong.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,54 +8,71 @@ use datafusion::common::{Statistics, internal_err};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::{
+    EquivalenceProperties, LexOrdering, OrderingRequirements, PhysicalExpr,
+};
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterDescription, FilterPushdownPhase, FilterPushdownPropagation,
 };
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties as _, PlanProperties,
 };
 use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
 
-/// Passes rows on as they are, and says of them in which order they come, and not what is the same in all.
+/// Passes rows on as they are, and says of them in which order they come; not what is the same in all, nor what is unique.
 #[derive(Debug)]
-pub(crate) struct NullableSideExec {
-    side: Arc<dyn ExecutionPlan>,
+pub(crate) struct OrderOnlyExec {
+    input: Arc<dyn ExecutionPlan>,
+    order: Option<LexOrdering>,
     properties: Arc<PlanProperties>,
 }
 
-impl NullableSideExec {
-    /// Around a side of a join.
-    pub(crate) fn new(side: Arc<dyn ExecutionPlan>) -> Self {
-        let orders = side.equivalence_properties().oeq_class().clone();
-        let known = EquivalenceProperties::new_with_orderings(side.schema(), orders);
-        let properties = PlanProperties::clone(side.properties()).with_eq_properties(known);
+impl OrderOnlyExec {
+    /// Above these rows. Those of a window are in the order of its input.
+    pub(crate) fn new(input: Arc<dyn ExecutionPlan>) -> Self {
+        let is_window = input.is::<BoundedWindowAggExec>() || input.is::<WindowAggExec>();
+        let ordered = match is_window {
+            true => input.children()[0],
+            false => &input,
+        };
+        let order = ordered.output_ordering().cloned();
+        let mut known = EquivalenceProperties::new(input.schema());
+        known.add_orderings(order.clone());
+        let properties = PlanProperties::clone(input.properties()).with_eq_properties(known);
         Self {
-            side,
+            input,
+            order,
             properties: Arc::new(properties),
         }
     }
 }
 
-impl DisplayAs for NullableSideExec {
+impl DisplayAs for OrderOnlyExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("NullableSideExec")
+        f.write_str("OrderOnlyExec")
     }
 }
 
-impl ExecutionPlan for NullableSideExec {
+impl ExecutionPlan for OrderOnlyExec {
     fn name(&self) -> &str {
-        "NullableSideExec"
+        "OrderOnlyExec"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
     }
 
+    /// No sort may be moved to where more is known of the rows. So this node says that it does not keep their order, and asks for
+    /// the one that they have.
     fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
+        vec![false]
+    }
+
+    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+        vec![self.order.clone().map(OrderingRequirements::from)]
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
@@ -63,7 +80,7 @@ impl ExecutionPlan for NullableSideExec {
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.side]
+        vec![&self.input]
     }
 
     fn apply_expressions(
@@ -78,8 +95,8 @@ impl ExecutionPlan for NullableSideExec {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match (children.pop(), children.is_empty()) {
-            (Some(side), true) => Ok(Arc::new(Self::new(side))),
-            _ => internal_err!("NullableSideExec has one child"),
+            (Some(input), true) => Ok(Arc::new(Self::new(input))),
+            _ => internal_err!("OrderOnlyExec has one child"),
         }
     }
 
@@ -88,7 +105,7 @@ impl ExecutionPlan for NullableSideExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        self.side.execute(partition, context)
+        self.input.execute(partition, context)
     }
 
     fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
@@ -130,11 +147,11 @@ impl ExecutionPlan for NullableSideExec {
     }
 }
 
-/// Encodes and decodes [`NullableSideExec`], which is nothing but its place.
+/// Encodes and decodes [`OrderOnlyExec`], which is nothing but its place.
 #[derive(Debug)]
-pub(crate) struct NullableSideCodec;
+pub(crate) struct OrderOnlyCodec;
 
-impl PhysicalExtensionCodec for NullableSideCodec {
+impl PhysicalExtensionCodec for OrderOnlyCodec {
     fn try_decode(
         &self,
         bytes: &[u8],
@@ -143,8 +160,8 @@ impl PhysicalExtensionCodec for NullableSideCodec {
         _: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match inputs {
-            [side] if bytes.is_empty() => Ok(Arc::new(NullableSideExec::new(Arc::clone(side)))),
-            _ => internal_err!("NullableSideExec has one child, and no bytes"),
+            [input] if bytes.is_empty() => Ok(Arc::new(OrderOnlyExec::new(Arc::clone(input)))),
+            _ => internal_err!("OrderOnlyExec has one child, and no bytes"),
         }
     }
 
@@ -154,7 +171,7 @@ impl PhysicalExtensionCodec for NullableSideCodec {
         _: &mut Vec<u8>,
         _: &dyn PhysicalProtoConverterExtension,
     ) -> Result<()> {
-        match node.is::<NullableSideExec>() {
+        match node.is::<OrderOnlyExec>() {
             true => Ok(()),
             false => internal_err!("no codec for {}", node.name()),
         }
