@@ -1,7 +1,7 @@
 //! Leaves UNIQUE out of the definition of a table.
 //!
 //! DataFusion takes such a column for one that has each value once. SQL lets several rows have NULL there, and nobody checks the
-//! others: DISTINCT, GROUP BY and ORDER BY would be wrong of them (its issues #21507, #23634 and #23818). A PRIMARY KEY stays: it has no
+//! others: DISTINCT, GROUP BY and ORDER BY would be wrong of them (its issues #21507, #23634, #23818 to #23820). A PRIMARY KEY stays: it has no
 //! NULL, and statements may select what it determines.
 
 use datafusion::common::{Constraint, Constraints};
