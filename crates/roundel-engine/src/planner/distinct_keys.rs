@@ -2,8 +2,8 @@
 //!
 //! DataFusion sorts the rows of `DISTINCT ON (a, b) … ORDER BY a, b` by the columns of an aggregate that groups by the keys. It looks for
 //! each key in the parts of the others, too: in `DISTINCT ON (true, CASE WHEN c THEN true END)` it puts the first key into the
-//! second, which is no column of the aggregate then, and refuses the statement. Scalar subqueries, whose values stand in
-//! their places by now, make such keys.
+//! second, which is no column of the aggregate then. And what it makes simpler in one of the two clauses it may leave in the other.
+//! Either way it refuses the statement. Scalar subqueries, in whose places their values stand by now, make such keys.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use datafusion::logical_expr::{Distinct, DistinctOn, Expr, LogicalPlan, Projecti
 
 use super::plan_rule::{PlanRule, plan_rule};
 
-/// This must come before DISTINCT becomes an aggregate.
+/// This must come before expressions are made simpler.
 pub(super) fn distinct_keys() -> PlanRule {
     plan_rule("distinct_keys", of_columns)
 }

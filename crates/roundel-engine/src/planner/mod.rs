@@ -10,13 +10,13 @@
 //! | scalar subqueries are run, and their values put in their places | `scalar_subqueries` | a stage cannot ask another plan for a value |
 //! | rules of the logical optimizer: joins in which NULL is equal to NULL stay apart from others | `null_safe_joins` | the others would have rows too many |
 //! | subqueries of `ANY` and `ALL` get names | `comparison_aliases` | their columns are not the outer row's |
-//! | keys of DISTINCT ON become columns | `distinct_keys` | one that is a part of another would be put into it |
-//! | DISTINCT becomes an aggregate before expressions are made simpler | | keys of DISTINCT ON would not be those of ORDER BY any more |
+//! | keys of DISTINCT ON become columns | `distinct_keys` | they would not be those of ORDER BY any more |
 //! | some filters stay above aggregates and windows | `filter_above_aggregate` | below them they are of other rows |
 //! | both sides of a join's comparisons have one type | `join_types` | equal keys would have no partner |
 //! | aggregate functions are ordered by each key once | `aggregate_order` | otherwise some fail |
 //! | limits stay above windows | `limit_over_window` | a window must see all rows |
 //! | limits that only skip rows stay right above sorts | `offset_on_sort` | the sort would be dropped |
+//! | a union may be NULL where a branch may | `nullable_unions` | aggregates above it would be refused |
 //! | rules of the physical optimizer: bounds of floating point numbers are forgotten | `tables::scan` | they say nothing of NaN |
 //! | outer joins are not merged piecewise | `outer_merge_joins` | rows whose key is NULL would be lost |
 //! | limits stay above sorts of what merge joins give | `limit_above_sort` | the join would miss rows |
@@ -61,6 +61,7 @@ mod merge_join_filters;
 mod misplaced_keys;
 mod null_safe_joins;
 mod nullable_sides;
+mod nullable_unions;
 mod offset_on_sort;
 mod optional_rules;
 mod order;
@@ -89,7 +90,6 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
-use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
 use datafusion::optimizer::{Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
@@ -116,6 +116,7 @@ use merge_join_filters::merge_join_filters;
 use misplaced_keys::misplaced_keys;
 use null_safe_joins::{NullSafeKeys, null_safe_joins};
 use nullable_sides::nullable_sides;
+use nullable_unions::NullableUnions;
 use offset_on_sort::offset_on_sort;
 use optional_rules::optional;
 use order::order_across_shuffles;
@@ -137,13 +138,8 @@ pub(crate) use unique_columns::without_unique;
 pub(crate) fn logical_rules() -> Vec<PlanRule> {
     let filters: PlanRule = Arc::new(FilterAboveAggregate::default());
     let keys: PlanRule = Arc::new(NullSafeKeys::default());
-    // Others make two of what is one expression in DISTINCT ON and in ORDER BY.
-    let distinct = ReplaceDistinctWithAggregate::new();
-    let mut rules: Vec<PlanRule> = vec![Arc::new(ComparisonAliases)];
-    let mut rest = Optimizer::new().rules;
-    rest.retain(|rule| rule.name() != distinct.name());
-    rules.extend([distinct_keys(), Arc::new(distinct)]);
-    for rule in rest {
+    let mut rules: Vec<PlanRule> = vec![Arc::new(ComparisonAliases), distinct_keys()];
+    for rule in Optimizer::new().rules {
         if rule.name() == EliminateCrossJoin::new().name() {
             rules.push(null_safe_joins());
         }
@@ -157,6 +153,7 @@ pub(crate) fn logical_rules() -> Vec<PlanRule> {
     rules.push(limit_over_window());
     // Others put projections below limits.
     rules.push(offset_on_sort());
+    rules.push(Arc::new(NullableUnions));
     rules
 }
 

@@ -74,7 +74,6 @@ fn rules_of_datafusion_have_the_names_by_which_they_are_found() {
         FilterAboveAggregate::default().name(),
         NullSafeKeys::default().name(),
         EliminateCrossJoin::new().name(),
-        ReplaceDistinctWithAggregate::new().name(),
     ] {
         assert!(logical.iter().any(|rule| rule.name() == name), "{name}");
     }
