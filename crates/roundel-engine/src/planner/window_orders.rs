@@ -20,10 +20,7 @@ pub(super) fn window_orders() -> Rule {
         let Some((functions, _)) = window(node) else {
             return Ok(None);
         };
-        if !functions
-            .iter()
-            .any(|function| is_taken_for_sorted(function))
-        {
+        if !functions.iter().any(is_taken_for_sorted) {
             return Ok(None);
         }
         Ok(Some(Arc::new(OrderOnlyExec::new(Arc::clone(node)))))
