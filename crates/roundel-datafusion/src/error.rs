@@ -95,8 +95,12 @@ impl From<DataFusionError> for TransportError {
 }
 
 impl From<TransportError> for DataFusionError {
+    /// Of DataFusion's own errors, datafusion-distributed's transport keeps the kind: of others only the text.
     fn from(error: TransportError) -> Self {
-        DataFusionError::External(Box::new(error))
+        match error {
+            TransportError::OutOfMemory(message) => Self::ResourcesExhausted(message),
+            other => Self::External(Box::new(other)),
+        }
     }
 }
 
