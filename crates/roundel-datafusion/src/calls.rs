@@ -184,9 +184,9 @@ fn nodes_of(request: &SetPlanRequest) -> Result<usize, DataFusionError> {
     Ok(nodes)
 }
 
-/// What a worker says of a task of so many nodes, its measures among it. Of a task that nobody asked for rows, such as one below a
-/// join whose other side is empty, the worker tells none, or none of any node. Its nodes gave no row, then: who waits for the
-/// measures of all tasks would wait for ever.
+/// Adds to the messages of a worker the measures of a task of so many nodes, where the worker sends none. It sends none, or none of
+/// any node, if nobody asked the task for rows: the task is below a join whose other side is empty, for example. Its nodes gave no
+/// row then. Without this message, those who wait for the measures of all tasks would wait for ever.
 fn with_measures(
     messages: BoxStream<'static, Result<WorkerToCoordinatorMsg, DataFusionError>>,
     nodes: usize,

@@ -95,7 +95,7 @@ impl From<DataFusionError> for TransportError {
 }
 
 impl From<TransportError> for DataFusionError {
-    /// Of DataFusion's own errors, datafusion-distributed's transport keeps the kind: of others only the text.
+    /// datafusion-distributed's transport keeps the kind of DataFusion's own errors, and only the text of others.
     fn from(error: TransportError) -> Self {
         match error {
             TransportError::OutOfMemory(message) => Self::ResourcesExhausted(message),

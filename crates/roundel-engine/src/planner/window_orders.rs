@@ -1,7 +1,8 @@
 //! Forgets the orders that DataFusion has of the results of a window's aggregate functions.
 //!
-//! It takes them for sorted where more rows make them greater, as `count` and `max` are: also where a frame loses rows, where the next
-//! partition begins anew, and with the NULLs of frames without a value at the wrong end. A sort by the results is then left out.
+//! DataFusion takes the results of functions such as `count` and `max` for sorted, because more rows make them greater. They are not
+//! sorted where a frame loses rows, or where the next partition begins, and frames without a value have NULL first. DataFusion then
+//! leaves out a sort by the results.
 
 use std::sync::Arc;
 
