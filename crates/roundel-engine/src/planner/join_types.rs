@@ -15,55 +15,42 @@ use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
 use datafusion::logical_expr::{
     BinaryExpr, Expr, ExprSchemable as _, JoinType, LogicalPlan, Operator,
 };
-use datafusion::optimizer::optimizer::ApplyOrder;
-use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+
+use super::plan_rule::{PlanRule, plan_rule_upwards};
 
 /// Comes after the rules that make joins.
-#[derive(Debug)]
-pub(super) struct JoinTypes;
+pub(super) fn join_types() -> PlanRule {
+    plan_rule_upwards("join_types", of_one_type)
+}
 
-impl OptimizerRule for JoinTypes {
-    fn name(&self) -> &str {
-        "join_types"
+fn of_one_type(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Join(mut join) = plan else {
+        return Ok(Transformed::no(plan));
+    };
+    let (left, right) = (Arc::clone(&join.left), Arc::clone(&join.right));
+    let (left, right) = (left.schema(), right.schema());
+    let mut changed = false;
+    for (one, other) in &mut join.on {
+        changed |= same_type((one, left), (other, right))?;
     }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        Some(ApplyOrder::BottomUp)
+    if let Some(filter) = join.filter.take() {
+        let both = build_join_schema(left, right, &JoinType::Inner)?;
+        let filter = filter.transform_up(|part| match part {
+            Expr::BinaryExpr(mut compared) if compares(compared.op) => {
+                let BinaryExpr { left, right, .. } = &mut compared;
+                let changed = same_type((left, &both), (right, &both))?;
+                let compared = Expr::BinaryExpr(compared);
+                Ok(Transformed::new_transformed(compared, changed))
+            }
+            other => Ok(Transformed::no(other)),
+        })?;
+        changed |= filter.transformed;
+        join.filter = Some(filter.data);
     }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        _: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
-        let LogicalPlan::Join(mut join) = plan else {
-            return Ok(Transformed::no(plan));
-        };
-        let (left, right) = (Arc::clone(&join.left), Arc::clone(&join.right));
-        let (left, right) = (left.schema(), right.schema());
-        let mut changed = false;
-        for (one, other) in &mut join.on {
-            changed |= same_type((one, left), (other, right))?;
-        }
-        if let Some(filter) = join.filter.take() {
-            let both = build_join_schema(left, right, &JoinType::Inner)?;
-            let filter = filter.transform_up(|part| match part {
-                Expr::BinaryExpr(mut compared) if compares(compared.op) => {
-                    let BinaryExpr { left, right, .. } = &mut compared;
-                    let changed = same_type((left, &both), (right, &both))?;
-                    let compared = Expr::BinaryExpr(compared);
-                    Ok(Transformed::new_transformed(compared, changed))
-                }
-                other => Ok(Transformed::no(other)),
-            })?;
-            changed |= filter.transformed;
-            join.filter = Some(filter.data);
-        }
-        Ok(Transformed::new_transformed(
-            LogicalPlan::Join(join),
-            changed,
-        ))
-    }
+    Ok(Transformed::new_transformed(
+        LogicalPlan::Join(join),
+        changed,
+    ))
 }
 
 fn compares(operator: Operator) -> bool {

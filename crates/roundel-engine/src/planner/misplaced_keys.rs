@@ -98,22 +98,15 @@ fn needs_order(node: &Arc<dyn ExecutionPlan>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use datafusion::execution::runtime_env::RuntimeEnv;
     use datafusion::prelude::SessionConfig;
 
-    use crate::node_rule::node_rule;
-    use crate::planner::physical_rules;
-    use crate::planner::tests::{context, rows, values};
+    use crate::planner::tests::{physical_context, rows, values};
 
     #[tokio::test]
     async fn the_order_is_of_all_its_columns() {
         for partitions in [1, 2] {
             let config = SessionConfig::new().with_target_partitions(partitions);
-            let runtime = Arc::new(RuntimeEnv::default());
-            let rules = physical_rules(node_rule("rings", |_| Ok(None)), runtime);
-            let context = context(config, rules.expect("rules"));
+            let context = physical_context(config);
             let table = "CREATE TABLE t AS SELECT value % 4 AS k, value AS v FROM range(12)";
             rows(&context, table).await;
             for (sql, right) in [

@@ -109,14 +109,14 @@ use comparison_aliases::ComparisonAliases;
 use distinct_keys::distinct_keys;
 use filter_above_aggregate::FilterAboveAggregate;
 use finer_merges::finer_merges;
-use join_types::JoinTypes;
+use join_types::join_types;
 use limit_above_sort::limit_above_sort;
 use limit_over_window::limit_over_window;
 use merge_join_filters::merge_join_filters;
 use misplaced_keys::misplaced_keys;
 use null_safe_joins::{NullSafeKeys, null_safe_joins};
 use nullable_sides::nullable_sides;
-use nullable_unions::NullableUnions;
+use nullable_unions::nullable_unions;
 use offset_on_sort::offset_on_sort;
 use optional_rules::optional;
 use order::order_across_shuffles;
@@ -147,13 +147,13 @@ pub(crate) fn logical_rules() -> Vec<PlanRule> {
         let in_its_place = kept_right.find(|own| own.name() == rule.name());
         rules.push(in_its_place.cloned().unwrap_or(rule));
     }
-    rules.push(Arc::new(JoinTypes));
+    rules.push(join_types());
     rules.push(aggregate_order());
     // Others put limits into sorts.
     rules.push(limit_over_window());
     // Others put projections below limits.
     rules.push(offset_on_sort());
-    rules.push(Arc::new(NullableUnions));
+    rules.push(nullable_unions());
     rules
 }
 

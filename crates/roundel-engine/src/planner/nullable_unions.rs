@@ -9,37 +9,24 @@ use datafusion::common::DFSchema;
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::logical_expr::{LogicalPlan, Union};
-use datafusion::optimizer::optimizer::ApplyOrder;
-use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+
+use super::plan_rule::{PlanRule, plan_rule_upwards};
 
 /// This must come after DISTINCT becomes an aggregate.
-#[derive(Debug)]
-pub(super) struct NullableUnions;
+pub(super) fn nullable_unions() -> PlanRule {
+    plan_rule_upwards("nullable_unions", as_inputs)
+}
 
-impl OptimizerRule for NullableUnions {
-    fn name(&self) -> &str {
-        "nullable_unions"
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        Some(ApplyOrder::BottomUp)
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        _: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
-        let before = Arc::clone(plan.schema());
-        let plan = match plan {
-            LogicalPlan::Union(union) => LogicalPlan::Union(as_branches(union)?),
-            plan => plan.recompute_schema()?,
-        };
-        Ok(match plan.schema().fields() == before.fields() {
-            true => Transformed::no(plan),
-            false => Transformed::yes(plan),
-        })
-    }
+fn as_inputs(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let before = Arc::clone(plan.schema());
+    let plan = match plan {
+        LogicalPlan::Union(union) => LogicalPlan::Union(as_branches(union)?),
+        plan => plan.recompute_schema()?,
+    };
+    Ok(match plan.schema().fields() == before.fields() {
+        true => Transformed::no(plan),
+        false => Transformed::yes(plan),
+    })
 }
 
 /// The union, of whose columns those may be NULL that may be in a branch.

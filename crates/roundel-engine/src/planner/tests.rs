@@ -29,6 +29,16 @@ pub(super) fn context(config: SessionConfig, rules: Vec<Rule>) -> SessionContext
     SessionContext::from(state.build())
 }
 
+/// A session of one process with the rules of the physical optimizer that clusters have, but for rings.
+pub(super) fn physical_context(config: SessionConfig) -> SessionContext {
+    context(config, all_physical_rules())
+}
+
+fn all_physical_rules() -> Vec<Rule> {
+    let rings = node_rule("rings", |_| Ok(None));
+    physical_rules(rings, Arc::new(RuntimeEnv::default())).expect("all are there")
+}
+
 /// A session of one process with the rules of the logical optimizer that clusters have.
 pub(super) fn logical_context(config: SessionConfig) -> SessionContext {
     let state = SessionStateBuilder::new()
@@ -61,8 +71,7 @@ pub(super) async fn values(context: &SessionContext, sql: &str) -> String {
 
 #[test]
 fn rules_of_datafusion_have_the_names_by_which_they_are_found() {
-    let runtime = Arc::new(RuntimeEnv::default());
-    physical_rules(node_rule("rings", |_| Ok(None)), runtime).expect("all are there");
+    all_physical_rules();
     let rules = PhysicalOptimizer::new().rules;
     for name in unambiguous_filters::PUTS_FILTERS {
         place(&rules, name).expect(name);

@@ -42,22 +42,15 @@ fn is_taken_for_sorted(function: &Arc<dyn WindowExpr>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use datafusion::execution::runtime_env::RuntimeEnv;
     use datafusion::prelude::SessionConfig;
 
-    use crate::node_rule::node_rule;
-    use crate::planner::physical_rules;
-    use crate::planner::tests::{context, rows, values};
+    use crate::planner::tests::{physical_context, rows, values};
 
     #[tokio::test]
     async fn results_are_sorted_when_asked_for() {
         for partitions in [1, 2] {
             let config = SessionConfig::new().with_target_partitions(partitions);
-            let runtime = Arc::new(RuntimeEnv::default());
-            let rules = physical_rules(node_rule("rings", |_| Ok(None)), runtime);
-            let context = context(config, rules.expect("rules"));
+            let context = physical_context(config);
             let table = "CREATE TABLE t AS SELECT value AS y, CASE WHEN value > 2 THEN value % 5 END AS x, \
                          value % 3 AS p FROM range(7)";
             rows(&context, table).await;
