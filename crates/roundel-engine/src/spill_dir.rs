@@ -4,10 +4,14 @@
 //! process on the host can remove what a killed one left.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::{EngineError, Result};
 
 const PREFIX: &str = "roundel-spill-";
+/// How often a directory is tried to be removed, and how long between two tries.
+const REMOVALS_MAX: usize = 20;
+const REMOVAL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A directory for temporary files that is removed when this is dropped.
 #[derive(Debug)]
@@ -39,9 +43,23 @@ impl SpillDir {
 
 impl Drop for SpillDir {
     fn drop(&mut self) {
-        // The next process that starts removes a directory that cannot be removed now.
-        let _ = std::fs::remove_dir_all(&self.path);
+        remove(&self.path);
     }
+}
+
+/// Removes a directory, also while queries still make files in it, or while another thread removes it.
+pub(crate) fn remove(path: &Path) {
+    // Nobody makes a file under this name, which could come between the last entry's removal and the directory's.
+    let removed = path.with_extension("removed");
+    let _ = std::fs::rename(path, &removed);
+    for _ in 0..REMOVALS_MAX {
+        // Another thread that removes it would not come to its end if this one ended the process now.
+        if std::fs::remove_dir_all(&removed).is_ok() || !removed.exists() {
+            return;
+        }
+        std::thread::sleep(REMOVAL_INTERVAL);
+    }
+    // The next process that starts removes what is left.
 }
 
 fn remove_stale(parent: &Path) {
@@ -92,6 +110,25 @@ mod tests {
         assert!(path.is_dir());
         drop(dir);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_directory_in_which_files_are_made_is_removed() {
+        for _ in 0..100 {
+            let dir = SpillDir::create().expect("the temporary directory is writable");
+            let path = dir.path().to_owned();
+            let writer = std::thread::spawn({
+                let path = path.clone();
+                // As a query does that is not told of the end: until its directory is gone.
+                move || (0..).find(|n| std::fs::write(path.join(n.to_string()), "").is_err())
+            });
+            while std::fs::read_dir(&path).expect("it is there").count() < 10 {
+                std::thread::yield_now();
+            }
+            drop(dir);
+            assert!(!path.exists() && !path.with_extension("removed").exists());
+            writer.join().expect("no panic");
+        }
     }
 
     #[test]

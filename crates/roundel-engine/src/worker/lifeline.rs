@@ -9,14 +9,11 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
-use crate::spill_dir::SpillDir;
+use crate::spill_dir::{self, SpillDir};
 use crate::{EngineError, Result};
 
 /// A worker whose runtime does not notice its end within this time is ended regardless.
 const GRACE: Duration = Duration::from_millis(500);
-/// How often such a worker tries to remove its spill directory, and how long between two tries.
-const REMOVALS_MAX: usize = 20;
-const REMOVAL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Completes when the worker is to end.
 pub(super) fn stopped(
@@ -56,13 +53,7 @@ fn lifeline_cut(spill_dir: PathBuf) -> Result<oneshot::Receiver<()>> {
         while !matches!(stdin.read(&mut ignored), Ok(0) | Err(_)) {}
         let _ = cut.send(());
         std::thread::sleep(GRACE);
-        // Another thread that removes it may be in the middle of that, and would not come to its end.
-        for _ in 0..REMOVALS_MAX {
-            if std::fs::remove_dir_all(&spill_dir).is_ok() || !spill_dir.exists() {
-                break;
-            }
-            std::thread::sleep(REMOVAL_INTERVAL);
-        }
+        spill_dir::remove(&spill_dir);
         std::process::exit(0);
     };
     std::thread::Builder::new()

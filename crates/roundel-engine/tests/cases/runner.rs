@@ -26,6 +26,9 @@ const LARGE_ROWS: usize = 1_000_000;
 /// Clusters at a time: while one waits, another works.
 const CLUSTERS: usize = 2;
 
+/// Cases after which a cluster tells how far it is: all combinations take long.
+const TOLD_AFTER: usize = 50;
+
 /// What went wrong, and where.
 pub struct Failure {
     pub case: String,
@@ -64,6 +67,7 @@ pub async fn run_all(
             }
         }
     }
+    eprintln!("{} answers of one process are known", ready.len());
     let (all, ready): (Arc<[_]>, _) = (cases.into(), Arc::new(ready));
     let runs = selected.iter().cloned().map(|(kind, variants)| {
         let (all, ready, base) = (all.clone(), ready.clone(), base.path().to_owned());
@@ -216,7 +220,16 @@ async fn run_in_cluster(
     let mut cluster = start().await;
     let mut failures = Vec::new();
     let mut spread = Spread::new();
+    let ClusterKind {
+        workers,
+        threads,
+        fabric,
+    } = kind;
+    let place = format!("{workers} workers of {threads} threads over {fabric}");
     for (index, case) in cases.iter().enumerate() {
+        if index > 0 && index % TOLD_AFTER == 0 {
+            eprintln!("{place}: {index} of {} cases", cases.len());
+        }
         for variant in of_case(case, variants) {
             let ready = &ready[&(index, variant.format, variant.size)];
             let mut run = CaseRun {
@@ -234,15 +247,7 @@ async fn run_in_cluster(
         }
     }
     cluster.stop().await.expect("stops");
-    let ClusterKind {
-        workers,
-        threads,
-        fabric,
-    } = kind;
-    eprintln!(
-        "{workers} workers of {threads} threads over {fabric}: {} failures",
-        failures.len()
-    );
+    eprintln!("{place}: {} failures", failures.len());
     (failures, spread)
 }
 
