@@ -16,6 +16,7 @@
 //! * [`hybrid`]: whole operators over endpoints, through multiplexers, and between units.
 //! * `recorded`: what the queries of TPC-H exchange and compute.
 //! * [`experiments`]: the catalogue.
+//! * `claims`: what the papers claim, for experiments and scorecards.
 //! * [`advise`]: which design to use, by what candidates measure.
 //! * [`scorecard`]: what simulated hardware says of the claims of a paper.
 //! * [`kept`]: points that were measured, so that what was stopped goes on from there.
@@ -24,6 +25,7 @@
 //! This crate knows nothing of queries: what it measures of them it has the program `roundel` measure.
 
 pub mod advise;
+mod claims;
 pub mod clock;
 pub mod conversation;
 pub mod error;

@@ -116,7 +116,7 @@ fn tell(results: &Results) -> Vec<Figure> {
         );
         // It is drawn where it has arrived.
         let window = results.median(&format!("{name}, {ADAPTIVE}"), &adaptive_at, window);
-        chosen.push(window.unwrap_or_default());
+        chosen.push(window);
         for series in figure
             .series
             .iter_mut()
@@ -136,11 +136,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             );
             (measured, reaches(adaptive / fixed, 0.97))
         });
-        figure.find(
-            "SH36",
-            "Adaptive buffers are as good as the best fixed number",
-            found,
-        );
+        figure.find("SH36b", found);
         if let Some(count) = by_bandwidth_and_delay(results) {
             let nearest = figure
                 .points(FIXED)
@@ -164,25 +160,19 @@ fn tell(results: &Results) -> Vec<Figure> {
                 );
                 (measured, verdict(at.median < 0.97 * best))
             });
-            figure.find(
-                "SH35",
-                "The product of bandwidth and delay asks for too few buffers",
-                found,
-            );
+            figure.find("SH35b", found);
         }
         figures.push(figure);
     }
     if let (Some(figure), [least, .., most]) = (figures.last_mut(), &chosen[..]) {
-        let measured = format!(
-            "{least:.0} buffers with {}, {most:.0} with {}",
-            WORK[0].2, WORK[2].2
-        );
-        let found = Some((measured, verdict(most < least)));
-        figure.find(
-            "SH36",
-            "Adaptive buffers become fewer as tuples take longer",
-            found,
-        );
+        let found = least.zip(*most).map(|(least, most)| {
+            let measured = format!(
+                "{least:.0} buffers with {}, {most:.0} with {}",
+                WORK[0].2, WORK[2].2
+            );
+            (measured, verdict(most < least))
+        });
+        figure.find("SH36a", found);
     }
     figures.push(skew(results));
     figures.extend(phases::tell(results));
@@ -245,16 +235,8 @@ fn skew(results: &Results) -> Figure {
         }
         _ => None,
     };
-    figure.find(
-        "SH37",
-        "Adaptive buffers differ between nodes that are not equally fast",
-        found,
-    );
+    figure.find("SH37a", found);
     let found = beside_best_fixed(&figure, SKEW, 0.97);
-    figure.find(
-        "SH37",
-        "With skew adaptive buffers are as good as the best fixed number",
-        found,
-    );
+    figure.find("SH37c", found);
     figure
 }

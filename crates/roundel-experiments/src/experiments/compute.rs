@@ -86,11 +86,7 @@ fn tell(results: &Results) -> Vec<Figure> {
         (measured, verdict((0.02..=0.4).contains(&share)))
     });
     let at_most = best(&most);
-    figure.find(
-        "SH31",
-        "With little to compute, shuffling is far slower than consuming",
-        found,
-    );
+    figure.find("SH31b", found);
     // Where a design first reaches half of the consumer alone.
     let reached = |name: &str| {
         let half = figure.points(name).iter().find(|point| point.median >= 0.5);
@@ -107,11 +103,7 @@ fn tell(results: &Results) -> Vec<Figure> {
         );
         (measured, verdict(sends <= reads))
     });
-    figure.find(
-        "SH32",
-        "Designs that send reach their peak with less to compute than those that read",
-        found,
-    );
+    figure.find("SH32", found);
     let others = results
         .options
         .baselines()
@@ -139,11 +131,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             verdict(others.iter().all(|(_, share)| *share < 0.9)),
         )
     });
-    figure.find(
-        "SH33",
-        "MPI and sockets never overlap communication and computation fully",
-        found,
-    );
+    figure.find("SH33", found);
     let slowest = |x: &X| {
         let shares = DESIGNS[..4]
             .iter()
@@ -163,11 +151,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             format!("the slowest of them has at least {margin:.2} times the throughput of these");
         (measured, reaches(margin, 1.0))
     });
-    figure.find(
-        "SH34",
-        "Every design but SESQ/SR beats MPI and sockets whatever there is to compute",
-        found,
-    );
+    figure.find("SH34", found);
     by_time(&mut figure, results, LOCAL);
     vec![figure]
 }

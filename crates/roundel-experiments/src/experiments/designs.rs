@@ -2,6 +2,7 @@
 
 use super::tell::{About, axis, percent, rate, reaches, throughput, verdict};
 use super::{Case, Experiment, Options, Results};
+use crate::claims::claim;
 use crate::figure::{Figure, Scale, Unit, Verdict, X};
 use crate::setting::{Pattern, Setting, Transport};
 use roundel_exchange::Design;
@@ -89,6 +90,7 @@ fn most_ahead(figure: &Figure, to: &str) -> Option<(&'static str, f64)> {
     ratios.max_by(|one, other| one.1.total_cmp(&other.1))
 }
 
+/// Whether a design is so many times ahead as is claimed.
 fn ahead(figure: &Figure, to: &str, claimed: f64) -> Option<(String, Verdict)> {
     most_ahead(figure, to).map(|(design, ratio)| {
         (
@@ -126,18 +128,14 @@ fn tell(results: &Results) -> Vec<Figure> {
         );
         (measured, reaches(share, 0.7))
     });
-    repartition.find("SH13", "Repartitioning is close to what limits it", found);
-    let found = ahead(&repartition, mpi, 2.0);
-    repartition.find("SH14", "Designs are up to 2 times as fast as MPI", found);
-    let found = ahead(&repartition, sockets, 3.0);
-    repartition.find(
-        "SH15",
-        "Designs are up to 3 times as fast as sockets",
-        found,
-    );
+    repartition.find("SH13", found);
+    let found = ahead(&repartition, mpi, claim("SH14").times);
+    repartition.find("SH14", found);
+    let found = ahead(&repartition, sockets, claim("SH15").times);
+    repartition.find("SH15", found);
     let grpc = Transport::Grpc.name();
     let found = ahead(&repartition, grpc, 4.0);
-    repartition.find(
+    repartition.find_own(
         "-",
         "Designs are 4 times as fast as Arrow Flight over gRPC",
         found,
@@ -164,11 +162,7 @@ fn tell(results: &Results) -> Vec<Figure> {
                 _ => (measured, verdict(datagrams > connections)),
             }
         });
-    repartition.find(
-        "SH16",
-        "MESQ/SR keeps its throughput as nodes are added",
-        found,
-    );
+    repartition.find("SH16", found);
 
     let mut broadcast = results.figure(
         About {
@@ -183,14 +177,10 @@ fn tell(results: &Results) -> Vec<Figure> {
         |series| series.strip_prefix(BROADCAST).map(Into::into),
         |measured| measured.bytes_per_second,
     );
-    let found = ahead(&broadcast, mpi, 4.0);
-    broadcast.find("SH20", "Designs are up to 4 times as fast as MPI", found);
-    let found = ahead(&broadcast, sockets, 3.0);
-    broadcast.find(
-        "SH21",
-        "Designs are up to 3 times as fast as sockets",
-        found,
-    );
+    let found = ahead(&broadcast, mpi, claim("SH20").times);
+    broadcast.find("SH20", found);
+    let found = ahead(&broadcast, sockets, claim("SH21").times);
+    broadcast.find("SH21", found);
     let (reads, sends) = (Design::MemqRd.name(), Design::MemqSr.name());
     let at_most = |figure: &Figure| {
         let most = figure.points(sends).last()?;
@@ -207,11 +197,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             (measured, verdict(in_broadcast < 0.85 * other))
         },
     );
-    broadcast.find(
-        "SH22",
-        "Designs that read lose more in broadcasts than in repartitioning",
-        found,
-    );
+    broadcast.find("SH22a", found);
     let mut figures = vec![repartition, broadcast];
     if results.options.mpi {
         figures.push(tell_mpi(results));
@@ -248,10 +234,6 @@ fn tell_mpi(results: &Results) -> Figure {
             );
             (measured, verdict(threads < 0.9 * processes))
         });
-    figure.find(
-        "SH40",
-        "MPI is slower with many threads than with many processes",
-        found,
-    );
+    figure.find("SH40", found);
     figure
 }

@@ -95,11 +95,7 @@ fn tell(results: &Results) -> Vec<Figure> {
         );
         (measured, verdict(share < 0.7))
     });
-    throughputs.find(
-        "SH10",
-        "With one endpoint, small messages leave the network unused",
-        found,
-    );
+    throughputs.find("SH10a", found);
     let found = multiple.map(|share| {
         let measured = format!(
             "at 4 KiB the worst of them has {} of its peak",
@@ -107,11 +103,7 @@ fn tell(results: &Results) -> Vec<Figure> {
         );
         (measured, reaches(share, 0.8))
     });
-    throughputs.find(
-        "SH11",
-        "With an endpoint for each thread 4 KiB are near the peak",
-        found,
-    );
+    throughputs.find("SH11", found);
 
     let messages = results.figure(
         About {
@@ -155,10 +147,6 @@ fn tell(results: &Results) -> Vec<Figure> {
         );
         (measured, reaches(large * 28.0, 100.0 * f64::from(1 << 20)))
     });
-    memory.find(
-        "SH12",
-        "Messages of 1 MiB take more than 100 MiB for each operator",
-        found,
-    );
+    memory.find("SH12", found);
     vec![throughputs, messages, memory]
 }

@@ -364,6 +364,7 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figure::Verdict;
     use std::collections::HashSet;
 
     fn options(quick: bool) -> Options {
@@ -395,6 +396,27 @@ mod tests {
                 experiment.name
             );
         }
+    }
+
+    #[test]
+    fn what_was_not_run_tells_nothing_of_claims() {
+        let options = Options {
+            mpi: true,
+            ..options(true)
+        };
+        let results = Results {
+            options: &options,
+            cases: Vec::new(),
+        };
+        let findings = catalogue()
+            .iter()
+            .flat_map(|experiment| (experiment.tell)(&results))
+            .flat_map(|figure| figure.findings);
+        let told: Vec<_> = findings
+            .filter(|finding| finding.verdict != Verdict::CannotTell)
+            .map(|finding| finding.claim)
+            .collect();
+        assert_eq!(told, [""; 0]);
     }
 
     #[test]

@@ -84,11 +84,7 @@ fn tell(results: &Results) -> Vec<Figure> {
         );
         (measured, verdict(share >= 0.9))
     });
-    rates.find(
-        "SH16",
-        "MESQ/SR keeps its throughput as nodes are added",
-        found,
-    );
+    rates.find("SH16", found);
     let count = |label: &str| axis(label, Unit::None, Scale::Log2);
     vec![
         rates,

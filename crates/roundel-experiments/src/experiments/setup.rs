@@ -83,11 +83,7 @@ fn tell(results: &Results) -> Vec<Figure> {
         );
         (measured, verdict(times(connected) > 1.3 * times(datagrams)))
     });
-    figure.find(
-        "SH28",
-        "It grows more with nodes over connections than over datagrams",
-        found,
-    );
+    figure.find("SH28", found);
     let found = multiple.zip(single).map(|((_, multiple), (_, single))| {
         let measured = format!(
             "{:.1} ms with an endpoint for each of {THREADS} threads, {:.1} ms with one",
@@ -96,11 +92,7 @@ fn tell(results: &Results) -> Vec<Figure> {
         );
         (measured, verdict(multiple > single))
     });
-    figure.find(
-        "SH28",
-        "It takes longer with an endpoint for each thread",
-        found,
-    );
+    figure.find("SH28", found);
     let slowest = figure
         .points(Design::MesqSr.name())
         .iter()
@@ -112,11 +104,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             verdict(seconds <= 0.04),
         )
     });
-    figure.find(
-        "SH29",
-        "MESQ/SR is set up within 40 ms, whatever the nodes",
-        found,
-    );
+    figure.find("SH29", found);
 
     let mut whole = About {
         id: "setup-250mb",
@@ -155,10 +143,6 @@ fn tell(results: &Results) -> Vec<Figure> {
         let measured = format!("{:.0} ms, the next {:.0} ms", ours * 1e3, other * 1e3);
         (measured, verdict(ours < other))
     });
-    whole.find(
-        "SH30",
-        "MESQ/SR that connects for 250 MB is done before the others",
-        found,
-    );
+    whole.find("SH30", found);
     vec![figure, whole]
 }

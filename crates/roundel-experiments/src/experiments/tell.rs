@@ -1,6 +1,7 @@
 //! From measurements to figures and findings.
 
 use super::{Got, Results};
+use crate::claims::claim;
 use crate::figure::{Axis, Figure, Finding, Point, Scale, Series, Unit, Verdict, X};
 use crate::measured::Measured;
 use crate::paper::Paper;
@@ -164,8 +165,19 @@ impl Figure {
         ratios.max_by(f64::total_cmp)
     }
 
-    /// Adds what this run says of a claim. Without a verdict it cannot tell.
-    pub(super) fn find(&mut self, claim: &str, statement: &str, found: Option<(String, Verdict)>) {
+    /// Adds what this run says of a claim of a paper. Without a verdict it cannot tell.
+    pub(super) fn find(&mut self, id: &str, found: Option<(String, Verdict)>) {
+        let claim = claim(id);
+        self.find_own(claim.id, claim.says, found);
+    }
+
+    /// Adds what this run says of a claim that no paper makes.
+    pub(super) fn find_own(
+        &mut self,
+        claim: &str,
+        statement: &str,
+        found: Option<(String, Verdict)>,
+    ) {
         let (measured, verdict) = found.unwrap_or_else(|| {
             (
                 "what it compares was not among what was run".into(),
@@ -249,7 +261,7 @@ mod tests {
         assert_eq!(figure.ratio("one", "other"), Some(3.0));
         assert_eq!(figure.ratio("one", "none"), None);
         assert_eq!(figure.best("other").map(|point| point.median), Some(3.0));
-        figure.find("SH00", "it is so", None);
+        figure.find("SH01a", None);
         assert_eq!(figure.findings[0].verdict, Verdict::CannotTell);
     }
 

@@ -85,7 +85,7 @@ fn tell(results: &Results) -> Vec<Figure> {
         );
         (measured, verdict(poll < events))
     });
-    latency.find("-", "Polling has a lower latency than events", found);
+    latency.find_own("-", "Polling has a lower latency than events", found);
     let throughputs = results.figure(
         About {
             id: "waiting-throughput",
@@ -121,6 +121,6 @@ fn tell(results: &Results) -> Vec<Figure> {
             format!("{name}: {events:.2} s for each GB with events, {poll:.2} s polling");
         (measured, verdict(poll > events))
     });
-    cpu.find("-", "Polling takes more CPU time than events", found);
+    cpu.find_own("-", "Polling takes more CPU time than events", found);
     vec![latency, throughputs, cpu]
 }

@@ -1,7 +1,7 @@
 //! Adaptive buffers (section 7.1.8): two nodes, MESQ/SR.
 
 use super::lab::{Lab, edr, giga, is_near, range};
-use super::{Claim, Seen};
+use super::{Judge, Seen};
 use crate::error::Result;
 use crate::setting::Setting;
 use roundel_exchange::{Buffers, Design};
@@ -16,45 +16,15 @@ const MUCH: u32 = 19;
 const SECONDS: f64 = 0.05;
 const FIXED_SECONDS: f64 = 0.01;
 
-pub(super) fn claims() -> Vec<Claim> {
-    vec![
-        Claim::fully(
-            "SH35a",
-            "The bandwidth-delay product of EDR is 44 datagrams",
-            product,
-        ),
-        Claim::fully(
-            "SH35b",
-            "As many buffers as the bandwidth-delay product has do not reach the peak",
-            product_is_not_enough,
-        ),
-        Claim::fully(
-            "SH36a",
-            "Adaptive buffers are fewer when a tuple takes 95 cycles than when it takes 21",
-            fewer_with_more_work,
-        ),
-        Claim::fully(
-            "SH36b",
-            "Adaptive buffers are never worse than the best fixed number",
-            never_worse,
-        ),
-        Claim::fully(
-            "SH36c",
-            "Adaptive buffers are better than any fixed number when tuples take long",
-            better_with_much_work,
-        ),
-        Claim::fully(
-            "SH37a",
-            "With 21 and 95 cycles on two nodes adaptive buffers have different depths",
-            different_depths,
-        ),
-        Claim::fully(
-            "SH37b",
-            "Any fixed depth is suboptimal for one of two such nodes",
-            fixed_is_suboptimal,
-        ),
-    ]
-}
+pub(super) const JUDGES: &[Judge] = &[
+    ("SH35a", product),
+    ("SH35b", product_is_not_enough),
+    ("SH36a", fewer_with_more_work),
+    ("SH36b", never_worse),
+    ("SH36c", better_with_much_work),
+    ("SH37a", different_depths),
+    ("SH37b", fixed_is_suboptimal),
+];
 
 fn two(buffers: Buffers, work: &[u32]) -> Setting {
     Setting {

@@ -1,7 +1,7 @@
 //! Queries that compute (sections 7.1.2 and 7.1.7).
 
 use super::lab::{Lab, MEMQ_WR, edr, giga, is_near, on};
-use super::{Claim, Seen};
+use super::{Judge, Seen};
 use crate::error::Result;
 use crate::setting::{Setting, Transport};
 use roundel_exchange::{Design, Notification};
@@ -12,51 +12,17 @@ const WORK: [u32; 7] = [0, 4, 6, 8, 10, 14, 20];
 /// Of local processing: what counts as all of it.
 const ALL: f64 = 0.95;
 
-pub(super) fn claims() -> Vec<Claim> {
-    vec![
-        Claim::partly(
-            "SH06",
-            "With a polled completion queue all communication is overlapped from 3.5 µs for 32 KiB on",
-            overlaps_early,
-        ),
-        Claim::partly(
-            "SH07",
-            "A polled completion queue is up to 1.5 times as fast as the other notifications when computing",
-            notifications,
-        ),
-        Claim::fully(
-            "SH31a",
-            "With minimal work a shuffle has about 11 GiB/s",
-            minimal_work,
-        ),
-        Claim::fully(
-            "SH31b",
-            "That is about 20 % of the 50 GiB/s of local processing",
-            share_of_local,
-        ),
-        Claim::fully(
-            "SH32",
-            "MQ/SR, MQ/WR and MESQ/SR reach local processing with less work than MQ/RD",
-            reads_later,
-        ),
-        Claim::partly("SH33a", "IPoIB never overlaps communication fully", |lab| {
-            never_overlaps(lab, Transport::Sockets)
-        }),
-        Claim::partly("SH33b", "MPI never overlaps communication fully", |lab| {
-            never_overlaps(lab, Transport::Mpi)
-        }),
-        Claim::fully(
-            "SH34a",
-            "All designs but SESQ/SR beat IPoIB, whatever the work",
-            |lab| always_ahead(lab, Transport::Sockets),
-        ),
-        Claim::fully(
-            "SH34b",
-            "All designs but SESQ/SR beat MPI, whatever the work",
-            |lab| always_ahead(lab, Transport::Mpi),
-        ),
-    ]
-}
+pub(super) const JUDGES: &[Judge] = &[
+    ("SH06", overlaps_early),
+    ("SH07", notifications),
+    ("SH31a", minimal_work),
+    ("SH31b", share_of_local),
+    ("SH32", reads_later),
+    ("SH33a", |lab| never_overlaps(lab, Transport::Sockets)),
+    ("SH33b", |lab| never_overlaps(lab, Transport::Mpi)),
+    ("SH34a", |lab| always_ahead(lab, Transport::Sockets)),
+    ("SH34b", |lab| always_ahead(lab, Transport::Mpi)),
+];
 
 fn working(transport: Transport, work: u32) -> Setting {
     Setting {

@@ -1,7 +1,7 @@
 //! Flow control (sections 7.1.1 and 7.1.2) and what senders and receivers wait for (section 7.1.4).
 
 use super::lab::{Lab, MEMQ_WR, SEMQ_WR, edr, giga, on, range};
-use super::{Claim, Seen};
+use super::{Judge, Seen};
 use crate::error::Result;
 use crate::measured::Measured;
 use crate::setting::{Setting, TUPLE_BYTES, Transport};
@@ -14,55 +14,17 @@ const SENDS: [Design; 3] = [Design::MemqSr, Design::SemqSr, Design::MesqSr];
 /// WRITEs per second of a queue pair: 8 million, batched (rdma_bench).
 const WRITES_PER_SECOND: f64 = 8e6;
 
-pub(super) fn claims() -> Vec<Claim> {
-    vec![
-        Claim::fully(
-            "SH01a",
-            "How often credit is written back, every 1 to 16 receives, has very little effect on throughput",
-            frequency_does_not_matter,
-        ),
-        Claim::fully(
-            "SH01b",
-            "Throughput with flow control is near that of qperf",
-            near_qperf,
-        ),
-        Claim::fully(
-            "SH02",
-            "The time to update credit is negligible, except for MESQ/SR that does it for every message",
-            crediting_is_negligible,
-        ),
-        Claim::fully(
-            "SH03",
-            "Writes of credit stay far below what a queue pair can write, even one for every message",
-            few_writes,
-        ),
-        Claim::fully(
-            "SH05a",
-            "The time that a sender is blocked for credit does not depend on how often credit is written",
-            blocked_by_frequency,
-        ),
-        Claim::fully(
-            "SH05b",
-            "The time that a sender is blocked for credit is comparable between algorithms",
-            blocked_by_design,
-        ),
-        Claim::fully(
-            "SH08",
-            "With polled buffers a buffer is returned about 0.5 ms later than with the other two notifications",
-            returned_later,
-        ),
-        Claim::fully(
-            "SH26a",
-            "MEMQ/SR and MESQ/SR are blocked for credit",
-            blocked_for_credit,
-        ),
-        Claim::fully(
-            "SH26b",
-            "The other designs are blocked on the completion of what they have posted",
-            blocked_for_completions,
-        ),
-    ]
-}
+pub(super) const JUDGES: &[Judge] = &[
+    ("SH01a", frequency_does_not_matter),
+    ("SH01b", near_qperf),
+    ("SH02", crediting_is_negligible),
+    ("SH03", few_writes),
+    ("SH05a", blocked_by_frequency),
+    ("SH05b", blocked_by_design),
+    ("SH08", returned_later),
+    ("SH26a", blocked_for_credit),
+    ("SH26b", blocked_for_completions),
+];
 
 fn every(frequency: u32, design: Design) -> Setting {
     Setting {

@@ -1,7 +1,7 @@
 //! Multiplexers and their schedule (Rödiger et al. 2015), on QDR.
 
 use super::lab::Lab;
-use super::{Claim, Seen};
+use super::{Judge, Seen};
 use crate::error::Result;
 use crate::fabric::FabricChoice;
 use crate::hybrid::{Hybrid, Mix, Order, Way, ideal, straggler};
@@ -16,40 +16,14 @@ const MANY_NODES: usize = 16;
 /// Bytes of the paper's messages.
 const MESSAGE_BYTES: usize = 512 << 10;
 
-pub(super) fn claims() -> Vec<Claim> {
-    vec![
-        Claim::fully(
-            "HY01",
-            "A schedule of round robin makes all to all up to 40 % faster",
-            gain,
-        ),
-        Claim::fully(
-            "HY02",
-            "A schedule without conflicts has n − 1 phases: 3 for 4 servers",
-            phases,
-        ),
-        Claim::partly(
-            "HY03a",
-            "More bandwidth alone is not enough: TCP leaves it unused, multiplexers over RDMA do not",
-            bandwidth,
-        ),
-        Claim::partly(
-            "HY03b",
-            "For the queries of TPC-H, too, more bandwidth alone is not enough",
-            bandwidth_of_queries,
-        ),
-        Claim::fully(
-            "HY04a",
-            "In a classic exchange each unit has n·t − 1 connections for an operator; a multiplexer connects servers only",
-            connections,
-        ),
-        Claim::fully(
-            "HY04b",
-            "A slow thread holds up a classic exchange, and no multiplexer",
-            slow,
-        ),
-    ]
-}
+pub(super) const JUDGES: &[Judge] = &[
+    ("HY01", gain),
+    ("HY02", phases),
+    ("HY03a", bandwidth),
+    ("HY03b", bandwidth_of_queries),
+    ("HY04a", connections),
+    ("HY04b", slow),
+];
 
 fn fabric(name: &str) -> FabricChoice {
     format!("sim:{name}").parse().expect("a generation")

@@ -16,33 +16,17 @@ mod setup;
 mod size;
 mod tcp;
 
+pub use crate::claims::Test;
+use crate::claims::claim;
 use crate::conversation::Conversation;
 use crate::error::Result;
 pub use crate::paper::Paper;
 use lab::Lab;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How much of a claim a simulation tests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Test {
-    /// All of it.
-    #[serde(rename = "Y")]
-    Fully,
-    /// It depends on a cost of the host, which comes from elsewhere.
-    #[serde(rename = "P")]
-    Partly,
-}
-
-/// A claim, or a part of it.
-struct Claim {
-    id: &'static str,
-    test: Test,
-    /// What the paper saw.
-    paper: &'static str,
-    judge: fn(&Lab) -> Result<Seen>,
-}
+/// What judges a claim, by the name of its row.
+type Judge = (&'static str, fn(&Lab) -> Result<Seen>);
 
 /// What was seen of a claim.
 struct Seen {
@@ -82,25 +66,26 @@ pub struct Scorecard {
 }
 
 impl Paper {
-    fn claims(self) -> Vec<Claim> {
-        match self {
-            Self::Shuffle => {
-                let mut claims = Vec::new();
-                claims.extend(credit::claims());
-                claims.extend(size::claims());
-                claims.extend(scale::claims());
-                claims.extend(tcp::claims());
-                claims.extend(setup::claims());
-                claims.extend(compute::claims());
-                claims.extend(buffers::claims());
-                claims.extend(queries::claims());
-                claims.sort_by_key(|claim| claim.id);
-                claims
-            }
-            Self::Ring => ring::claims(),
-            Self::Protocols => protocols::claims(),
-            Self::Hybrid => hybrid::claims(),
-        }
+    /// What judges its claims, by their names.
+    fn judges(self) -> Vec<Judge> {
+        let judges: &[&[Judge]] = match self {
+            Self::Shuffle => &[
+                credit::JUDGES,
+                size::JUDGES,
+                scale::JUDGES,
+                tcp::JUDGES,
+                setup::JUDGES,
+                compute::JUDGES,
+                buffers::JUDGES,
+                queries::JUDGES,
+            ],
+            Self::Ring => ring::JUDGES,
+            Self::Protocols => protocols::JUDGES,
+            Self::Hybrid => &[hybrid::JUDGES],
+        };
+        let mut judges = judges.concat();
+        judges.sort_by_key(|(claim, _)| *claim);
+        judges
     }
 
     /// Of so many threads of this host, those that judge claims side by side, and those that each of them runs settings on:
@@ -121,9 +106,9 @@ pub fn judge(
     threads: usize,
     said: &(dyn Fn(usize, usize, &str) + Sync),
 ) -> Scorecard {
-    let mut claims = paper.claims();
+    let mut judges = paper.judges();
     if !rows.is_empty() {
-        claims.retain(|claim| rows.iter().any(|row| claim.id.starts_with(row.as_str())));
+        judges.retain(|(claim, _)| rows.iter().any(|row| claim.starts_with(row.as_str())));
     }
     let (threads, for_each) = paper.share(threads.max(1));
     let (lab, next) = (Lab::new(for_each), AtomicUsize::new(0));
@@ -132,11 +117,11 @@ pub fn judge(
             let mut own = Vec::new();
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
-                let Some(claim) = claims.get(number) else {
+                let Some(judge) = judges.get(number) else {
                     return own;
                 };
-                said(number, claims.len(), claim.id);
-                own.push((number, claim.verdict(&lab)));
+                said(number, judges.len(), judge.0);
+                own.push((number, verdict(judge, &lab)));
             }
         };
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
@@ -154,52 +139,29 @@ pub fn judge(
 /// per second. Those of which not all is known are left open.
 pub fn judge_known(rows: &[&str], known: &[(Conversation, f64)]) -> Vec<(Verdict, bool)> {
     let lab = Lab::knowing(known);
-    let claims = Paper::Protocols.claims().into_iter();
-    let wanted = claims.filter(|claim| rows.iter().any(|row| claim.id.starts_with(row)));
+    let judges = Paper::Protocols.judges().into_iter();
+    let wanted = judges.filter(|(claim, _)| rows.iter().any(|row| claim.starts_with(row)));
     wanted
-        .map(|claim| {
-            let is_known = (claim.judge)(&lab).is_ok();
-            (claim.verdict(&lab), is_known)
-        })
+        .map(|judge| (verdict(&judge, &lab), (judge.1)(&lab).is_ok()))
         .collect()
 }
 
-impl Claim {
-    /// A simulation tests all of it.
-    fn fully(id: &'static str, paper: &'static str, judge: fn(&Lab) -> Result<Seen>) -> Self {
-        Self {
-            id,
-            test: Test::Fully,
-            paper,
-            judge,
-        }
-    }
-
-    /// A part of it depends on a cost of the host.
-    fn partly(id: &'static str, paper: &'static str, judge: fn(&Lab) -> Result<Seen>) -> Self {
-        let test = Test::Partly;
-        Self {
-            test,
-            ..Self::fully(id, paper, judge)
-        }
-    }
-
-    fn verdict(&self, lab: &Lab) -> Verdict {
-        let seen = (self.judge)(lab).unwrap_or_else(|error| Seen {
-            seen: "nothing".into(),
-            holds: false,
-            near: None,
-            why: format!("it could not be run: {error}"),
-        });
-        Verdict {
-            id: self.id.into(),
-            test: self.test,
-            paper: self.paper.into(),
-            seen: seen.seen,
-            holds: seen.holds,
-            within_25_percent: seen.near,
-            why: seen.why,
-        }
+fn verdict((id, judge): &Judge, lab: &Lab) -> Verdict {
+    let claim = claim(id);
+    let seen = judge(lab).unwrap_or_else(|error| Seen {
+        seen: "nothing".into(),
+        holds: false,
+        near: None,
+        why: format!("it could not be run: {error}"),
+    });
+    Verdict {
+        id: claim.id.into(),
+        test: claim.test,
+        paper: claim.says.into(),
+        seen: seen.seen,
+        holds: seen.holds,
+        within_25_percent: seen.near,
+        why: seen.why,
     }
 }
 
@@ -245,18 +207,10 @@ impl Scorecard {
     }
 }
 
-impl fmt::Display for Test {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Fully => "Y",
-            Self::Partly => "P",
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claims::CLAIMS;
     use std::collections::HashSet;
 
     /// The rows of the claims of a paper that a simulation tests, in whole or in part.
@@ -284,15 +238,17 @@ mod tests {
     #[test]
     fn every_row_is_there_and_no_other() {
         for paper in [Paper::Shuffle, Paper::Ring, Paper::Protocols, Paper::Hybrid] {
-            let claims = paper.claims();
-            let ids: HashSet<_> = claims.iter().map(|claim| claim.id).collect();
-            assert_eq!(ids.len(), claims.len(), "names are unique");
+            let judged: Vec<_> = paper.judges().iter().map(|(id, _)| *id).collect();
             let (letters, rows) = rows(paper);
+            let told = CLAIMS
+                .iter()
+                .filter(|claim| claim.id.starts_with(letters) && claim.test != Test::Not);
+            assert_eq!(judged, told.map(|claim| claim.id).collect::<Vec<_>>());
             for (test, rows) in [Test::Fully, Test::Partly].into_iter().zip(rows) {
-                let of_kind = claims.iter().filter(|claim| claim.test == test);
+                let of_kind = judged.iter().filter(|id| claim(id).test == test);
                 let seen: HashSet<u32> = of_kind
-                    .map(|claim| {
-                        let number = claim.id.trim_start_matches(letters);
+                    .map(|id| {
+                        let number = id.trim_start_matches(letters);
                         let number =
                             number.trim_end_matches(|letter: char| letter.is_ascii_lowercase());
                         number.parse().unwrap()

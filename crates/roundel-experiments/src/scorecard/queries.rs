@@ -1,7 +1,7 @@
 //! Queries of TPC-H, replayed (section 7.2).
 
 use super::lab::{Lab, is_near, on};
-use super::{Claim, Seen};
+use super::{Judge, Seen};
 use crate::error::Result;
 use crate::recorded::Recording;
 use crate::setting::Transport;
@@ -11,45 +11,15 @@ const MESQ: Transport = Transport::Design(Design::MesqSr);
 /// A gain that differs by no more than this is the same.
 const NEAR: f64 = 0.15;
 
-pub(super) fn claims() -> Vec<Claim> {
-    vec![
-        Claim::partly(
-            "SH38a",
-            "Query 4 takes about as long with MESQ/SR as over local data, 8 nodes",
-            as_local,
-        ),
-        Claim::partly(
-            "SH38b",
-            "From FDR to EDR query 4 gains about 50 % with MESQ/SR, 8 nodes",
-            |lab| gains(lab, MESQ, 0.5),
-        ),
-        Claim::partly(
-            "SH38c",
-            "From FDR to EDR query 4 gains about 30 % with MPI, 8 nodes",
-            |lab| gains(lab, Transport::Mpi, 0.3),
-        ),
-        Claim::partly(
-            "SH39a",
-            "With 16 nodes query 4 is 70 % faster with MESQ/SR than with MPI",
-            |lab| faster(lab, 4, 16, 1.7),
-        ),
-        Claim::partly(
-            "SH39b",
-            "With 16 nodes query 3 is 55 % faster with MESQ/SR than with MPI",
-            |lab| faster(lab, 3, 16, 1.55),
-        ),
-        Claim::partly(
-            "SH39c",
-            "With 16 nodes query 10 is 100 % faster with MESQ/SR than with MPI",
-            |lab| faster(lab, 10, 16, 2.0),
-        ),
-        Claim::partly(
-            "SH39d",
-            "With 2 nodes queries 3 and 4 take as long with MESQ/SR as with MPI",
-            alike_when_small,
-        ),
-    ]
-}
+pub(super) const JUDGES: &[Judge] = &[
+    ("SH38a", as_local),
+    ("SH38b", |lab| gains(lab, MESQ, 0.5)),
+    ("SH38c", |lab| gains(lab, Transport::Mpi, 0.3)),
+    ("SH39a", |lab| faster(lab, 4, 16, 1.7)),
+    ("SH39b", |lab| faster(lab, 3, 16, 1.55)),
+    ("SH39c", |lab| faster(lab, 10, 16, 2.0)),
+    ("SH39d", alike_when_small),
+];
 
 fn seconds(
     lab: &Lab,

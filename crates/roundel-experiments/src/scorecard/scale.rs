@@ -1,7 +1,7 @@
 //! Scaling out, by generation, pattern and number of queue pairs (sections 7.1.4 and 7.1.5).
 
 use super::lab::{Lab, MEMQ_WR, SEMQ_WR, broadcast, edr, fdr, giga, on, range};
-use super::{Claim, Seen};
+use super::{Judge, Seen};
 use crate::error::Result;
 use crate::setting::{Setting, Transport};
 use roundel_exchange::Design;
@@ -20,75 +20,21 @@ const CONNECTED: [Design; 6] = [
 /// Nodes of a larger cluster than the paper's.
 const MANY: usize = 64;
 
-pub(super) fn claims() -> Vec<Claim> {
-    vec![
-        Claim::fully(
-            "SH13a",
-            "Repartitioning is close to the line rate on FDR",
-            |lab| near_line(lab, "fdr", FDR_LINE),
-        ),
-        Claim::fully(
-            "SH13b",
-            "Repartitioning is close to the line rate on EDR",
-            |lab| near_line(lab, "edr", EDR_LINE),
-        ),
-        Claim::fully(
-            "SH16a",
-            "On FDR all designs are alike in small clusters",
-            alike_when_small,
-        ),
-        Claim::fully(
-            "SH16b",
-            "On FDR the designs over connections degrade towards 16 nodes",
-            connections_degrade,
-        ),
-        Claim::fully(
-            "SH16c",
-            "On FDR MESQ/SR does not degrade towards 16 nodes",
-            datagrams_do_not,
-        ),
-        Claim::fully(
-            "SH17",
-            "On FDR with 16 nodes MESQ/SR is faster than qperf, which needs connections",
-            faster_than_qperf,
-        ),
-        Claim::fully(
-            "SH18",
-            "On EDR MQ/SR and MQ/WR do not degrade up to 16 nodes",
-            edr_does_not_degrade,
-        ),
-        Claim::fully(
-            "SH19",
-            "In larger clusters the same degradation is to be expected on EDR",
-            edr_degrades_later,
-        ),
-        Claim::fully(
-            "SH22a",
-            "MEMQ/RD degrades strongly in broadcast, and not in repartition",
-            |lab| read_in_broadcast(lab, Design::MemqRd),
-        ),
-        Claim::fully(
-            "SH22b",
-            "SEMQ/RD degrades strongly in broadcast, and not in repartition",
-            |lab| read_in_broadcast(lab, Design::SemqRd),
-        ),
-        Claim::fully(
-            "SH24",
-            "SESQ/SR is limited by threads that contend for posting",
-            contended,
-        ),
-        Claim::fully(
-            "SH27a",
-            "MESQ/SR has more throughput than the designs over connections, 16 nodes on EDR",
-            datagrams_ahead,
-        ),
-        Claim::fully(
-            "SH27b",
-            "A node needs n·t queue pairs with MEMQ, n with SEMQ, t with MESQ, and one with SESQ",
-            queue_pairs,
-        ),
-    ]
-}
+pub(super) const JUDGES: &[Judge] = &[
+    ("SH13a", |lab| near_line(lab, "fdr", FDR_LINE)),
+    ("SH13b", |lab| near_line(lab, "edr", EDR_LINE)),
+    ("SH16a", alike_when_small),
+    ("SH16b", connections_degrade),
+    ("SH16c", datagrams_do_not),
+    ("SH17", faster_than_qperf),
+    ("SH18", edr_does_not_degrade),
+    ("SH19", edr_degrades_later),
+    ("SH22a", |lab| read_in_broadcast(lab, Design::MemqRd)),
+    ("SH22b", |lab| read_in_broadcast(lab, Design::SemqRd)),
+    ("SH24", contended),
+    ("SH27a", datagrams_ahead),
+    ("SH27b", queue_pairs),
+];
 
 fn near_line(lab: &Lab, generation: &str, line: f64) -> Result<Seen> {
     let mut rates = Vec::new();

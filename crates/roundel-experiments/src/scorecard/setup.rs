@@ -1,7 +1,7 @@
 //! Setting connections up (section 7.1.6).
 
 use super::lab::{Lab, edr, on};
-use super::{Claim, Seen};
+use super::{Judge, Seen};
 use crate::error::Result;
 use crate::setting::{Setting, Transport};
 use roundel_exchange::Design;
@@ -9,30 +9,12 @@ use roundel_exchange::Design;
 /// Bytes that a shuffle has at least in the claim.
 const BYTES: f64 = 250e6;
 
-pub(super) fn claims() -> Vec<Claim> {
-    vec![
-        Claim::partly(
-            "SH28",
-            "Set-up time is linear in the nodes with MQ and flat with SQ, and ME takes longer than SE",
-            by_nodes,
-        ),
-        Claim::partly(
-            "SH29",
-            "MESQ/SR is set up in about 40 ms or less, for any number of nodes",
-            datagrams,
-        ),
-        Claim::fully(
-            "SH30a",
-            "From 250 MB on, connecting first and then shuffling with MESQ/SR is faster than IPoIB alone",
-            |lab| sooner(lab, Transport::Sockets),
-        ),
-        Claim::fully(
-            "SH30b",
-            "From 250 MB on, connecting first and then shuffling with MESQ/SR is faster than MPI alone",
-            |lab| sooner(lab, Transport::Mpi),
-        ),
-    ]
-}
+pub(super) const JUDGES: &[Judge] = &[
+    ("SH28", by_nodes),
+    ("SH29", datagrams),
+    ("SH30a", |lab| sooner(lab, Transport::Sockets)),
+    ("SH30b", |lab| sooner(lab, Transport::Mpi)),
+];
 
 fn setup(lab: &Lab, design: Design, nodes: usize) -> Result<f64> {
     Ok(lab.run(&edr(design, nodes))?.setup_seconds)

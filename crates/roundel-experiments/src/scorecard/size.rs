@@ -1,7 +1,7 @@
 //! The size of messages (section 7.1.3).
 
 use super::lab::{Lab, MEMQ_WR, SEMQ_WR, edr, giga, range};
-use super::{Claim, Seen};
+use super::{Judge, Seen};
 use crate::error::Result;
 use crate::setting::Setting;
 use roundel_exchange::Design;
@@ -15,25 +15,11 @@ const MULTIPLE: [Design; 3] = [Design::MemqSr, Design::MemqRd, MEMQ_WR];
 /// Seconds of virtual time for each size: a large message takes long to fill.
 const SECONDS: f64 = 0.004;
 
-pub(super) fn claims() -> Vec<Claim> {
-    vec![
-        Claim::fully(
-            "SH10a",
-            "Designs of one endpoint underuse the network with messages of up to 16 KiB",
-            one_endpoint_underuses,
-        ),
-        Claim::fully(
-            "SH10b",
-            "Their throughput rises with the size, and drops slightly after its peak",
-            one_endpoint_rises,
-        ),
-        Claim::fully(
-            "SH11",
-            "Designs of an endpoint for each thread stay near their peak from 4 KiB to 1 MiB",
-            many_endpoints_stay,
-        ),
-    ]
-}
+pub(super) const JUDGES: &[Judge] = &[
+    ("SH10a", one_endpoint_underuses),
+    ("SH10b", one_endpoint_rises),
+    ("SH11", many_endpoints_stay),
+];
 
 fn of_size(design: Design, bytes: usize) -> Setting {
     Setting {

@@ -1,81 +1,37 @@
 //! What the designs are compared with: models of TCP and MPI (sections 7.1.4, 7.2 and 7.3.4).
 
 use super::lab::{Lab, broadcast, edr, fdr, giga, is_near, on};
-use super::{Claim, Seen};
+use super::{Judge, Seen};
+use crate::claims::claim;
 use crate::error::Result;
 use crate::setting::{Setting, Transport};
 use roundel_exchange::Design;
 use roundel_verbs::sim::Parameters;
 
-pub(super) fn claims() -> Vec<Claim> {
-    vec![
-        Claim::partly(
-            "SH14",
-            "MESQ/SR is up to 2 times as fast as MPI, repartition, 16 nodes on EDR",
-            |lab| {
-                ahead(
-                    lab,
-                    &edr(Design::MesqSr, 16),
-                    &on("edr", Transport::Mpi, 16),
-                    2.0,
-                )
-            },
-        ),
-        Claim::partly(
-            "SH15",
-            "MESQ/SR is up to 3 times as fast as IPoIB, repartition, 8 nodes on FDR",
-            |lab| {
-                ahead(
-                    lab,
-                    &fdr(Design::MesqSr, 8),
-                    &on("fdr", Transport::Sockets, 8),
-                    3.0,
-                )
-            },
-        ),
-        Claim::partly(
-            "SH20",
-            "SEMQ/SR is up to 4 times as fast as MPI, broadcast, 16 nodes on EDR",
-            |lab| {
-                let semq = broadcast(edr(Design::SemqSr, 16));
-                ahead(lab, &semq, &broadcast(on("edr", Transport::Mpi, 16)), 4.0)
-            },
-        ),
-        Claim::partly(
-            "SH21",
-            "MESQ/SR is up to 3 times as fast as IPoIB, broadcast, 16 nodes on FDR",
-            |lab| {
-                let mesq = broadcast(fdr(Design::MesqSr, 16));
-                ahead(
-                    lab,
-                    &mesq,
-                    &broadcast(on("fdr", Transport::Sockets, 16)),
-                    3.0,
-                )
-            },
-        ),
-        Claim::partly(
-            "SH23",
-            "IPoIB spends about two thirds of its cycles in sending and receiving, 8 nodes on EDR",
-            in_the_kernel,
-        ),
-        Claim::partly(
-            "SH25a",
-            "The best designs leave senders idle for about 30 % of the time",
-            senders_idle,
-        ),
-        Claim::partly(
-            "SH25b",
-            "Receivers are idle for up to 90 % of the time",
-            receivers_idle,
-        ),
-        Claim::partly(
-            "SH40",
-            "MPI is poor with many threads, and near the line rate with many processes",
-            processes_do_better,
-        ),
-    ]
-}
+pub(super) const JUDGES: &[Judge] = &[
+    ("SH14", |lab| {
+        let mesq = edr(Design::MesqSr, 16);
+        ahead(lab, "SH14", &mesq, &on("edr", Transport::Mpi, 16))
+    }),
+    ("SH15", |lab| {
+        let mesq = fdr(Design::MesqSr, 8);
+        ahead(lab, "SH15", &mesq, &on("fdr", Transport::Sockets, 8))
+    }),
+    ("SH20", |lab| {
+        let semq = broadcast(edr(Design::SemqSr, 16));
+        let mpi = broadcast(on("edr", Transport::Mpi, 16));
+        ahead(lab, "SH20", &semq, &mpi)
+    }),
+    ("SH21", |lab| {
+        let mesq = broadcast(fdr(Design::MesqSr, 16));
+        let sockets = broadcast(on("fdr", Transport::Sockets, 16));
+        ahead(lab, "SH21", &mesq, &sockets)
+    }),
+    ("SH23", in_the_kernel),
+    ("SH25a", senders_idle),
+    ("SH25b", receivers_idle),
+    ("SH40", processes_do_better),
+];
 
 fn processes_do_better(lab: &Lab) -> Result<Seen> {
     let qperf = lab.rate(&on("edr", Transport::Qperf, 8))?;
@@ -93,12 +49,12 @@ fn processes_do_better(lab: &Lab) -> Result<Seen> {
     )
 }
 
-fn ahead(lab: &Lab, design: &Setting, other: &Setting, claimed: f64) -> Result<Seen> {
+fn ahead(lab: &Lab, id: &str, design: &Setting, other: &Setting) -> Result<Seen> {
     let (own, theirs) = (lab.rate(design)?, lab.rate(other)?);
     let ratio = own / theirs;
     Seen::new(
         format!("{ratio:.2} times: {} against {}", giga(own), giga(theirs)),
-        is_near(ratio, claimed),
+        is_near(ratio, claim(id).times),
         "the cost of the model limits it",
         "the model costs less, or more, than what it stands for",
     )

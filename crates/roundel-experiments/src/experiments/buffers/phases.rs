@@ -59,11 +59,7 @@ fn speed(results: &Results) -> Figure {
         |measured| measured.bytes_per_second,
     );
     let found = beside_best_fixed(&figure, CASES, 0.95);
-    figure.find(
-        "SH36",
-        "With consumers that change, adaptive buffers are as good as the best fixed number",
-        found,
-    );
+    figure.find("SH36d", found);
     figure
 }
 
@@ -112,11 +108,7 @@ fn memory(results: &Results) -> Figure {
         // Afterwards it grows where a source runs out, which depends on the machine.
         Some((measured, verdict(slow < before)))
     })();
-    figure.find(
-        "SH36",
-        "Registered memory falls when consumers become slow",
-        found,
-    );
+    figure.find("SH36e", found);
     figure
 }
 

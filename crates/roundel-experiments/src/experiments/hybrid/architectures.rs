@@ -112,7 +112,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             );
             (measured, verdict(one.median < other.median))
         });
-        pairs.find("HY04", "A multiplexer connects nodes only", found);
+        pairs.find("HY04a", found);
         told.push(pairs);
         told.push(of(
             "memory",

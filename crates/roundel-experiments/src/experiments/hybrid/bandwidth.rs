@@ -140,7 +140,7 @@ fn by_network(results: &Results) -> Figure {
         );
         Some((measured, verdict(rdma >= 1.2 * tcp)))
     })();
-    figure.find("HY03", "More bandwidth alone is not enough", found);
+    figure.find("HY03a", found);
     figure
 }
 

@@ -113,13 +113,9 @@ fn tell(results: &Results) -> Vec<Figure> {
         let measured = format!("at most {loss:.2} times as fast without a schedule as with auto");
         (measured, judged(loss <= 1.05))
     });
-    rates.find(
-        "HY01",
-        "A schedule makes all to all up to 40 % faster",
-        gains,
-    );
-    rates.find(
-        "HY01",
+    rates.find("HY01", gains);
+    rates.find_own(
+        "schedule",
         "Where a schedule gains nothing, auto leaves rows alone",
         losses,
     );

@@ -72,6 +72,6 @@ fn tell(results: &Results) -> Vec<Figure> {
             );
             (measured, verdict(multiplexer <= 1.1 * ideal(worst)))
         });
-    figure.find("HY04", "A slow core holds up no other", found);
+    figure.find("HY04b", found);
     vec![figure]
 }

@@ -312,7 +312,7 @@ fn by_join(all: &[Judged]) -> Figure {
         told += &wrong[..wrong.len().min(WRONG_TOLD)].join("; ");
     }
     let agrees = !all.is_empty() && held as f64 >= SHARE * all.len() as f64;
-    figure.find(
+    figure.find_own(
         "ring-choice",
         "The way that is chosen is the fastest or takes at most 1.15 times as long, in 90 % of the joins",
         Some((told, verdict(agrees))),
@@ -369,7 +369,7 @@ fn estimates(all: &[Judged]) -> Figure {
         let share = near.count() as f64 / values.len().max(1) as f64;
         far.push(format!("{} of {way}", percent(share)));
     }
-    figure.find(
+    figure.find_own(
         "ring-choice",
         "A join takes what was estimated, or at most 1.15 times as long or as short",
         Some((far.join(", "), crate::figure::Verdict::CannotTell)),

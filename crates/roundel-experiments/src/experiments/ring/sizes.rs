@@ -112,16 +112,12 @@ fn tell_fixed(results: &Results) -> Vec<Figure> {
             judged(results, (before / after / (many / few) - 1.0).abs() <= 0.25),
         )
     });
-    hash.find("CJ02", "Set-up is shared by the hosts", found);
+    hash.find("CJ02", found);
     let found = ends(&hash, "join").map(|[(few, before), (many, after)]| {
         let told = format!("{before:.2} s on {few} and {after:.2} s on {many} hosts");
         (told, judged(results, (after / before - 1.0).abs() <= 0.05))
     });
-    hash.find(
-        "CJ03",
-        "Joining takes as long on any number of hosts",
-        found,
-    );
+    hash.find("CJ03a", found);
     let merge = phases(
         results,
         About {
@@ -157,7 +153,7 @@ fn tell_growing(results: &Results) -> Vec<Figure> {
             judged(results, (after / before / (many / few) - 1.0).abs() <= 0.05),
         )
     });
-    hash.find("CJ04", "Joining grows as the relation that spins", found);
+    hash.find("CJ04b", found);
     let mut merge = phases(
         results,
         About {
@@ -182,10 +178,6 @@ fn tell_growing(results: &Results) -> Vec<Figure> {
         );
         (told, judged(results, merge.1 >= 0.05 && hash.1 <= 0.02))
     });
-    merge.find(
-        "CJ05",
-        "Hosts wait for the network only if they join by merging",
-        found,
-    );
+    merge.find("CJ05c", found);
     vec![hash, merge]
 }

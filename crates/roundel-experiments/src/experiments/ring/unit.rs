@@ -53,11 +53,7 @@ fn tell(results: &Results) -> Vec<Figure> {
         |measured| measured.bytes_per_second,
     );
     results.add_rings(&mut figure, RING, RING, RingMeasured::link_rate);
-    for (series, statement) in [
-        (RAW, "Messages have all of the link from about 4 kB on"),
-        (RING, "Elements have all of the link from about 1 MB on"),
-    ] {
-        let least: f64 = if series == RAW { 4e3 } else { 1e6 };
+    for (series, claim, least) in [(RAW, "CJ01a", 4e3), (RING, "CJ01c", 1e6)] {
         let found = figure.best(series).map(|best| {
             let points = figure.points(series).iter();
             let full = points.filter(|point| point.median >= FULL * best.median);
@@ -72,7 +68,7 @@ fn tell(results: &Results) -> Vec<Figure> {
                 judged(results, (0.5..=2.1).contains(&(first / least))),
             )
         });
-        figure.find("CJ01", statement, found);
+        figure.find(claim, found);
     }
     vec![figure]
 }

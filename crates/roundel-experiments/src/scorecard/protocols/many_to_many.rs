@@ -1,6 +1,6 @@
 //! M:M: all ask each other (section 4.3, figures 14 and 15).
 
-use super::super::{Claim, Lab, Seen};
+use super::super::{Judge, Lab, Seen};
 use super::{
     ALIKE, ALL, Curves, OTHERS, Read, SendSend, SendWrite, WriteSend, WriteWrite, falls, is_ahead,
     is_same, mean, spread,
@@ -11,81 +11,23 @@ use crate::error::Result;
 /// Others than READ and SEND/SEND, which figure 14a tells of together.
 const REST: [roundel_protocols::Protocol; 3] = [SendWrite, WriteSend, WriteWrite];
 
-pub(super) fn claims() -> Vec<Claim> {
-    vec![
-        Claim::fully(
-            "MP11a",
-            "READ has most with 8 calls pending, 13.5 Gb/s, twice as much as others",
-            read_peak,
-        ),
-        Claim::fully(
-            "MP11b",
-            "READ falls after that, and stays at 10 Gb/s from 32 on",
-            read_after,
-        ),
-        Claim::fully(
-            "MP11c",
-            "SEND/SEND is first of the others, and has its most with 64: 9 Gb/s",
-            send_send,
-        ),
-        Claim::fully("MP11d", "The others stay at 7 Gb/s from 8 on", rest),
-        Claim::fully(
-            "MP12a",
-            "READ falls from 10 Gb/s with one thread to 1 with 8",
-            read_threads,
-        ),
-        Claim::fully(
-            "MP12b",
-            "READ is first with one thread, and last with 2 and more",
-            read_crosses,
-        ),
-        Claim::fully(
-            "MP12c",
-            "With 2 threads WRITE/WRITE has the most of all: 11 Gb/s",
-            write_write,
-        ),
-        Claim::fully(
-            "MP13a",
-            "Each node has less with more nodes, by all protocols",
-            all_fall,
-        ),
-        Claim::fully(
-            "MP13b",
-            "READ is first with any number of nodes, and the others are comparable",
-            read_first,
-        ),
-        Claim::fully(
-            "MP14a",
-            "With 4 calls pending READ has its most with 4 KB: 25 Gb/s",
-            few_read,
-        ),
-        Claim::fully(
-            "MP14b",
-            "With 4 calls pending WRITE/WRITE has 17 Gb/s with 1 KB and 26 with 4 KB",
-            few_write,
-        ),
-        Claim::fully(
-            "MP14c",
-            "With 4 calls pending SEND/SEND is last with values of any size",
-            few_send,
-        ),
-        Claim::fully(
-            "MP14d",
-            "With 128 calls pending READ is first with 365 bytes, and last from 1 KB on",
-            many_read,
-        ),
-        Claim::fully(
-            "MP14e",
-            "With 128 calls pending all are alike from 8 KB on",
-            many_large,
-        ),
-        Claim::fully(
-            "MP14f",
-            "With 128 calls pending the others are alike with values of any size",
-            many_others,
-        ),
-    ]
-}
+pub(super) const JUDGES: &[Judge] = &[
+    ("MP11a", read_peak),
+    ("MP11b", read_after),
+    ("MP11c", send_send),
+    ("MP11d", rest),
+    ("MP12a", read_threads),
+    ("MP12b", read_crosses),
+    ("MP12c", write_write),
+    ("MP13a", all_fall),
+    ("MP13b", read_first),
+    ("MP14a", few_read),
+    ("MP14b", few_write),
+    ("MP14c", few_send),
+    ("MP14d", many_read),
+    ("MP14e", many_large),
+    ("MP14f", many_others),
+];
 
 fn read_peak(lab: &Lab) -> Result<Seen> {
     let curves = Curves::of(lab, &FIG_14A)?;

@@ -1,6 +1,6 @@
 //! M:1: many ask one (section 4.1, figures 10 and 11).
 
-use super::super::{Claim, Lab, Seen};
+use super::super::{Judge, Lab, Seen};
 use super::{
     AHEAD, ALIKE, ALL, ASK_BY_SEND, ASK_BY_WRITE, Curves, OTHERS, Read, SAME, SendSend, SendWrite,
     WriteSend, WriteWrite, falls, gigabits, is_ahead, is_same, mean, spread,
@@ -8,96 +8,26 @@ use super::{
 use crate::conversation::{FIG_10A, FIG_10B, FIG_10C, FIG_11, NODES, VALUE};
 use crate::error::Result;
 
-pub(super) fn claims() -> Vec<Claim> {
-    vec![
-        Claim::fully(
-            "MP02a",
-            "With 16 calls pending READ has all it gets: 43 Gb/s",
-            read_peak,
-        ),
-        Claim::fully(
-            "MP02b",
-            "With 16 calls pending READ has 2 to 6 times as much as others",
-            read_factor,
-        ),
-        Claim::fully(
-            "MP03a",
-            "Requests by WRITE: no more from 128 calls pending on, 28 Gb/s",
-            writes_plateau,
-        ),
-        Claim::fully(
-            "MP03b",
-            "Requests by SEND are slower: 24 and 22 Gb/s with 256 calls pending",
-            sends_slower,
-        ),
-        Claim::fully(
-            "MP03c",
-            "It hardly matters which verb responses go by",
-            responses_alike,
-        ),
-        Claim::fully(
-            "MP04a",
-            "READ is first with any number of threads, most with one: 40 Gb/s",
-            read_threads,
-        ),
-        Claim::fully(
-            "MP04b",
-            "Requests by WRITE are second, and most with one thread: 33 Gb/s",
-            write_threads,
-        ),
-        Claim::fully(
-            "MP04c",
-            "All fall with more threads, requests by SEND most",
-            all_fall,
-        ),
-        Claim::fully(
-            "MP05a",
-            "With one node that asks all are similar: 20 Gb/s",
-            one_node,
-        ),
-        Claim::fully(
-            "MP05b",
-            "READ is first with any number of nodes, and stays at 36 Gb/s from 8 on",
-            read_nodes,
-        ),
-        Claim::fully(
-            "MP05c",
-            "Requests by WRITE stay at 30 Gb/s from 4 nodes on",
-            write_nodes,
-        ),
-        Claim::fully(
-            "MP05d",
-            "Requests by SEND have 28 Gb/s with 4 nodes, and fall to 19 with 28",
-            send_nodes,
-        ),
-        Claim::fully(
-            "MP06a",
-            "With 4 calls pending READ has its most from 4 KB on: 52 Gb/s",
-            read_values,
-        ),
-        Claim::fully(
-            "MP06b",
-            "With 4 calls pending others have their most from 8 KB on: 47 Gb/s",
-            other_values,
-        ),
-        Claim::fully("MP06c", "READ is first with values of any size", read_first),
-        Claim::fully(
-            "MP06d",
-            "128 calls pending instead of 4 give READ 14 Gb/s more with 365 bytes",
-            more_for_small,
-        ),
-        Claim::fully(
-            "MP06e",
-            "128 calls pending instead of 4 take 5 Gb/s from READ with 1 KB",
-            less_for_1k,
-        ),
-        Claim::fully(
-            "MP06f",
-            "Above 4 KB READ has as much with 128 calls pending as with 4",
-            as_much_for_large,
-        ),
-    ]
-}
+pub(super) const JUDGES: &[Judge] = &[
+    ("MP02a", read_peak),
+    ("MP02b", read_factor),
+    ("MP03a", writes_plateau),
+    ("MP03b", sends_slower),
+    ("MP03c", responses_alike),
+    ("MP04a", read_threads),
+    ("MP04b", write_threads),
+    ("MP04c", all_fall),
+    ("MP05a", one_node),
+    ("MP05b", read_nodes),
+    ("MP05c", write_nodes),
+    ("MP05d", send_nodes),
+    ("MP06a", read_values),
+    ("MP06b", other_values),
+    ("MP06c", read_first),
+    ("MP06d", more_for_small),
+    ("MP06e", less_for_1k),
+    ("MP06f", as_much_for_large),
+];
 
 fn read_peak(lab: &Lab) -> Result<Seen> {
     let curves = Curves::of(lab, &FIG_10A)?;

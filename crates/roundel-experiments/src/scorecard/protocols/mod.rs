@@ -6,7 +6,7 @@ mod many_to_one;
 mod one_to_many;
 mod paradigms;
 
-use super::Claim;
+use super::Judge;
 use super::lab::Lab;
 use crate::conversation::{Conversation, NODES, Sweep};
 use crate::error::Result;
@@ -28,15 +28,12 @@ const ASK_BY_SEND: [Protocol; 2] = [SendSend, SendWrite];
 const ANSWER_BY_WRITE: [Protocol; 2] = [SendWrite, WriteWrite];
 const ANSWER_BY_SEND: [Protocol; 2] = [SendSend, WriteSend];
 
-pub(super) fn claims() -> Vec<Claim> {
-    let mut claims = Vec::new();
-    claims.extend(paradigms::claims());
-    claims.extend(many_to_one::claims());
-    claims.extend(one_to_many::claims());
-    claims.extend(many_to_many::claims());
-    claims.sort_by_key(|claim| claim.id);
-    claims
-}
+pub(super) const JUDGES: &[&[Judge]] = &[
+    paradigms::JUDGES,
+    many_to_one::JUDGES,
+    one_to_many::JUDGES,
+    many_to_many::JUDGES,
+];
 
 /// The lines of a figure, in gigabits per second.
 struct Curves {

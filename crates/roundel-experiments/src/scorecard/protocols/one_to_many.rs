@@ -1,6 +1,6 @@
 //! 1:M: one asks many (section 4.2, figures 12 and 13).
 
-use super::super::{Claim, Lab, Seen};
+use super::super::{Judge, Lab, Seen};
 use super::{
     ALIKE, ALL, ANSWER_BY_SEND, ANSWER_BY_WRITE, Curves, OTHERS, Read, SendSend, SendWrite,
     WriteSend, WriteWrite, falls, is_ahead, is_same, spread,
@@ -9,69 +9,21 @@ use crate::conversation::{FIG_12A, FIG_12B, FIG_12C, FIG_13, Sweep};
 use crate::error::Result;
 use roundel_protocols::Protocol;
 
-pub(super) fn claims() -> Vec<Claim> {
-    vec![
-        Claim::fully(
-            "MP07a",
-            "READ has most with one call pending, 4.2 Gb/s, and 2 from 16 on",
-            read_pending,
-        ),
-        Claim::fully("MP07b", "READ is last from 16 calls pending on", read_last),
-        Claim::fully(
-            "MP07c",
-            "Responses by WRITE reach 14 Gb/s, and by SEND 11",
-            |lab| responses(lab, &FIG_12A, [14.0, 11.0]),
-        ),
-        Claim::fully(
-            "MP07d",
-            "It does not matter which verb requests go by",
-            |lab| requests(lab, &FIG_12A),
-        ),
-        Claim::fully(
-            "MP08a",
-            "READ falls from 11 Gb/s with one thread to 2 with 16",
-            |lab| read_falls(lab, &FIG_12B, [11.0, 2.0]),
-        ),
-        Claim::fully(
-            "MP08b",
-            "Responses by WRITE reach 13.8 Gb/s, and by SEND 11",
-            |lab| responses(lab, &FIG_12B, [13.8, 11.0]),
-        ),
-        Claim::fully("MP08c", "READ is last with 2 threads and more", |lab| {
-            last_from(lab, &FIG_12B, 2)
-        }),
-        Claim::fully(
-            "MP09a",
-            "READ falls from 17 Gb/s with one node that is asked to 2 with 28",
-            |lab| read_falls(lab, &FIG_12C, [17.0, 2.0]),
-        ),
-        Claim::fully(
-            "MP09b",
-            "Responses by WRITE reach 16 Gb/s, and by SEND 15",
-            |lab| responses(lab, &FIG_12C, [16.0, 15.0]),
-        ),
-        Claim::fully(
-            "MP09c",
-            "It does not matter which verb requests go by, with any number of nodes",
-            |lab| requests(lab, &FIG_12C),
-        ),
-        Claim::fully(
-            "MP10a",
-            "Responses by WRITE have most from 16 KB on, 49 Gb/s, and by SEND 42",
-            large_values,
-        ),
-        Claim::fully(
-            "MP10b",
-            "READ is behind others until values have 64 KB and 128 calls are pending",
-            read_behind,
-        ),
-        Claim::fully(
-            "MP10c",
-            "With 4 calls pending responses by WRITE are first with values of any size",
-            write_first,
-        ),
-    ]
-}
+pub(super) const JUDGES: &[Judge] = &[
+    ("MP07a", read_pending),
+    ("MP07b", read_last),
+    ("MP07c", |lab| responses(lab, &FIG_12A, [14.0, 11.0])),
+    ("MP07d", |lab| requests(lab, &FIG_12A)),
+    ("MP08a", |lab| read_falls(lab, &FIG_12B, [11.0, 2.0])),
+    ("MP08b", |lab| responses(lab, &FIG_12B, [13.8, 11.0])),
+    ("MP08c", |lab| last_from(lab, &FIG_12B, 2)),
+    ("MP09a", |lab| read_falls(lab, &FIG_12C, [17.0, 2.0])),
+    ("MP09b", |lab| responses(lab, &FIG_12C, [16.0, 15.0])),
+    ("MP09c", |lab| requests(lab, &FIG_12C)),
+    ("MP10a", large_values),
+    ("MP10b", read_behind),
+    ("MP10c", write_first),
+];
 
 fn read_pending(lab: &Lab) -> Result<Seen> {
     let curves = Curves::of(lab, &FIG_12A)?;

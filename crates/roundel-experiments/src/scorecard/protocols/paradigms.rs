@@ -1,6 +1,6 @@
 //! What the paper says of all three paradigms together (section 1.1, figures 3 to 6, and 14c).
 
-use super::super::{Claim, Lab, Seen};
+use super::super::{Judge, Lab, Seen};
 use super::{ALL, ANSWER_BY_WRITE, ASK_BY_WRITE, Curves, Read, SAME, gigabits, is_ahead};
 use crate::conversation::{
     FIG_10A, FIG_10B, FIG_10C, FIG_11, FIG_12A, FIG_12B, FIG_12C, FIG_13, FIG_14A, FIG_14B,
@@ -9,81 +9,51 @@ use crate::conversation::{
 use crate::error::Result;
 use roundel_protocols::Protocol;
 
-pub(super) fn claims() -> Vec<Claim> {
-    vec![
-        Claim::fully(
-            "MP01a",
-            "In M:1 READ is best, of all that was tried",
-            |lab| {
-                best_of(
-                    lab,
-                    &M1,
-                    &[Read],
-                    [
-                        "the NIC that answers sends a packet for a READ, and a response and an acknowledgement \
+pub(super) const JUDGES: &[Judge] = &[
+    ("MP01a", |lab| {
+        best_of(
+            lab,
+            &M1,
+            &[Read],
+            [
+                "the NIC that answers sends a packet for a READ, and a response and an acknowledgement \
                              for others",
-                        "a READ costs the NIC that answers as much as a request and a response",
-                    ],
-                )
-            },
-        ),
-        Claim::fully("MP01b", "In 1:M a protocol is best that writes", |lab| {
-            let write: Vec<_> = ALL.into_iter().filter(writes).collect();
-            best_of(
-                lab,
-                &ONE_M,
-                &write,
-                [
-                    "with as many pending as were tried the NIC that asks has taken up more READs than it holds, and \
+                "a READ costs the NIC that answers as much as a request and a response",
+            ],
+        )
+    }),
+    ("MP01b", |lab| {
+        let write: Vec<_> = ALL.into_iter().filter(writes).collect();
+        best_of(
+            lab,
+            &ONE_M,
+            &write,
+            [
+                "with as many pending as were tried the NIC that asks has taken up more READs than it holds, and \
                          fetches them once more",
-                    "while contexts and READs fit into the NIC that asks, a READ costs it less than a request and a \
+                "while contexts and READs fit into the NIC that asks, a READ costs it less than a request and a \
                          response",
-                ],
-            )
-        }),
-        Claim::fully(
-            "MP01c",
-            "In M:M READ is best, of all that was tried",
-            |lab| {
-                best_of(
-                    lab,
-                    &MM,
-                    &[Read],
-                    [
-                        "with one thread and few calls pending the NIC holds contexts and READs, and two packets come \
+            ],
+        )
+    }),
+    ("MP01c", |lab| {
+        best_of(
+            lab,
+            &MM,
+            &[Read],
+            [
+                "with one thread and few calls pending the NIC holds contexts and READs, and two packets come \
                              in for a READ, but four for others",
-                        "contexts cost READs more than messages cost others",
-                    ],
-                )
-            },
-        ),
-        Claim::fully(
-            "MP01d",
-            "The best of M:1 is 42 Gb/s, which is three times the best of 1:M, 14 Gb/s",
-            best_of_both,
-        ),
-        Claim::fully(
-            "MP13c",
-            "With 28 nodes each protocol has less of what is ideal than with 4, but READ in M:1",
-            scaling,
-        ),
-        Claim::fully(
-            "MP15a",
-            "M:1, READ: 35 Gb/s with 365 bytes, 50 with 4 KB",
-            |lab| values(lab, &FIG_11[1], [35.0, 50.0]),
-        ),
-        Claim::fully(
-            "MP15b",
-            "1:M, READ: 2 Gb/s with 365 bytes, 16 with 4 KB",
-            |lab| values(lab, &FIG_13[1], [2.0, 16.0]),
-        ),
-        Claim::fully(
-            "MP15c",
-            "M:M, READ: 10 Gb/s with 365 bytes, 20 with 4 KB",
-            |lab| values(lab, &FIG_15[1], [10.0, 20.0]),
-        ),
-    ]
-}
+                "contexts cost READs more than messages cost others",
+            ],
+        )
+    }),
+    ("MP01d", best_of_both),
+    ("MP13c", scaling),
+    ("MP15a", |lab| values(lab, &FIG_11[1], [35.0, 50.0])),
+    ("MP15b", |lab| values(lab, &FIG_13[1], [2.0, 16.0])),
+    ("MP15c", |lab| values(lab, &FIG_15[1], [10.0, 20.0])),
+];
 
 /// What was tried of each paradigm with values of 365 bytes on 28 nodes.
 const M1: [&Sweep; 2] = [&FIG_10A, &FIG_10B];

@@ -5,7 +5,7 @@ mod network;
 mod phases;
 mod speeds;
 
-use super::Claim;
+use super::Judge;
 use crate::fabric::FabricChoice;
 use crate::ring::{Method, RelationRows, RingJoin, rates};
 
@@ -13,14 +13,7 @@ use crate::ring::{Method, RelationRows, RingJoin, rates};
 const SAME: f64 = 0.05;
 const NONE: f64 = 0.02;
 
-pub(super) fn claims() -> Vec<Claim> {
-    let mut claims = Vec::new();
-    claims.extend(network::claims());
-    claims.extend(phases::claims());
-    claims.extend(speeds::claims());
-    claims.sort_by_key(|claim| claim.id);
-    claims
-}
+pub(super) const JUDGES: &[&[Judge]] = &[network::JUDGES, phases::JUDGES, speeds::JUDGES];
 
 fn fabric() -> FabricChoice {
     "sim:iwarp10".parse().expect("a generation")

@@ -2,7 +2,7 @@
 //! V-G).
 
 use super::super::lab::{Lab, giga, is_near, range};
-use super::super::{Claim, Seen};
+use super::super::{Judge, Seen};
 use super::{NONE, SAME, fabric, growing};
 use crate::error::Result;
 use crate::ring::{Carrier, FULL, Method, RingMeasured, SIZES, by_element, carried, rates, raw};
@@ -12,50 +12,16 @@ use std::sync::Arc;
 const LOAD_OF_TCP: [f64; 4] = [0.31, 0.59, 0.84, 0.86];
 const LOAD_OF_RDMA: [f64; 4] = [0.25, 0.5, 0.76, 1.0];
 
-pub(super) fn claims() -> Vec<Claim> {
-    vec![
-        Claim::fully(
-            "CJ01a",
-            "RDMA at 10 Gb/s has all of the link only with messages of about 4 kB and more",
-            messages_saturate,
-        ),
-        Claim::fully(
-            "CJ01b",
-            "With the application, larger units are needed than that",
-            elements_are_larger,
-        ),
-        Claim::fully(
-            "CJ01c",
-            "With the application, the link is saturated from units of about 1 MB on",
-            elements_saturate,
-        ),
-        Claim::partly(
-            "CJ09a",
-            "RDMA is faster than TCP with 1, 2, 3 and 4 threads that join",
-            rdma_is_faster,
-        ),
-        Claim::partly(
-            "CJ09b",
-            "RDMA is ahead of TCP by most with 4 threads that join",
-            most_with_all_threads,
-        ),
-        Claim::partly(
-            "CJ09c",
-            "TCP does not hide waiting for the ring, and RDMA does",
-            tcp_waits,
-        ),
-        Claim::partly(
-            "CJ10a",
-            "TCP loads the cores of a host by 31, 59, 84 and 86 % with 1 to 4 threads that join",
-            |lab| loads(lab, Carrier::Tcp, LOAD_OF_TCP),
-        ),
-        Claim::partly(
-            "CJ10b",
-            "RDMA loads the cores of a host by 25, 50, 76 and 100 % with 1 to 4 threads that join",
-            |lab| loads(lab, Carrier::Rdma, LOAD_OF_RDMA),
-        ),
-    ]
-}
+pub(super) const JUDGES: &[Judge] = &[
+    ("CJ01a", messages_saturate),
+    ("CJ01b", elements_are_larger),
+    ("CJ01c", elements_saturate),
+    ("CJ09a", rdma_is_faster),
+    ("CJ09b", most_with_all_threads),
+    ("CJ09c", tcp_waits),
+    ("CJ10a", |lab| loads(lab, Carrier::Tcp, LOAD_OF_TCP)),
+    ("CJ10b", |lab| loads(lab, Carrier::Rdma, LOAD_OF_RDMA)),
+];
 
 fn kilo(bytes: usize) -> String {
     format!("{} KiB", bytes >> 10)

@@ -1,7 +1,7 @@
 //! The phases of joins, by their rows and hosts (sections V-B, V-C, V-E and V-F).
 
 use super::super::lab::{Lab, giga, is_near, range};
-use super::super::{Claim, Seen};
+use super::super::{Judge, Seen};
 use super::{NONE, SAME, fixed, growing};
 use crate::error::Result;
 use crate::ring::{Method, RingJoin, RingMeasured, large, rates};
@@ -12,60 +12,18 @@ const FASTER: f64 = 16.2 / (6.4 + 2.3);
 /// Most hosts of a ring that sorting is looked for to be faster on.
 const HOSTS_MAX: usize = 64;
 
-pub(super) fn claims() -> Vec<Claim> {
-    vec![
-        Claim::partly(
-            "CJ02",
-            "Setting up a hash join takes 16.2 s on one host and 2.7 s on six",
-            set_up_is_shared,
-        ),
-        Claim::fully(
-            "CJ03a",
-            "The join phase of a hash join takes as long on any number of hosts",
-            join_is_the_same,
-        ),
-        Claim::fully(
-            "CJ03b",
-            "A hash join hides the network in full",
-            network_is_hidden,
-        ),
-        Claim::partly(
-            "CJ04a",
-            "As each host adds 3.2 GB, set-up of a hash join takes as long as before",
-            set_up_is_flat,
-        ),
-        Claim::partly(
-            "CJ04b",
-            "As each host adds 3.2 GB, the join phase grows as the relation that spins",
-            join_is_linear,
-        ),
-        Claim::fully(
-            "CJ05a",
-            "With 19.2 GB on six hosts, merging and waiting are 1.8 times as fast as joining by hashes",
-            merging_is_faster,
-        ),
-        Claim::fully(
-            "CJ05b",
-            "With 19.2 GB on six hosts, a sort-merge join waits for 2.3 s",
-            merging_waits,
-        ),
-        Claim::fully(
-            "CJ05c",
-            "Hosts wait for the ring with a sort-merge join only",
-            only_merging_waits,
-        ),
-        Claim::fully(
-            "CJ06",
-            "A link carries 1.1 GB/s in a sort-merge join, of 1.25",
-            link_is_used,
-        ),
-        Claim::partly(
-            "CJ11",
-            "From about 30 hosts on, with 100 GB, a sort-merge join is faster than a hash join",
-            merging_overtakes,
-        ),
-    ]
-}
+pub(super) const JUDGES: &[Judge] = &[
+    ("CJ02", set_up_is_shared),
+    ("CJ03a", join_is_the_same),
+    ("CJ03b", network_is_hidden),
+    ("CJ04a", set_up_is_flat),
+    ("CJ04b", join_is_linear),
+    ("CJ05a", merging_is_faster),
+    ("CJ05b", merging_waits),
+    ("CJ05c", only_merging_waits),
+    ("CJ06", link_is_used),
+    ("CJ11", merging_overtakes),
+];
 
 /// The largest of the paper.
 fn largest(lab: &Lab, method: Method) -> Result<Arc<RingMeasured>> {

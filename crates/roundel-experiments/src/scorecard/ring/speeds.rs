@@ -2,7 +2,7 @@
 //! V-D).
 
 use super::super::lab::{Lab, is_near, range};
-use super::super::{Claim, Seen};
+use super::super::{Judge, Seen};
 use super::{fixed, growing};
 use crate::error::Result;
 use crate::ring::{Method, RingJoin, RingMeasured, Stall, rates, skewed};
@@ -13,30 +13,12 @@ const DRAWS: u64 = 9;
 /// How often each host stands still.
 const ROUNDS: usize = 10;
 
-pub(super) fn claims() -> Vec<Claim> {
-    vec![
-        Claim::partly(
-            "CJ07a",
-            "With a Zipf factor of 0.9 a ring of six hosts joins five times as fast as one host",
-            |lab| skew(lab, 0.9, |gain| is_near(gain, 5.0)),
-        ),
-        Claim::partly(
-            "CJ07b",
-            "With uniform keys a ring joins no faster than one host",
-            |lab| skew(lab, 0.0, |gain| is_near(gain, 1.0)),
-        ),
-        Claim::fully(
-            "CJ08a",
-            "Buffers balance the speeds of hosts: one that is held up does not slow down the others",
-            stalls_are_absorbed,
-        ),
-        Claim::fully(
-            "CJ08b",
-            "Where a host stands still, its follower waits only once its buffers are empty",
-            follower_goes_on,
-        ),
-    ]
-}
+pub(super) const JUDGES: &[Judge] = &[
+    ("CJ07a", |lab| skew(lab, 0.9, |gain| is_near(gain, 5.0))),
+    ("CJ07b", |lab| skew(lab, 0.0, |gain| is_near(gain, 1.0))),
+    ("CJ08a", stalls_are_absorbed),
+    ("CJ08b", follower_goes_on),
+];
 
 fn skew(lab: &Lab, exponent: f64, holds: fn(f64) -> bool) -> Result<Seen> {
     let mut gains = Vec::new();
