@@ -24,11 +24,11 @@ use datafusion_distributed::{
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use http::HeaderMap;
-use http::uri::PathAndQuery;
 use roundel_verbs::one_line;
 use url::Url;
 
 use crate::error::{Result, TransportError};
+use crate::protocol::ExchangeClient;
 
 /// How this process reaches the gRPC servers of workers. [`DefaultChannelResolver`] does so without authentication.
 #[async_trait]
@@ -66,28 +66,9 @@ impl Channels {
         self.0.connect(url).await
     }
 
-    /// Asks a worker for one answer: what it says, or why there is none.
-    ///
-    /// # Errors
-    /// When there can be no channel to it.
-    pub async fn call<Q, A>(
-        &self,
-        url: &Url,
-        path: &'static str,
-        request: Q,
-    ) -> Result<Result<A, tonic::Status>>
-    where
-        Q: prost::Message + Send + Sync + 'static,
-        A: prost::Message + Default + Send + Sync + 'static,
-    {
-        let mut grpc = tonic::client::Grpc::new(self.get(url).await?);
-        if let Err(error) = grpc.ready().await {
-            return Ok(Err(tonic::Status::from_error(Box::new(error))));
-        }
-        let codec = tonic_prost::ProstCodec::<Q, A>::default();
-        let path = PathAndQuery::from_static(path);
-        let answer = grpc.unary(tonic::Request::new(request), path, codec).await;
-        Ok(answer.map(tonic::Response::into_inner))
+    /// Calls of the exchange that a worker serves.
+    pub(crate) async fn exchange(&self, url: &Url) -> Result<ExchangeClient<BoxCloneSyncChannel>> {
+        Ok(ExchangeClient::new(self.get(url).await?))
     }
 }
 

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::calls::Channels;
 use crate::error::TransportError;
 use crate::failure::task_error;
-use crate::protocol::{CAUSE_PATH, Cause, Caused, Failed, FailureKind};
+use crate::protocol::{Cause, Failed, FailureKind};
 
 /// How many failed queries are remembered: the last ones are enough, since whoever asks does so within a second.
 const CAUSES_MAX: usize = 256;
@@ -51,8 +51,9 @@ pub async fn cause(channels: &Channels, url: &Url, query: Uuid) -> Option<Transp
     let asked = Cause {
         query: query.into_bytes().to_vec(),
     };
-    let answer: Caused = channels.call(url, CAUSE_PATH, asked).await.ok()?.ok()?;
-    Some(task_error(url, &answer.failed?).into())
+    let told = channels.exchange(url).await.ok()?.tell_cause(asked).await;
+    let failed = told.ok()?.into_inner().failed?;
+    Some(task_error(url, &failed).into())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::calls::{Channels, status_error};
 use crate::error::Result;
 use crate::fabric::Fabric;
 use crate::node::ExchangeNode;
-use crate::protocol::{COUNTERS_PATH, CountersAnswer, CountersRequest};
+use crate::protocol::{CountersAnswer, CountersRequest};
 use std::collections::BTreeMap;
 use url::Url;
 
@@ -63,6 +63,7 @@ async fn ask(fabric: Fabric, channels: &Channels, url: &Url) -> Result<CountersA
     let request = CountersRequest {
         fabric: fabric.name().to_owned(),
     };
-    let answer = channels.call(url, COUNTERS_PATH, request).await?;
-    answer.map_err(|status| status_error(url, &status))
+    let counted = channels.exchange(url).await?.count(request).await;
+    let counters = counted.map_err(|status| status_error(url, &status))?;
+    Ok(counters.into_inner())
 }

@@ -13,16 +13,13 @@ use crate::options::ExchangeOptions;
 use crate::own_address::reachable_at;
 
 /// A fabric that a process offers to the coordinator.
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Offer {
     /// The fabric's name.
-    #[prost(string, tag = "1")]
     pub fabric: String,
     /// Where its device is, for a fabric that reaches other hosts.
-    #[prost(bytes = "vec", optional, tag = "2")]
     pub address: Option<Vec<u8>>,
     /// Why the process does not have it; empty when it does.
-    #[prost(string, tag = "3")]
     pub lacks: String,
 }
 
@@ -136,12 +133,11 @@ impl Devices {
         Fabric::ALL.into_iter().filter_map(offer).collect()
     }
 
-    /// Whether a worker's offer of a fabric is within reach of this process.
+    /// Whether the device that a worker offers, by its address, is within reach of this process.
     ///
     /// # Errors
     /// Why it is not.
-    pub fn reaches(&self, fabric: Fabric, offer: &Offer) -> Result<(), String> {
-        let address = offer.address.as_deref().unwrap_or_default();
+    pub fn reaches(&self, fabric: Fabric, address: &[u8]) -> Result<(), String> {
         let address = DeviceAddress::new(address).map_err(|error| error.to_string())?;
         match self.get(fabric)? {
             Some(node) => node.reaches(&address).map_err(|error| error.to_string()),

@@ -20,8 +20,9 @@ use crate::error::{Result, TransportError};
 use crate::fabric::Fabric;
 use crate::options::ExchangeOptions;
 use crate::own_address::all_here;
+use crate::protocol::ExchangeServer;
 use crate::scatter::scatter_in;
-use crate::server::ExchangeServer;
+use crate::server::ExchangeService;
 use crate::settings::{Heard, QuerySettings};
 
 /// The URL that no worker has.
@@ -135,10 +136,10 @@ impl RoundelExchange {
 
     /// The gRPC service by which other processes ask this worker for rows, to be served beside `worker`'s own, from the
     /// same address. The worker is the one of this process. Its sessions are built by [`Self::worker_sessions`].
-    pub fn worker_service(&self, worker: &Worker) -> ExchangeServer {
+    pub fn worker_service(&self, worker: &Worker) -> ExchangeServer<ExchangeService> {
         // Sessions are built when the worker serves.
         let _ = self.0.worker.set(worker.clone());
-        ExchangeServer::new(self.0.devices.clone(), worker.clone())
+        ExchangeServer::new(ExchangeService::new(self.0.devices.clone(), worker.clone()))
     }
 
     /// The gRPC channels to workers.

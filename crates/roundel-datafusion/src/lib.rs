@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   consumer task                                   producer task
-//!     RoundelChannel::execute_task                    ExchangeServer
+//!     RoundelChannel::execute_task                    ExchangeService
 //!       Receive::offer ──Execute(task, offers)──────►   Worker::execute_task → streams
 //!                                                       Shuffle::accept
 //!       Receive::connect ◄──Accepted(answers, schema)─  one sender per partition: Shuffle::send
@@ -23,12 +23,11 @@
 //! | `server`, `service`, `scatter`, `broadcast` | the producer's side |
 //! | `skew` | joins with heavy keys |
 //! | `node`, `devices`, `multiplexers`, `meeting` | the devices of a process, and what runs on them |
-//! | `calls`, `protocol`, `answering` | what processes say to each other besides plans and rows |
+//! | `calls`, `protocol` | what processes say to each other besides plans and rows: `proto/exchange.proto` |
 //! | `causes`, `failure`, `error` | what failed, and what that means |
 //!
 //! This crate knows nothing of clusters, tables or secrets, nor of queue pairs and messages.
 
-mod answering;
 mod broadcast;
 mod budget;
 mod calls;
@@ -61,12 +60,12 @@ pub use error::{Result, TransportError};
 pub use exchange::{RoundelExchange, WorkerSessions};
 pub use fabric::{Fabric, FabricChoice};
 pub use options::{ExchangeOptions, REGISTERED_MEMORY_BYTES};
-pub use server::ExchangeServer;
+pub use protocol::ExchangeServer;
+pub use server::ExchangeService;
 pub use settings::{QuerySettings, Setting};
 
 /// What an engine with workers of its own builds on.
 pub mod engine {
-    pub use crate::answering::{answer, answer_on};
     pub use crate::calls::status_error;
     pub use crate::causes::cause;
     pub use crate::counters::{FabricCounters, collect};

@@ -6,7 +6,7 @@ use crate::error::{Result, TransportError};
 use crate::fabric::Fabric;
 use crate::failure::exchange_error;
 use crate::node::ExchangeNode;
-use crate::protocol::{MEET_PATH, Meet, Met};
+use crate::protocol::{Meet, Met};
 use datafusion::error::DataFusionError;
 use roundel_exchange::{ConnectionAddress, Design, NodeId, UnknownDesign};
 use url::Url;
@@ -72,8 +72,8 @@ impl ExchangeNode {
 
 /// Asks a worker which node it is, and to connect with the one that asks if that gives its end.
 async fn ask(channels: &Channels, url: &Url, request: Meet) -> Result<Met, DataFusionError> {
-    match channels.call(url, MEET_PATH, request).await? {
-        Ok(met) => Ok(met),
+    match channels.exchange(url).await?.meet(request).await {
+        Ok(met) => Ok(met.into_inner()),
         Err(status) if status.code() == tonic::Code::Aborted => {
             Err(TransportError::LinkBroken(format!("{url}: {}", status.message())).into())
         }

@@ -11,10 +11,7 @@ use crate::error::{Result, TransportError};
 use crate::fabric::Fabric;
 use crate::failure::{exchange_error, task_error};
 use crate::node::{ExchangeNode, InputKey, InputSide};
-use crate::protocol::{
-    Accepted, Answer, AnswerKind, BEGIN_PATH, Begin, Begun, EXECUTE_PATH, Execute, Failed, Head,
-    Sent,
-};
+use crate::protocol::{Accepted, Answer, AnswerKind, Begin, Execute, Failed, Head, Sent};
 use crate::settings::Setting;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
@@ -25,7 +22,6 @@ use datafusion_distributed::ExecuteTaskRequest;
 use futures::future::{BoxFuture, Shared};
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
-use http::uri::PathAndQuery;
 use parking_lot::Mutex;
 use roundel_exchange::{Architecture, ExchangeError, LinkAddress, MemoryBudget, ReceiveLink};
 use std::ops::Range;
@@ -34,7 +30,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
-use tonic::{IntoRequest as _, Streaming};
+use tonic::Streaming;
 use url::Url;
 
 /// The worker that producers run on, and how this process reaches it.
@@ -317,20 +313,8 @@ async fn start(
     execute.offers = offers.iter().map(LinkAddress::to_bytes).collect();
 
     let lost = |status: tonic::Status| DataFusionError::from(status_error(&url, &status));
-    let mut grpc = tonic::client::Grpc::new(channels.get(&url).await?);
-    grpc.ready()
-        .await
-        .map_err(|error| lost(tonic::Status::from_error(Box::new(error))))?;
-    let codec = tonic_prost::ProstCodec::<Execute, Answer>::default();
-    let mut answers = grpc
-        .server_streaming(
-            execute.into_request(),
-            PathAndQuery::from_static(EXECUTE_PATH),
-            codec,
-        )
-        .await
-        .map_err(lost)?
-        .into_inner();
+    let mut exchange = channels.exchange(&url).await?;
+    let mut answers = exchange.execute(execute).await.map_err(lost)?.into_inner();
     let accepted = match answers.message().await.map_err(lost)? {
         Some(Answer {
             kind: Some(AnswerKind::Accepted(accepted)),
@@ -380,8 +364,8 @@ async fn start(
 /// Tells a producer that somebody reads.
 async fn begin_to_scatter(worker: &ProducerWorker, begin: Begin) -> Result<(), DataFusionError> {
     let url = &worker.url;
-    match worker.channels.call(url, BEGIN_PATH, begin).await? {
-        Ok(Begun {}) => Ok(()),
+    match worker.channels.exchange(url).await?.begin(begin).await {
+        Ok(_) => Ok(()),
         Err(status) if status.code() == tonic::Code::Aborted => {
             Err(TransportError::Query(status.message().to_owned()).into())
         }

@@ -8,9 +8,9 @@ use crate::fabric::Fabric;
 use crate::failure::{exchange_error, failed, failed_with};
 use crate::forget::forget_ended_tasks;
 use crate::node::ExchangeNode;
+use crate::protocol::SettingMessage;
 use crate::protocol::{Accepted, Answer, AnswerKind, Begin, Execute, Failed, Sent, query_id};
 use crate::scatter::{self, ScatterState, Way};
-use crate::settings::SettingMessage;
 use crate::skew::Agreements;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
@@ -24,11 +24,10 @@ use roundel_exchange::{Destination, LinkAddress, Shuffle};
 use std::ops::Range;
 use std::sync::Arc;
 use tokio_util::task::AbortOnDropHandle;
-use tonic::Status;
 
 /// The exchange service of one worker process.
 #[derive(Clone)]
-pub struct ExchangeServer {
+pub struct ExchangeService {
     devices: Devices,
     worker: Worker,
     /// The joins whose tasks agree at this worker on heavy keys.
@@ -37,7 +36,7 @@ pub struct ExchangeServer {
     _forgetting: Arc<AbortOnDropHandle<()>>,
 }
 
-impl ExchangeServer {
+impl ExchangeService {
     pub(crate) fn new(devices: Devices, worker: Worker) -> Self {
         let forgetting = tokio::spawn(forget_ended_tasks(worker.clone()));
         Self {
@@ -60,12 +59,9 @@ impl ExchangeServer {
     }
 
     /// Starts a producer; its first answer has the links.
-    pub(super) async fn execute(
-        self,
-        request: Execute,
-    ) -> Result<BoxStream<'static, Answer>, Status> {
+    pub(super) async fn run(&self, request: Execute) -> BoxStream<'static, Answer> {
         let started = self.start(&request).await;
-        let (query, causes) = (query_id(&request.query).ok(), self.causes);
+        let (query, causes) = (query_id(&request.query).ok(), self.causes.clone());
         let note = move |failed: &Failed| {
             if let Some(query) = query {
                 causes.note(query, failed);
@@ -78,7 +74,7 @@ impl ExchangeServer {
                 let failed = Answer {
                     kind: Some(AnswerKind::Failed(failed)),
                 };
-                return Ok(futures::stream::once(async { failed }).boxed());
+                return futures::stream::once(async { failed }).boxed();
             }
         };
         let accepted = Answer {
@@ -97,9 +93,9 @@ impl ExchangeServer {
             }
         });
         let answers = run.map(|kind| Answer { kind: Some(kind) });
-        Ok(futures::stream::once(async { accepted })
+        futures::stream::once(async { accepted })
             .chain(answers)
-            .boxed())
+            .boxed()
     }
 
     async fn start(&self, request: &Execute) -> Result<Producer, Failed> {
@@ -168,7 +164,7 @@ enum Rows {
     },
 }
 
-impl ExchangeServer {
+impl ExchangeService {
     /// The shuffle of a task, whose plan is not executed before all consumers are there.
     async fn scattered(
         &self,
@@ -187,7 +183,8 @@ impl ExchangeServer {
         Ok((state, context))
     }
 
-    pub(super) async fn begin(&self, begin: Begin) -> Result<(), Failed> {
+    /// A consumer reads, of a task that scatters.
+    pub(super) async fn want(&self, begin: Begin) -> Result<(), Failed> {
         let node = self.node(&begin.fabric).map_err(failed_with)?;
         let task = begin.task().map_err(failed)?;
         let (state, context) = self.scattered(task).await?;

@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 use roundel_datafusion::engine::Devices;
 use url::Url;
 
-use crate::control::Beat;
 use crate::host::host_id;
+use crate::protocol::control::Beat;
 use crate::{EngineError, Fabric, FabricChoice, Result};
 
 /// Runs in a row that may fail on a fabric before new queries take the next one.
@@ -133,7 +133,7 @@ fn joins(fabric: Fabric, own: &Devices, workers: &[(Url, Beat)]) -> Result<Strin
             return Err(format!("worker {url} runs on another host"));
         }
         if matches!(fabric, Fabric::Rdma | Fabric::Tcp) {
-            own.reaches(fabric, offer)
+            own.reaches(fabric, offer.address())
                 .map_err(|why| format!("worker {url} is out of reach: {why}"))?;
         }
     }

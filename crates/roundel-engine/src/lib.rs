@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `cluster` | starting, joining and watching workers |
 //! | `worker` | serving as one |
-//! | `control` | what a coordinator and a worker say to each other besides plans and rows |
+//! | `protocol` | what a coordinator and a worker say to each other besides plans and rows |
 //! | `channel` | how the members of a cluster reach its workers |
 //! | `fabric` | which fabric carries the rows of a cluster's queries; `roundel_datafusion` is what carries them |
 //! | `ring` | joins of any predicate, on a ring of workers |
@@ -27,16 +27,17 @@
 
 mod channel;
 mod cluster;
-mod control;
 mod error;
 mod extensions;
 mod fabric;
 mod functions;
 mod host;
+mod membership;
 mod node_rule;
 mod options;
 mod order_only;
 mod planner;
+mod protocol;
 mod query;
 mod ring;
 mod runtime;
@@ -47,7 +48,6 @@ mod tables;
 mod token;
 pub mod tpch;
 mod worker;
-mod yielding;
 
 pub use cluster::{Cluster, WorkerStatus};
 pub use error::{EngineError, Result};

@@ -16,7 +16,7 @@ use url::Url;
 use uuid::Uuid;
 
 use crate::EngineError;
-use crate::cluster::membership::Membership;
+use crate::membership::Membership;
 
 /// How long to look for the cause of a failed query. If a worker died, the coordinator may hear of it a moment after
 /// the query failed. A host takes a connection in less time than this, however busy its worker is.

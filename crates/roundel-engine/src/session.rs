@@ -20,17 +20,18 @@ use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
 
 use crate::cluster::Core;
-use crate::cluster::membership::LiveWorkers;
+use crate::membership::LiveWorkers;
 use crate::order_only::OrderOnlyCodec;
-use crate::planner::{self, ClusterPlanner, Planned, RunSubquery, with_values};
+use crate::planner::{
+    self, ClusterPlanner, CycloJoins, Planned, RunSubquery, placement, with_values,
+};
 use crate::query::{Run, Watch, restarting, watched};
-use crate::ring::{CycloJoinCodec, CycloJoins, is_on_ring, measure_once};
+use crate::ring::{CycloJoinCodec, is_on_ring, measure_once};
 use crate::settings::{self, ExchangeConfig, may_use_rings};
 use crate::tables::codec::MemoryShardCodec;
-use crate::tables::load::TableSet;
-use crate::tables::placement::needs_shards;
+use crate::tables::memory_shard::needs_shards;
 use crate::tables::scan::ScanCodec;
-use crate::tables::{files, placement, scan};
+use crate::tables::{files, scan};
 use crate::tpch::TpchLayout;
 use crate::{EngineError, Fabric, FabricReason, Result, tpch};
 
@@ -169,7 +170,7 @@ impl Session {
         progress: &'a dyn LoadProgress,
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let tables = TableSet::load(&self.core, scale, layout, progress).await?;
+            let tables = self.core.tables.load(scale, layout, progress).await?;
             tables.register(&self.context)
         })
     }

@@ -53,8 +53,6 @@ const LAYERS: [(&str, &[&str]); 13] = [
 
 /// Modules beside each other that use each other in a circle, as `parent: children`. They are to be taken apart.
 const CIRCLES: &[&str] = &[
-    "roundel-engine: cluster control fabric ring tables",
-    "roundel-engine::tables: load memory_shard placement",
     "roundel-engine::tables::files: describe table",
     "roundel-engine::tables::files: format json",
     "roundel-engine::tables::scan: checked codec csv rule",

@@ -19,10 +19,10 @@ use url::Url;
 
 use crate::error::{Result, TransportError};
 use crate::fabric::Fabric;
+use crate::protocol::{HeardMessage, RoleMessage, StageMessage};
 
-pub(crate) use role::{Role, RoleMessage};
+pub(crate) use role::Role;
 pub use setting::Setting;
-pub(crate) use setting::SettingMessage;
 
 /// The header of a request with a plan that carries the settings of its query.
 const HEADER: &str = "x-roundel-stages-bin";
@@ -58,30 +58,6 @@ pub(crate) struct Heard {
     /// What the coordinator calls the worker.
     pub worker: Url,
     pub settings: Arc<QuerySettings>,
-}
-
-/// [`Heard`] on its way.
-#[derive(Clone, PartialEq, prost::Message)]
-struct HeardMessage {
-    /// The fabric's name.
-    #[prost(string, tag = "1")]
-    fabric: String,
-    #[prost(string, tag = "2")]
-    worker: String,
-    #[prost(message, optional, tag = "3")]
-    setting: Option<SettingMessage>,
-    #[prost(message, repeated, tag = "4")]
-    stages: Vec<StageMessage>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct StageMessage {
-    #[prost(uint64, tag = "1")]
-    stage: u64,
-    #[prost(message, optional, tag = "2")]
-    setting: Option<SettingMessage>,
-    #[prost(message, optional, tag = "3")]
-    role: Option<RoleMessage>,
 }
 
 impl QuerySettings {

@@ -1,6 +1,7 @@
 //! What the coordinator tells the tasks of a stage of the join that they feed.
 
 use super::STAGE_MAX;
+use crate::protocol::RoleMessage;
 use roundel_exchange::skew::TASKS_MAX;
 use url::Url;
 
@@ -21,29 +22,6 @@ pub(crate) struct Role {
     pub expected: [Option<u64>; 2],
     /// The worker at which they agree.
     pub place: Url,
-}
-
-/// [`Role`] on its way.
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct RoleMessage {
-    #[prost(uint64, tag = "1")]
-    join: u64,
-    /// Whether the stage is the right input.
-    #[prost(bool, tag = "2")]
-    right: bool,
-    #[prost(bool, tag = "3")]
-    spreads: bool,
-    #[prost(uint64, tag = "4")]
-    samplers: u64,
-    #[prost(uint64, tag = "5")]
-    tasks: u64,
-    #[prost(uint64, optional, tag = "6")]
-    expected_left: Option<u64>,
-    #[prost(uint64, optional, tag = "7")]
-    expected_right: Option<u64>,
-    /// The URL of the worker at which they agree.
-    #[prost(string, tag = "8")]
-    place: String,
 }
 
 impl From<&Role> for RoleMessage {

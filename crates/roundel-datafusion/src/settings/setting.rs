@@ -1,6 +1,7 @@
 //! How the rows of one stage are exchanged: what the coordinator decides, and what the two ends of a
 //! link must agree on.
 
+use crate::protocol::SettingMessage;
 use roundel_exchange::buffers::FIXED_MAX;
 use roundel_exchange::{Architecture, Buffers, Design};
 
@@ -20,22 +21,6 @@ pub struct Setting {
     pub endpoints: usize,
     /// Which registered buffers links keep.
     pub buffers: Buffers,
-}
-
-/// [`Setting`] on its way.
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct SettingMessage {
-    /// The architecture's name.
-    #[prost(string, tag = "1")]
-    architecture: String,
-    /// The design's name.
-    #[prost(string, tag = "2")]
-    design: String,
-    #[prost(uint64, tag = "3")]
-    endpoints: u64,
-    /// How many buffers an end of a link has; none where they adapt.
-    #[prost(uint64, optional, tag = "4")]
-    buffers: Option<u64>,
 }
 
 impl Default for Setting {

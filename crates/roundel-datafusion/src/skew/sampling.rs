@@ -5,7 +5,7 @@ use super::agreements::{decision_of, sample_of};
 use crate::calls::{Channels, status_error};
 use crate::failure::{failed, failed_with};
 use crate::key_hashes::KeyHashes;
-use crate::protocol::{AGREE_PATH, Agree, Agreed, Failed, KeySample};
+use crate::protocol::{Agree, Failed, KeySample};
 use crate::settings::Role;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::execution::SendableRecordBatchStream;
@@ -142,9 +142,10 @@ async fn agree(
         expected_right: role.expected[1],
         sample,
     };
-    let answer = channels.call(&role.place, AGREE_PATH, ask).await;
-    let agreed: Agreed = match answer.map_err(|error| failed(error.into()))? {
-        Ok(agreed) => agreed,
+    let exchange = channels.exchange(&role.place).await;
+    let mut exchange = exchange.map_err(|error| failed(error.into()))?;
+    let agreed = match exchange.agree(ask).await {
+        Ok(agreed) => agreed.into_inner(),
         Err(status) if status.code() == tonic::Code::Aborted => {
             return Err(failed_with(status.message().to_owned()));
         }

@@ -1,7 +1,6 @@
 //! The coordinator's handle on its workers.
 
 mod arguments;
-pub(crate) mod membership;
 mod spawn;
 
 use futures::future::BoxFuture;
@@ -11,7 +10,6 @@ use std::sync::Arc;
 use datafusion::config::ConfigOptions;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_plan::ExecutionPlan;
-use parking_lot::Mutex;
 use roundel_datafusion::engine::{Asked, Designs, collect, own_address};
 use roundel_datafusion::{ExchangeOptions, RoundelExchange};
 use tokio_util::task::AbortOnDropHandle;
@@ -19,16 +17,16 @@ use url::Url;
 
 use crate::channel::Authenticated;
 use crate::fabric::FabricChooser;
+use crate::membership::Membership;
 use crate::runtime::runtime_env;
 use crate::settings::skew_of;
 use crate::spill_dir::SpillDir;
 use crate::tables::catalog::ShardCatalog;
-use crate::tables::load::SharedTables;
+use crate::tpch::memory::TpchTables;
 use crate::{
     Architecture, ClusterOptions, DesignChoice, EngineError, Fabric, FabricCounters, FabricReason,
     Result, Session, Skew, Token,
 };
-use membership::Membership;
 use spawn::WorkerProcess;
 
 /// A cluster's workers, as the coordinator sees them.
@@ -50,8 +48,7 @@ pub(crate) struct Core {
     pub(crate) runtime: Arc<RuntimeEnv>,
     /// Replicated tables, for the parts of plans that run in the coordinator.
     pub(crate) catalog: Arc<ShardCatalog>,
-    /// TPC-H tables that are loaded at present, for further sessions to use.
-    pub(crate) tables: Mutex<SharedTables>,
+    pub(crate) tables: TpchTables,
     _spill_dir: SpillDir,
 }
 
@@ -128,14 +125,21 @@ impl Cluster {
         let (membership, listeners) =
             Membership::watch(urls, exchange.channels(), options.extensions.names()).await?;
         let spill_dir = SpillDir::create()?;
+        let catalog: Arc<ShardCatalog> = Arc::default();
+        let tables = TpchTables::new(
+            exchange.channels().clone(),
+            Arc::clone(&membership),
+            Arc::clone(&catalog),
+            options.partitions_per_task(),
+        );
         let core = Core {
             runtime: runtime_env(options.memory_limit_bytes, &spill_dir)?,
             fabrics: FabricChooser::new(&options.fabric, exchange.devices(), &membership.beats())?,
             exchange,
             options,
             membership,
-            catalog: Arc::default(),
-            tables: Mutex::default(),
+            catalog,
+            tables,
             _spill_dir: spill_dir,
         };
         Ok(Self {

@@ -11,7 +11,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use url::Url;
 
 use super::arguments;
-use crate::control::LISTENING;
+use crate::protocol::LISTENING;
 use crate::{ClusterOptions, EngineError, Result, Token};
 
 /// Longest wait for a worker to serve.

@@ -16,8 +16,7 @@ use datafusion_distributed::{
 };
 
 use super::invariant::needs_one_task;
-use crate::tables::memory_shard::MemoryShardExec;
-use crate::tables::placement::Placement;
+use crate::tables::memory_shard::{MemoryShardExec, Placement};
 use crate::tables::scan::file_scan;
 
 /// Refuses a plan whose answer may depend on the number of its tasks.

@@ -20,7 +20,7 @@
 //! | rules of the physical optimizer: bounds of floating point numbers are forgotten | `tables::scan` | they say nothing of NaN |
 //! | outer joins are not merged piecewise | `outer_merge_joins` | rows whose key is NULL would be lost |
 //! | limits stay above sorts of what merge joins give | `limit_above_sort` | the join would miss rows |
-//! | joins are done where equal keys are together, or on rings | `tables::local_joins`, `ring` | less is sent |
+//! | joins are done where equal keys are together, or on rings | `local_joins`, `cyclo_joins` | less is sent |
 //! | filters stay above nodes with two columns of one name | `unambiguous_filters`, `fence` | they would be of the wrong one |
 //! | sorts stay above limits that only skip rows | `sort_above_offset`, `fence` | other rows would be skipped |
 //! | rules that only make a plan faster may fail | `optional_rules` | the query would be refused |
@@ -47,6 +47,7 @@
 mod aggregate_order;
 mod check;
 mod comparison_aliases;
+mod cyclo_joins;
 mod depth;
 mod distinct_keys;
 mod fence;
@@ -57,6 +58,7 @@ mod invariant;
 mod join_types;
 mod limit_above_sort;
 mod limit_over_window;
+mod local_joins;
 mod merge_join_filters;
 mod misplaced_keys;
 mod null_safe_joins;
@@ -67,6 +69,7 @@ mod optional_rules;
 mod order;
 mod order_of_one_input;
 mod outer_merge_joins;
+pub(crate) mod placement;
 mod plan_rule;
 mod required_order;
 mod scalar_subqueries;
@@ -75,6 +78,7 @@ mod travel;
 mod unambiguous_filters;
 mod unique_columns;
 mod window_orders;
+mod yielding;
 
 use std::fmt;
 use std::sync::Arc;
@@ -100,10 +104,8 @@ use uuid::Uuid;
 
 use crate::Extensions;
 use crate::node_rule::Rule;
-use crate::tables::local_joins::local_joins;
-use crate::tables::placement::needs_shards;
+use crate::tables::memory_shard::needs_shards;
 use crate::tables::scan::{checked_scans, float_bounds};
-use crate::yielding::yielding_joins;
 use aggregate_order::aggregate_order;
 use comparison_aliases::ComparisonAliases;
 use distinct_keys::distinct_keys;
@@ -112,6 +114,7 @@ use finer_merges::finer_merges;
 use join_types::join_types;
 use limit_above_sort::limit_above_sort;
 use limit_over_window::limit_over_window;
+use local_joins::local_joins;
 use merge_join_filters::merge_join_filters;
 use misplaced_keys::misplaced_keys;
 use null_safe_joins::{NullSafeKeys, null_safe_joins};
@@ -127,7 +130,9 @@ use required_order::required_order;
 use sort_above_offset::above_offset;
 use unambiguous_filters::unambiguous;
 use window_orders::window_orders;
+use yielding::yielding_joins;
 
+pub(crate) use cyclo_joins::CycloJoins;
 pub(crate) use depth::{check_depth, check_length};
 pub(crate) use ignored_clauses::check_clauses;
 pub(crate) use invariant::desired_task_count;

@@ -36,7 +36,7 @@ const WAITING_MAX: usize = 16;
 
 /// Columns of both sides that are equal, in pairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Keys {
+pub(crate) struct Keys {
     /// Of the left side, and of the right one.
     pub columns: Vec<[usize; 2]>,
     /// Whether a null is equal to a null.
@@ -110,7 +110,7 @@ impl Drop for Taker {
 }
 
 impl CycloJoinExec {
-    pub(super) fn try_new(
+    pub(crate) fn try_new(
         inputs: [Arc<dyn ExecutionPlan>; 2],
         keys: Keys,
         filter: Option<JoinFilter>,
@@ -155,17 +155,17 @@ impl CycloJoinExec {
     }
 
     /// The same, for whose cost there are estimates.
-    pub(super) fn with_ways(self, ways: Option<Ways>) -> Self {
+    pub(crate) fn with_ways(self, ways: Option<Ways>) -> Self {
         Self { ways, ..self }
     }
 
     /// The same, whose spinning side stays pinned under this name.
-    pub(super) fn with_pinned(self, pinned: Option<Uuid>) -> Self {
+    pub(crate) fn with_pinned(self, pinned: Option<Uuid>) -> Self {
         Self { pinned, ..self }
     }
 
     /// The same, with a task on each worker.
-    pub(super) fn with_spread(self, spread: bool) -> Self {
+    pub(crate) fn with_spread(self, spread: bool) -> Self {
         Self { spread, ..self }
     }
 
@@ -174,7 +174,7 @@ impl CycloJoinExec {
         self.spread.then_some(self.hosts.len())
     }
 
-    pub(super) fn algorithm(&self) -> &Algorithm {
+    pub(crate) fn algorithm(&self) -> &Algorithm {
         &self.algorithm
     }
 
@@ -199,7 +199,7 @@ impl CycloJoinExec {
     }
 
     /// The input that spins.
-    pub(super) fn spinning(&self) -> &Arc<dyn ExecutionPlan> {
+    pub(crate) fn spinning(&self) -> &Arc<dyn ExecutionPlan> {
         self.sides()[0]
     }
 

@@ -2,106 +2,36 @@
 //!
 //! ```text
 //!   place 1 ──Meet(ring, place 2, my offer)──► place 2     answers with its own offer, once its task has come
-//!   place 1 ──Joined(ring, place 2)──────────► place 2     answers once it is connected with both neighbours
+//!   place 1 ──Join(ring, place 2)────────────► place 2     answers once it is connected with both neighbours
 //! ```
 //!
 //! And how they agree on the ring that a relation is pinned to: they ask place 0 ([`Pins`]).
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
+use datafusion_distributed::grpc::BoxCloneSyncChannel;
 use parking_lot::Mutex;
 use roundel_datafusion::RoundelExchange;
-use roundel_datafusion::engine::{answer, status_error};
+use roundel_datafusion::engine::status_error;
 use roundel_ring::roundabout::Opening;
 use roundel_ring::{Place, RingError, RingOptions, Roundabout};
 use tokio::sync::watch;
-use tonic::Status;
-use tonic::body::Body;
-use tonic::server::NamedService;
+use tonic::{Request, Response, Status};
 use url::Url;
 use uuid::Uuid;
 
 use super::host_on;
 use super::pins::Pins;
+use crate::protocol::ring::ring_client::RingClient;
+use crate::protocol::ring::ring_server::Ring;
+use crate::protocol::ring::{Joined, Meet, Met, PinRequest, PinnedTo, Ready, UnpinRequest};
 use crate::{EngineError, Fabric, Result};
 
-/// Path prefix of the service, its gRPC name.
-const SERVICE_NAME: &str = "roundel.Ring";
-const MEET_PATH: &str = "/roundel.Ring/Meet";
-const JOINED_PATH: &str = "/roundel.Ring/Joined";
-const PIN_PATH: &str = "/roundel.Ring/Pin";
-const UNPIN_PATH: &str = "/roundel.Ring/Unpin";
 /// Most bytes of an offer.
 const OFFER_BYTES_MAX: usize = 4096;
-
-/// Tells a task where its predecessor is.
-#[derive(Clone, PartialEq, prost::Message)]
-struct Meet {
-    /// The ring, 16 bytes.
-    #[prost(bytes = "vec", tag = "1")]
-    ring: Vec<u8>,
-    /// The place of the task that is asked.
-    #[prost(uint64, tag = "2")]
-    place: u64,
-    /// What its predecessor offers.
-    #[prost(bytes = "vec", tag = "3")]
-    offer: Vec<u8>,
-}
-
-/// The answer: where the task is.
-#[derive(Clone, PartialEq, prost::Message)]
-struct Met {
-    #[prost(bytes = "vec", tag = "1")]
-    offer: Vec<u8>,
-}
-
-/// Asks whether a task is connected with both of its neighbours, and waits until it is.
-#[derive(Clone, PartialEq, prost::Message)]
-struct Joined {
-    #[prost(bytes = "vec", tag = "1")]
-    ring: Vec<u8>,
-    #[prost(uint64, tag = "2")]
-    place: u64,
-}
-
-/// The answer to [`Joined`] and to [`Unpin`].
-#[derive(Clone, Copy, PartialEq, prost::Message)]
-struct Ready {}
-
-/// Asks for the ring that a relation is pinned to.
-#[derive(Clone, PartialEq, prost::Message)]
-struct Pin {
-    /// Its name, 16 bytes.
-    #[prost(bytes = "vec", tag = "1")]
-    relation: Vec<u8>,
-    /// The ring that it is to be pinned to where there is none yet, 16 bytes.
-    #[prost(bytes = "vec", tag = "2")]
-    ring: Vec<u8>,
-    /// How long it is to stay there, in seconds.
-    #[prost(uint64, tag = "3")]
-    keep_seconds: u64,
-}
-
-/// The answer: that ring.
-#[derive(Clone, PartialEq, prost::Message)]
-struct PinnedTo {
-    #[prost(bytes = "vec", tag = "1")]
-    ring: Vec<u8>,
-}
-
-/// Says that a relation is not pinned to a ring any more.
-#[derive(Clone, PartialEq, prost::Message)]
-struct Unpin {
-    #[prost(bytes = "vec", tag = "1")]
-    relation: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    ring: Vec<u8>,
-}
 
 /// A place in a ring of this process.
 type Key = (Uuid, usize);
@@ -180,18 +110,19 @@ impl RingWorker {
             place: place.follower() as u64,
             offer,
         };
-        let met = self.call::<Meet, Met>(follower, MEET_PATH, meet);
-        let (after, before) = futures::join!(met, told(&meeting.predecessor));
+        let mut client = self.client(follower).await?;
+        let lost = |status: Status| EngineError::from(status_error(follower, &status));
+        let (after, before) = futures::join!(client.meet(meet), told(&meeting.predecessor));
+        let after = after.map_err(lost)?.into_inner();
         let roundabout = opening
-            .connect(&before, &after?.offer, None)
+            .connect(&before, &after.offer, None)
             .map_err(failed)?;
         meeting.connected.send_replace(true);
         let joined = Joined {
             ring: ring.as_bytes().to_vec(),
             place: place.follower() as u64,
         };
-        self.call::<Joined, Ready>(follower, JOINED_PATH, joined)
-            .await?;
+        client.join(joined).await.map_err(lost)?;
         // The predecessor may ask yet.
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_secs(60)).await;
@@ -211,36 +142,34 @@ impl RingWorker {
         keep: Duration,
         hosts: &[Url],
     ) -> Result<Uuid> {
-        let pin = Pin {
+        let pin = PinRequest {
             relation: relation.as_bytes().to_vec(),
             ring: own.as_bytes().to_vec(),
             keep_seconds: keep.as_secs(),
         };
-        let answer: PinnedTo = self.call(&hosts[0], PIN_PATH, pin).await?;
-        Uuid::from_slice(&answer.ring)
+        let pinned = self.client(&hosts[0]).await?.pin(pin).await;
+        let pinned = pinned.map_err(|status| status_error(&hosts[0], &status))?;
+        Uuid::from_slice(&pinned.into_inner().ring)
             .map_err(|error| EngineError::Query(format!("a ring's id: {error}")))
     }
 
     /// A relation is not pinned to a ring any more, at this place: others may as well forget it.
     pub(super) async fn unpin(&self, relation: Uuid, ring: Uuid, place: Place, hosts: &[Url]) {
         self.pins.forget(ring, place.number);
-        let unpin = Unpin {
+        let unpin = UnpinRequest {
             relation: relation.as_bytes().to_vec(),
             ring: ring.as_bytes().to_vec(),
         };
         // A worker that is gone has forgotten it.
-        let _ = self
-            .call::<Unpin, Ready>(&hosts[0], UNPIN_PATH, unpin)
-            .await;
+        if let Ok(mut client) = self.client(&hosts[0]).await {
+            let _ = client.unpin(unpin).await;
+        }
     }
 
-    async fn call<Q, A>(&self, url: &Url, path: &'static str, request: Q) -> Result<A>
-    where
-        Q: prost::Message + Send + Sync + 'static,
-        A: prost::Message + Default + Send + Sync + 'static,
-    {
-        let answer = self.exchange.channels().call(url, path, request).await?;
-        answer.map_err(|status| status_error(url, &status).into())
+    /// Calls of the ring service that a worker has.
+    async fn client(&self, url: &Url) -> Result<RingClient<BoxCloneSyncChannel>> {
+        let channel = self.exchange.channels().get(url).await?;
+        Ok(RingClient::new(channel))
     }
 }
 
@@ -262,77 +191,56 @@ pub(super) fn ring_error(error: RingError, hosts: &[Url]) -> EngineError {
 }
 
 /// The service of a worker by which rings are made.
-#[derive(Clone)]
-pub(crate) struct RingServer {
+pub(crate) struct RingService {
     pub(crate) meetings: Meetings,
     pub(crate) pins: Pins,
 }
 
-impl RingServer {
+impl RingService {
     fn at(&self, ring: &[u8], place: u64) -> Result<Arc<Meeting>, Status> {
         Ok(self.meetings.at((id(ring)?, place as usize)))
     }
+}
 
-    async fn pin(self, pin: Pin) -> Result<PinnedTo, Status> {
-        let keep = Duration::from_secs(pin.keep_seconds);
-        let ring = self.pins.ring_of(id(&pin.relation)?, id(&pin.ring)?, keep);
-        Ok(PinnedTo {
-            ring: ring.as_bytes().to_vec(),
-        })
-    }
-
-    async fn unpin(self, unpin: Unpin) -> Result<Ready, Status> {
-        self.pins.unpin(id(&unpin.relation)?, id(&unpin.ring)?);
-        Ok(Ready {})
-    }
-
-    async fn meet(self, meet: Meet) -> Result<Met, Status> {
+#[async_trait]
+impl Ring for RingService {
+    async fn meet(&self, meet: Request<Meet>) -> Result<Response<Met>, Status> {
+        let meet = meet.into_inner();
         if meet.offer.len() > OFFER_BYTES_MAX {
             return Err(Status::invalid_argument("an offer that is too long"));
         }
         let meeting = self.at(&meet.ring, meet.place)?;
         meeting.predecessor.send_replace(Some(meet.offer));
         let offer = told(&meeting.own).await;
-        Ok(Met { offer })
+        Ok(Response::new(Met { offer }))
     }
 
-    async fn joined(self, joined: Joined) -> Result<Ready, Status> {
+    async fn join(&self, joined: Request<Joined>) -> Result<Response<Ready>, Status> {
+        let joined = joined.into_inner();
         let meeting = self.at(&joined.ring, joined.place)?;
         let mut connected = meeting.connected.subscribe();
         // The sender is at hand: it cannot end.
         let _ = connected.wait_for(|connected| *connected).await;
-        Ok(Ready {})
+        Ok(Response::new(Ready {}))
+    }
+
+    async fn pin(&self, pin: Request<PinRequest>) -> Result<Response<PinnedTo>, Status> {
+        let pin = pin.into_inner();
+        let keep = Duration::from_secs(pin.keep_seconds);
+        let ring = self.pins.ring_of(id(&pin.relation)?, id(&pin.ring)?, keep);
+        Ok(Response::new(PinnedTo {
+            ring: ring.as_bytes().to_vec(),
+        }))
+    }
+
+    async fn unpin(&self, unpin: Request<UnpinRequest>) -> Result<Response<Ready>, Status> {
+        let unpin = unpin.into_inner();
+        self.pins.unpin(id(&unpin.relation)?, id(&unpin.ring)?);
+        Ok(Response::new(Ready {}))
     }
 }
 
 fn id(bytes: &[u8]) -> Result<Uuid, Status> {
     Uuid::from_slice(bytes)
         .map_err(|error| Status::invalid_argument(format!("a ring's id: {error}")))
-}
-
-impl NamedService for RingServer {
-    const NAME: &'static str = SERVICE_NAME;
-}
-
-impl tower::Service<http::Request<Body>> for RingServer {
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let this = self.clone();
-        Box::pin(async move {
-            Ok(match request.uri().path() {
-                MEET_PATH => answer(request, |meet| this.clone().meet(meet)).await,
-                JOINED_PATH => answer(request, |joined| this.clone().joined(joined)).await,
-                PIN_PATH => answer(request, |pin| this.clone().pin(pin)).await,
-                UNPIN_PATH => answer(request, |unpin| this.clone().unpin(unpin)).await,
-                _ => Status::unimplemented("no such call").into_http(),
-            })
-        })
-    }
 }

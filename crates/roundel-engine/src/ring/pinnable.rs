@@ -25,7 +25,7 @@ use crate::tables::scan::ScanCodec;
 
 /// The name of an input that can be pinned to a ring over a fabric, with such elements; `None` if it cannot be pinned.
 /// Rows that depend on other rows of the query, or differ each time they are read, cannot be.
-pub(super) fn name(
+pub(crate) fn name_of_pinned(
     input: &Arc<dyn ExecutionPlan>,
     fabric: Fabric,
     options: RingOptions,

@@ -40,14 +40,14 @@ struct Kept {
 }
 
 /// The rates of this host with a fabric, if they were [measured](measure_once) before.
-pub(super) fn known(fabric: Fabric) -> Option<Rates> {
+pub(crate) fn known_rates(fabric: Fabric) -> Option<Rates> {
     KNOWN.lock().as_ref()?.get(&fabric).copied()
 }
 
-/// Makes the rates of this host [known], from the file or by measuring them. Rates that cannot be measured stay
+/// Makes the rates of this host [known](known_rates), from the file or by measuring them. Rates that cannot be measured stay
 /// unknown, and joins are done as they would be without them.
 pub(crate) async fn measure_once(fabric: Fabric, devices: &Devices) {
-    if fabric == Fabric::Grpc || known(fabric).is_some() {
+    if fabric == Fabric::Grpc || known_rates(fabric).is_some() {
         return;
     }
     let path = path(fabric);

@@ -11,8 +11,7 @@ use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConve
 use datafusion_proto::protobuf;
 use prost::Message as _;
 
-use super::memory_shard::{MemoryShardExec, Scan};
-use super::placement::Placement;
+use super::memory_shard::{MemoryShardExec, Placement, Scan};
 
 /// Most partitions that a received leaf may declare.
 const PARTITIONS_MAX: u32 = 1 << 16;

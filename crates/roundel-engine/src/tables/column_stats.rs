@@ -11,26 +11,14 @@ use arrow::datatypes::{
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, ScalarValue};
 use datafusion_proto::protobuf;
+use prost::Message as _;
 
-/// Statistics of one column of a shard, or of a whole table.
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct ColumnStats {
-    /// Bytes in memory.
-    #[prost(uint64, tag = "1")]
-    pub bytes: u64,
-    /// Least value; absent for types that the planner does not compare.
-    #[prost(message, optional, tag = "2")]
-    pub least: Option<protobuf::ScalarValue>,
-    /// Greatest value; absent for types that the planner does not compare.
-    #[prost(message, optional, tag = "3")]
-    pub greatest: Option<protobuf::ScalarValue>,
-}
+use crate::protocol::control::ColumnStats;
 
 /// Measures column `column` of some batches.
 pub(crate) fn measure(batches: &[RecordBatch], column: usize) -> ColumnStats {
     let columns = || batches.iter().map(move |batch| batch.column(column));
     let bounds = columns().filter_map(bounds).reduce(widen);
-    let encode = |value: &ScalarValue| protobuf::ScalarValue::try_from(value).ok();
     ColumnStats {
         bytes: columns().map(|c| c.get_array_memory_size() as u64).sum(),
         least: bounds.as_ref().and_then(|(least, _)| encode(least)),
@@ -47,7 +35,6 @@ impl ColumnStats {
             // A shard without rows says nothing.
             (ours, theirs) => ours.or(theirs),
         };
-        let encode = |value: &ScalarValue| protobuf::ScalarValue::try_from(value).ok();
         self.least = bounds.as_ref().and_then(|(least, _)| encode(least));
         self.greatest = bounds.as_ref().and_then(|(_, greatest)| encode(greatest));
     }
@@ -66,11 +53,19 @@ impl ColumnStats {
     }
 
     fn bounds(&self) -> Option<(ScalarValue, ScalarValue)> {
-        let decode = |value: &protobuf::ScalarValue| ScalarValue::try_from(value).ok();
-        let least = self.least.as_ref().and_then(decode)?;
-        let greatest = self.greatest.as_ref().and_then(decode)?;
-        Some((least, greatest))
+        Some((decode(self.least())?, decode(self.greatest())?))
     }
+}
+
+fn encode(value: &ScalarValue) -> Option<Vec<u8>> {
+    let message = protobuf::ScalarValue::try_from(value).ok()?;
+    Some(message.encode_to_vec())
+}
+
+/// The value; `None` where there is none.
+fn decode(bytes: &[u8]) -> Option<ScalarValue> {
+    let message = protobuf::ScalarValue::decode(bytes).ok()?;
+    ScalarValue::try_from(&message).ok()
 }
 
 type Bounds = (ScalarValue, ScalarValue);

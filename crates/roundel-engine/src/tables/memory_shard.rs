@@ -1,7 +1,7 @@
-//! Memory tables: [`MemoryShardTable`] for planning, [`MemoryShardExec`] as a plan's leaf.
+//! [`MemoryShardExec`]: the leaf of a plan that reads a memory table.
 //!
 //! ```text
-//!   sharded:     task i reads shard i, on the worker that holds it     (placement.rs sees to that)
+//!   sharded:     task i reads shard i, on the worker that holds it     (the planner sees to that)
 //!   replicated:  task 0 reads all rows, other tasks none; any worker holds it
 //! ```
 //!
@@ -14,14 +14,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
-use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::stats::Precision;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::common::{Statistics, exec_err, internal_err};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
@@ -31,76 +27,43 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, StatisticsArgs,
 };
 use datafusion_distributed::DistributedTaskContext;
+use url::Url;
 
 use super::catalog::{ShardCatalog, ShardKey};
-use super::load::TableSet;
-use super::placement::Placement;
-use crate::PARTITIONS_PER_TASK_MIN;
 
-/// A memory table whose rows are in the workers.
-#[derive(Debug)]
-pub(crate) struct MemoryShardTable {
-    /// The load that the table belongs to.
-    pub(crate) tables: Arc<TableSet>,
-    pub(crate) table: String,
-    pub(crate) schema: SchemaRef,
-    pub(crate) placement: Placement,
-    /// The column by whose hash the rows were dealt, if they were, and the partitions of each shard.
-    pub(crate) dealt_by: Option<(usize, usize)>,
-    pub(crate) statistics: Statistics,
+/// Fewest shards of a sharded table. One alone would let datafusion-distributed run a stage in
+/// the coordinator, where no shard is.
+pub(crate) const SHARDS_MIN: usize = 2;
+
+/// Where the rows of a memory table are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// Every process holds all rows.
+    Replicated,
+    /// Each row is in one of several shards.
+    Sharded {
+        /// How many shards there are.
+        shards: usize,
+        /// The worker of each shard; empty in the workers themselves, which need not know.
+        workers: Arc<[Url]>,
+    },
 }
 
-#[async_trait]
-impl TableProvider for MemoryShardTable {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-
-    fn statistics(&self) -> Option<Statistics> {
-        Some(self.statistics.clone())
-    }
-
-    async fn scan(
-        &self,
-        session: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
-        _limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        if matches!(self.placement, Placement::Sharded { .. }) {
-            self.tables.check_shards(&self.table)?;
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Replicated => f.write_str("replicated"),
+            Self::Sharded { shards, .. } => write!(f, "shards={shards}"),
         }
-        let columns = match projection {
-            Some(columns) => columns.clone(),
-            None => (0..self.schema.fields().len()).collect(),
-        };
-        let mut statistics = self.statistics.clone().project(Some(&columns));
-        // Of what is read only: the planner compares the sides of a join by it.
-        let bytes = statistics.column_statistics.iter().map(|c| c.byte_size);
-        statistics.total_byte_size = bytes.fold(Precision::Exact(0), |sum, b| sum.add(&b));
-        Ok(Arc::new(MemoryShardExec::new(
-            Scan {
-                table_set: self.tables.name().to_owned(),
-                table: self.table.clone(),
-                schema: Arc::new(self.schema.project(&columns)?),
-                partitions: match self.dealt_by {
-                    Some((_, partitions)) => partitions,
-                    None => session
-                        .config()
-                        .target_partitions()
-                        .max(PARTITIONS_PER_TASK_MIN),
-                },
-                key: self.dealt_by.map(|(key, _)| key),
-                statistics,
-                columns,
-            },
-            self.placement.clone(),
-        )))
     }
+}
+
+/// Whether a plan reads rows that only one worker has.
+pub(crate) fn needs_shards(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    plan.exists(|node| {
+        let leaf = node.downcast_ref::<MemoryShardExec>();
+        Ok(leaf.is_some_and(|leaf| matches!(leaf.placement(), Placement::Sharded { .. })))
+    })
 }
 
 /// What a leaf reads; all of it but the statistics travels to the workers.

@@ -2,6 +2,7 @@
 
 pub(crate) mod files;
 pub(crate) mod generate;
+pub(crate) mod memory;
 mod outermost;
 mod single_process;
 

@@ -1,6 +1,8 @@
 //! A worker process: serves tasks, holds shards of memory tables.
 
+mod control;
 mod lifeline;
+mod loader;
 
 use futures::future::BoxFuture;
 use std::io::Write as _;
@@ -20,11 +22,11 @@ use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Status};
 
 use crate::channel::{Authenticated, authorization};
-use crate::control::loader::Loader;
-use crate::control::server::ControlServer;
-use crate::control::{LISTENING, VERSION};
 use crate::order_only::OrderOnlyCodec;
-use crate::ring::{CycloJoinCodec, Meetings, Pins, RingServer, RingWorker};
+use crate::protocol::control::control_server::ControlServer;
+use crate::protocol::ring::ring_server::RingServer;
+use crate::protocol::{LISTENING, VERSION};
+use crate::ring::{CycloJoinCodec, Meetings, Pins, RingService, RingWorker};
 use crate::runtime::runtime_env;
 use crate::settings::hear;
 use crate::spill_dir::SpillDir;
@@ -32,6 +34,8 @@ use crate::tables::catalog::ShardCatalog;
 use crate::tables::codec::MemoryShardCodec;
 use crate::tables::scan::{ReadBy, ScanCodec};
 use crate::{EngineError, Result, Token, WorkerOptions, partitions_per_task};
+use control::ControlService;
+use loader::Loader;
 
 /// Most bytes of a request's headers: what a session set, and how each stage of its query is exchanged.
 const HEADER_BYTES_MAX: u32 = 1 << 20;
@@ -71,6 +75,7 @@ pub fn run_worker(options: WorkerOptions) -> BoxFuture<'static, Result<()>> {
         let worker = worker(&options, &catalog, &spill_dir, rings, address)?;
         let exchange = exchange.worker_service(&worker);
         let loader = Loader::new(Arc::clone(&catalog), options.threads);
+        let control = ControlService::new(loader, offers, extensions);
         // Without it every small message waits about 40 ms for the peer's delayed acknowledgement.
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         let server = tonic::transport::Server::builder()
@@ -78,8 +83,8 @@ pub fn run_worker(options: WorkerOptions) -> BoxFuture<'static, Result<()>> {
             .layer(InterceptorLayer::new(require_token(&options.token)))
             .add_service(worker.into_worker_server())
             .add_service(exchange)
-            .add_service(RingServer { meetings, pins })
-            .add_service(ControlServer::new(loader, offers, extensions))
+            .add_service(RingServer::new(RingService { meetings, pins }))
+            .add_service(ControlServer::new(control))
             .serve_with_incoming(incoming);
 
         // A reader that is gone is no reason to end.

@@ -1,15 +1,13 @@
-//! Where the rows of a memory table are, and how a stage that reads them is placed.
+//! How a stage is placed that reads memory tables or runs on a ring.
 //!
 //! Three handlers of datafusion-distributed's planner: how many tasks a stage wants, what its leaf
 //! becomes, and on which workers its tasks run.
 
-use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::internal_err;
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::error::Result;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion_distributed::{
     DesiredTaskCountEvent, DesiredTaskCountEventResponse, DistributedGetterExt as _,
     NetworkBoundaryExt as _, NetworkCoalesceExec, RouteTasksEvent, RouteTasksEventResponse,
@@ -17,43 +15,8 @@ use datafusion_distributed::{
 };
 use url::Url;
 
-use super::memory_shard::MemoryShardExec;
 use crate::ring::CycloJoinExec;
-
-/// Fewest shards of a sharded table. One alone would let datafusion-distributed run a stage in
-/// the coordinator, where no shard is.
-pub(crate) const SHARDS_MIN: usize = 2;
-
-/// Where the rows of a memory table are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Placement {
-    /// Every process holds all rows.
-    Replicated,
-    /// Each row is in one of several shards.
-    Sharded {
-        /// How many shards there are.
-        shards: usize,
-        /// The worker of each shard; empty in the workers themselves, which need not know.
-        workers: Arc<[Url]>,
-    },
-}
-
-impl fmt::Display for Placement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Replicated => f.write_str("replicated"),
-            Self::Sharded { shards, .. } => write!(f, "shards={shards}"),
-        }
-    }
-}
-
-/// Whether a plan reads rows that only one worker has.
-pub(crate) fn needs_shards(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
-    plan.exists(|node| {
-        let leaf = node.downcast_ref::<MemoryShardExec>();
-        Ok(leaf.is_some_and(|leaf| matches!(leaf.placement(), Placement::Sharded { .. })))
-    })
-}
+use crate::tables::memory_shard::{MemoryShardExec, Placement};
 
 /// A sharded table wants one task for each shard; a replicated one is content with any. A ring may want all workers.
 pub(crate) fn desired_task_count(

@@ -4,30 +4,41 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Statistics;
 use datafusion::common::stats::Precision;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use futures::future::try_join_all;
 use parking_lot::Mutex;
+use roundel_datafusion::Channels;
 use roundel_datafusion::engine::status_error;
 use tonic::Streaming;
 use url::Url;
 use uuid::Uuid;
 
-use super::catalog::{ShardCatalog, ShardKey};
-use super::column_stats::ColumnStats;
-use super::memory_shard::MemoryShardTable;
-use super::placement::{Placement, SHARDS_MIN};
-use crate::cluster::Core;
-use crate::cluster::membership::Membership;
-use crate::control::client::ControlClient;
-use crate::control::{LoadReport, LoadRequest, TableRows};
-use crate::tpch::TpchLayout;
-use crate::tpch::generate::{KEY_COLUMN, Table, check_scale, generate};
-use crate::{EngineError, LoadProgress, Result};
+use super::TpchLayout;
+use super::generate::{KEY_COLUMN, Table, check_scale, generate};
+use crate::membership::Membership;
+use crate::protocol::control::control_client::ControlClient;
+use crate::protocol::control::{ColumnStats, LoadReport, LoadRequest, TableRows};
+use crate::tables::catalog::{ShardCatalog, ShardKey};
+use crate::tables::memory_shard::{MemoryShardExec, Placement, SHARDS_MIN, Scan};
+use crate::{EngineError, LoadProgress, PARTITIONS_PER_TASK_MIN, Result};
 
-/// Loaded tables by the bits of their scale, and how they are dealt.
-pub(crate) type SharedTables = HashMap<(u64, TpchLayout), Weak<TableSet>>;
+/// The TPC-H tables that the workers of a cluster hold for its sessions.
+pub(crate) struct TpchTables {
+    channels: Channels,
+    membership: Arc<Membership>,
+    /// Replicated tables, for the parts of plans that run in the coordinator.
+    catalog: Arc<ShardCatalog>,
+    partitions_per_task: usize,
+    /// By the bits of their scale, and how they are dealt.
+    loaded: Mutex<HashMap<(u64, TpchLayout), Weak<TableSet>>>,
+}
 
 /// TPC-H tables in the memory of a cluster's workers, for as long as this exists.
 pub(crate) struct TableSet {
@@ -55,38 +66,53 @@ impl Drop for TableSet {
     }
 }
 
-impl TableSet {
+impl TpchTables {
+    pub(crate) fn new(
+        channels: Channels,
+        membership: Arc<Membership>,
+        catalog: Arc<ShardCatalog>,
+        partitions_per_task: usize,
+    ) -> Self {
+        Self {
+            channels,
+            membership,
+            catalog,
+            partitions_per_task,
+            loaded: Mutex::default(),
+        }
+    }
+
     /// The tables at `scale`: those that another session uses already, or else new ones.
     pub(crate) async fn load(
-        core: &Core,
+        &self,
         scale: f64,
         layout: TpchLayout,
         progress: &dyn LoadProgress,
-    ) -> Result<Arc<Self>> {
+    ) -> Result<Arc<TableSet>> {
         check_scale(scale)?;
         let wanted = (scale.to_bits(), layout);
-        let shared = core.tables.lock().get(&wanted).cloned();
+        let shared = self.loaded.lock().get(&wanted).cloned();
         if let Some(tables) = shared.and_then(|tables| tables.upgrade())
             && tables.check().is_ok()
         {
             tables.report(progress);
             return Ok(tables);
         }
-        let tables = Arc::new(Self::generate(core, scale, layout, progress).await?);
+        let tables = Arc::new(self.generate(scale, layout, progress).await?);
         tables.report(progress);
-        let mut shared = core.tables.lock();
+        let mut shared = self.loaded.lock();
         shared.retain(|_, tables| tables.strong_count() > 0);
         shared.insert(wanted, Arc::downgrade(&tables));
         Ok(tables)
     }
 
     async fn generate(
-        core: &Core,
+        &self,
         scale: f64,
         layout: TpchLayout,
         progress: &dyn LoadProgress,
-    ) -> Result<Self> {
-        let live = core.membership.live();
+    ) -> Result<TableSet> {
+        let live = self.membership.live();
         if live.is_empty() {
             return Err(EngineError::WorkerLost {
                 url: "any".to_owned(),
@@ -98,7 +124,7 @@ impl TableSet {
         let name = Uuid::new_v4().to_string();
         let key_partitions = match layout {
             TpchLayout::Random => 0,
-            TpchLayout::CoPartitioned => core.options.partitions_per_task(),
+            TpchLayout::CoPartitioned => self.partitions_per_task,
         };
         let total = Totals::new(scale, live.len(), progress);
         let loads = live.iter().enumerate().map(|(worker, (url, _))| {
@@ -110,7 +136,7 @@ impl TableSet {
                 shards: shards.map(|shard| shard as u32).collect(),
                 key_partitions: key_partitions as u32,
             };
-            load_worker(core, worker, url, request, &total)
+            load_worker(&self.channels, worker, url, request, &total)
         });
         let (leases, reports): (Vec<_>, Vec<_>) = try_join_all(loads).await?.into_iter().unzip();
 
@@ -122,19 +148,21 @@ impl TableSet {
                 shard: 0,
                 partition: 0,
             };
-            core.catalog.insert(key, batches);
+            self.catalog.insert(key, batches);
         }
-        Ok(Self {
+        Ok(TableSet {
             name,
             workers,
             tables: sum(&reports),
             key_partitions,
-            catalog: Arc::clone(&core.catalog),
-            membership: Arc::clone(&core.membership),
+            catalog: Arc::clone(&self.catalog),
+            membership: Arc::clone(&self.membership),
             _leases: leases,
         })
     }
+}
 
+impl TableSet {
     fn report(&self, progress: &dyn LoadProgress) {
         for (table, rows) in &self.tables {
             progress.advance(table.name(), rows.rows, rows.rows);
@@ -202,9 +230,75 @@ impl TableSet {
     }
 }
 
+/// A memory table whose rows are in the workers.
+#[derive(Debug)]
+pub(crate) struct MemoryShardTable {
+    /// The load that the table belongs to.
+    pub(crate) tables: Arc<TableSet>,
+    pub(crate) table: String,
+    pub(crate) schema: SchemaRef,
+    pub(crate) placement: Placement,
+    /// The column by whose hash the rows were dealt, if they were, and the partitions of each shard.
+    pub(crate) dealt_by: Option<(usize, usize)>,
+    pub(crate) statistics: Statistics,
+}
+
+#[async_trait]
+impl TableProvider for MemoryShardTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        Some(self.statistics.clone())
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> datafusion::error::Result<Arc<dyn ExecutionPlan>> {
+        if matches!(self.placement, Placement::Sharded { .. }) {
+            self.tables.check_shards(&self.table)?;
+        }
+        let columns = match projection {
+            Some(columns) => columns.clone(),
+            None => (0..self.schema.fields().len()).collect(),
+        };
+        let mut statistics = self.statistics.clone().project(Some(&columns));
+        // Of what is read only: the planner compares the sides of a join by it.
+        let bytes = statistics.column_statistics.iter().map(|c| c.byte_size);
+        statistics.total_byte_size = bytes.fold(Precision::Exact(0), |sum, b| sum.add(&b));
+        Ok(Arc::new(MemoryShardExec::new(
+            Scan {
+                table_set: self.tables.name().to_owned(),
+                table: self.table.clone(),
+                schema: Arc::new(self.schema.project(&columns)?),
+                partitions: match self.dealt_by {
+                    Some((_, partitions)) => partitions,
+                    None => session
+                        .config()
+                        .target_partitions()
+                        .max(PARTITIONS_PER_TASK_MIN),
+                },
+                key: self.dealt_by.map(|(key, _)| key),
+                statistics,
+                columns,
+            },
+            self.placement.clone(),
+        )))
+    }
+}
+
 /// Has one worker load its shards; returns once they are there.
 async fn load_worker(
-    core: &Core,
+    channels: &Channels,
     worker: usize,
     url: &Url,
     request: LoadRequest,
@@ -216,8 +310,8 @@ async fn load_worker(
         }
         _ => status_error(url, &status).into(),
     };
-    let mut client = ControlClient::new(core.exchange.channels().get(url).await?);
-    let mut reports = client.load(request).await.map_err(failed)?;
+    let mut client = ControlClient::new(channels.get(url).await?);
+    let mut reports = client.load(request).await.map_err(failed)?.into_inner();
     loop {
         let report = reports.message().await.map_err(failed)?;
         let report = report.ok_or_else(|| EngineError::WorkerLost {

@@ -12,8 +12,9 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
-use crate::control::client::ControlClient;
-use crate::control::{Beat, VERSION};
+use crate::protocol::VERSION;
+use crate::protocol::control::control_client::ControlClient;
+use crate::protocol::control::{Beat, WatchRequest};
 use crate::{EngineError, Result};
 
 /// A worker that is silent for longer is taken for dead. A process that ends closes its
@@ -202,7 +203,8 @@ async fn first_beat(
     };
     let mut client = ControlClient::new(channels.get(url).await?);
     let open = async {
-        let mut beats = client.watch().await.map_err(refused)?;
+        let beats = client.watch(WatchRequest {}).await.map_err(refused)?;
+        let mut beats = beats.into_inner();
         let beat = beats.message().await.map_err(refused)?;
         let beat = beat.ok_or_else(|| unreachable("it sent no heartbeat".to_owned()))?;
         Ok::<_, EngineError>((beat, beats))

@@ -14,10 +14,10 @@ use futures::Stream;
 use tokio::task::JoinHandle;
 use tonic::Status;
 
-use super::{LoadReport, LoadRequest, TableRows};
 use crate::Result;
+use crate::protocol::control::{ColumnStats, LoadReport, LoadRequest, TableRows};
 use crate::tables::catalog::{ShardCatalog, ShardKey};
-use crate::tables::column_stats::{ColumnStats, measure};
+use crate::tables::column_stats::measure;
 use crate::tpch::generate::{KEY_COLUMN, Table, check_scale, generate, merge};
 
 /// How often a load reports.

@@ -13,7 +13,7 @@ use crate::node_rule::{Rule, node_rule};
 
 /// Joins partition by partition what is partitioned alike. Its place is where joins have their modes, and no exchange was put
 /// below them yet.
-pub(crate) fn local_joins() -> Rule {
+pub(super) fn local_joins() -> Rule {
     node_rule("local_joins", |node| {
         match node.downcast_ref::<HashJoinExec>() {
             Some(join) if is_local(join) => {

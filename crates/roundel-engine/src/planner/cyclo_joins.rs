@@ -4,6 +4,8 @@
 //! send one side to all workers, and the joins that are estimated to be cheaper on a ring. With `SET roundel.join` they
 //! are all joins that can run on one, or none.
 
+mod choice;
+
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{
@@ -26,15 +28,12 @@ use roundel_ring::cost::Way;
 use url::Url;
 use uuid::Uuid;
 
-use super::choice::{Guess, Hosts, Sides, smaller, statistics};
-use super::exec::{CycloJoinExec, Keys};
-use super::pinnable;
-use super::rates::known;
 use crate::Fabric;
-use crate::cluster::membership::Membership;
+use crate::membership::Membership;
+use crate::ring::{CycloJoinExec, Keys, known_rates, name_of_pinned};
 use crate::settings::{JoinChoice, RingSettings, Spin, fabric_of};
-use crate::tables::memory_shard::MemoryShardExec;
-use crate::tables::placement::Placement;
+use crate::tables::memory_shard::{MemoryShardExec, Placement};
+use choice::{Guess, Hosts, Sides, smaller, statistics};
 
 /// Puts joins on rings.
 #[derive(Debug)]
@@ -53,7 +52,7 @@ impl PhysicalOptimizerRule for CycloJoins {
         let tasks_max = DistributedConfig::from_config_options(config)?.max_tasks_per_stage;
         let too_few = tasks_max > 0 && tasks_max < live.len();
         let rings = fabric != Fabric::Grpc && live.len() > 1 && !too_few;
-        let hosts = known(fabric).map(|rates| Hosts {
+        let hosts = known_rates(fabric).map(|rates| Hosts {
             count: live.len(),
             threads: threads(&live, config.execution.target_partitions),
             threads_alone: threads(
@@ -203,7 +202,7 @@ impl OnRing {
     /// possible. The join runs on all workers where that is asked for, or may be worth it.
     fn with(self, fabric: Fabric, settings: &RingSettings) -> Result<Self> {
         let relation = match settings.pin {
-            Some(_) => pinnable::name(self.join.spinning(), fabric, settings.options)?,
+            Some(_) => name_of_pinned(self.join.spinning(), fabric, settings.options)?,
             None => None,
         };
         let worth = self.guess.is_none_or(|guess| guess.is_worth_spreading());

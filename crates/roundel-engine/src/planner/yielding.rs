@@ -17,7 +17,7 @@ use datafusion::physical_plan::joins::{
 use crate::node_rule::{Rule, node_rule};
 
 /// Wraps joins, so that they take part in cooperative scheduling.
-pub(crate) fn yielding_joins() -> Rule {
+pub(super) fn yielding_joins() -> Rule {
     node_rule("yielding_joins", |node| {
         let join = multiplies(node.as_ref()).then(|| Arc::clone(node));
         Ok(join.map(|join| Arc::new(CooperativeExec::new(join)) as _))
