@@ -89,23 +89,21 @@ fn tell(results: &Results) -> Vec<Figure> {
     });
     figure.find("SH27a", found);
     let nodes = nodes(results.options);
-    let mut as_in_table = true;
-    let mut seen = Vec::new();
-    for (family, designs) in FAMILIES {
-        for design in designs {
-            let expected = design.queue_pairs(nodes, THREADS);
-            let x = X::Number(expected as f64);
-            let used = results.median(family, &x, |measured| {
+    let designs = FAMILIES
+        .iter()
+        .flat_map(|(family, designs)| designs.iter().map(move |design| (family, design)));
+    let used: Option<Vec<_>> = designs
+        .map(|(family, design)| {
+            let expected = design.queue_pairs(nodes, THREADS) as f64;
+            let used = results.median(family, &X::Number(expected), |measured| {
                 measured.endpoints().queue_pairs as f64 / measured.nodes.len() as f64
             });
-            let Some(used) = used else {
-                continue;
-            };
-            as_in_table &= used == expected as f64;
-            seen.push(format!("{design} {used}"));
-        }
-    }
-    let found = (!seen.is_empty()).then(|| {
+            used.map(|used| (format!("{design} {used}"), used == expected))
+        })
+        .collect();
+    let found = used.map(|used| {
+        let as_in_table = used.iter().all(|(_, as_in_table)| *as_in_table);
+        let seen: Vec<_> = used.into_iter().map(|(seen, _)| seen).collect();
         let measured = format!("{} at {nodes} nodes of {THREADS} threads", seen.join(", "));
         (measured, verdict(as_in_table))
     });
