@@ -23,7 +23,7 @@ pub(crate) fn node_rule(
     Arc::new(NodeRule { name, replace })
 }
 
-/// The node above other inputs. What is known of its rows is found out again.
+/// Puts a node above other inputs, and finds out anew what is known of its rows.
 pub(crate) fn above(
     inputs: Vec<Arc<dyn ExecutionPlan>>,
     node: &Arc<dyn ExecutionPlan>,

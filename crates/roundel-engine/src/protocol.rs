@@ -1,7 +1,7 @@
 //! What a coordinator and its workers, and the workers among each other, say besides plans and rows: the messages and
 //! services of `proto/`.
 
-/// Who a worker is, whether it lives, and which shards of tables it holds.
+/// A worker tells who it is and that it lives, and loads shards of tables.
 #[allow(missing_docs)]
 pub(crate) mod control {
     tonic::include_proto!("roundel.control");

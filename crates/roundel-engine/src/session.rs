@@ -57,7 +57,7 @@ pub struct Session {
     planner: ClusterPlanner,
     /// What carries its rows, when that is not the cluster's to choose.
     fixed: Option<Fabric>,
-    /// What the context is set for.
+    /// The fabric that the context is set for.
     fabric: Mutex<Fabric>,
 }
 

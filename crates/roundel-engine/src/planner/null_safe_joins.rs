@@ -76,7 +76,7 @@ impl OptimizerRule for NullSafeKeys {
     }
 }
 
-/// What an inner join says of NULL; none of other nodes.
+/// An inner join's rule for NULL; `None` for other nodes.
 fn null_equality(plan: &LogicalPlan) -> Option<NullEquality> {
     match plan {
         LogicalPlan::Join(join) if join.join_type == JoinType::Inner => Some(join.null_equality),

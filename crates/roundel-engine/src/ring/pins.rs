@@ -26,7 +26,7 @@ use crate::{EngineError, Result};
 /// How often the keeper of a place looks whether the ring is to end.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What a place of a pinned ring comes to.
+/// A place of a pinned ring, once it is made.
 pub(super) type Made = Shared<BoxFuture<'static, Result<Arc<Pinned>>>>;
 
 /// The relations that are pinned in this process.
@@ -37,7 +37,7 @@ pub(crate) struct Pins(Arc<Mutex<State>>);
 struct State {
     /// By relation: where it is pinned, as far as this process has place 0.
     rings: HashMap<Uuid, PinnedRing>,
-    /// What this process has of each ring and place.
+    /// By ring and place: the rows that this process keeps there.
     places: HashMap<(Uuid, usize), Kept>,
 }
 
@@ -76,7 +76,7 @@ impl Pins {
         }
     }
 
-    /// What there is at a place of a ring, or what `make` begins.
+    /// The rows at a place of a ring; where there are none, `make` begins them.
     ///
     /// # Errors
     /// When the place has other rows than those that a plan has.

@@ -67,7 +67,7 @@ pub(crate) fn keep_right(options: &mut ConfigOptions) {
 struct Began {
     /// What it began with, which RESET goes back to.
     with: Values,
-    /// What workers have that were told nothing.
+    /// The values of workers that were told nothing.
     untold: Values,
 }
 
