@@ -20,8 +20,9 @@
 //! * [`tcp`] is verbs over sockets, for hosts without RDMA.
 //! * [`sim`] is a cluster on virtual time, from a seed.
 //! * [`rendezvous`] is how peers exchange addresses and learn of each other's death.
-//! * [`conformance`] is the suite that every provider passes.
 //! * [`loopback`] says quickly which verbs work on an open device.
+//!
+//! The crate `roundel-conformance` is the suite that every provider passes.
 
 // Model checking leaves all but the shared rings out.
 #![cfg_attr(roundel_loom, allow(dead_code, unused_imports))]
@@ -31,7 +32,6 @@ pub mod capabilities;
 #[cfg(not(roundel_loom))]
 pub mod choice;
 pub mod completion_queue;
-pub mod conformance;
 pub mod context;
 pub mod counters;
 pub mod device;
@@ -60,13 +60,13 @@ pub mod work;
 pub use address::{DeviceAddress, QueuePairAddress};
 pub use capabilities::Capabilities;
 #[cfg(not(roundel_loom))]
-pub use choice::{DeviceChoice, UnknownDevice};
+pub use choice::{DeviceChoice, DeviceOptions, UnknownDevice};
 pub use completion_queue::{CompletionChannel, CompletionQueue, WaitPolicy};
-pub use context::{Context, TokioContext, Work, settle};
+pub use context::{Context, TokioContext, VirtualLock, Work, settle};
 pub use counters::{CounterSnapshot, Opcode};
 pub use device::Device;
 pub use error::{Blame, LINE_CHARS_MAX, VerbsError, one_line};
-pub use guarded::{Guard, Guarded, VirtualLock};
+pub use guarded::{Guard, Guarded};
 pub use memory::{Arena, ArenaOptions, Buffer, ExposedBuffer, RemoteAddress, SharedBuffer};
 pub use multicast::MulticastGroup;
 pub use numa::{Region, Regions};

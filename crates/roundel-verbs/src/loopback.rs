@@ -1,6 +1,6 @@
 //! Whether the verbs of an open device work: one small message each, between queue pairs of that
 //! device. For whoever wants to know quickly, before anything depends on it; the
-//! [conformance suite](crate::conformance) asks how they behave.
+//! conformance suite (`roundel-conformance`) asks how they behave.
 //!
 //! It uses the object model only, and knows nothing of the provider. It touches no queue pair but
 //! its own, and leaves nothing behind.

@@ -1,7 +1,7 @@
 //! Buffers of an arena and their three ownerships: owned, shared read-only, exposed.
 #![allow(unsafe_code)] // Copies in and out of registered memory, whose bytes peers may change.
 
-use super::arena::Allocation;
+use super::segment::Allocation;
 use crate::numa::Region;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -105,11 +105,13 @@ impl Buffer {
         }
     }
 
-    pub(crate) fn address(&self) -> u64 {
+    /// Its address, as a scatter/gather element has it.
+    pub fn address(&self) -> u64 {
         self.allocation.base() as u64
     }
 
-    pub(crate) fn local_key(&self) -> u32 {
+    /// The local key of its memory, as a scatter/gather element has it. Peers cannot use it.
+    pub fn local_key(&self) -> u32 {
         self.allocation.local_key()
     }
 }

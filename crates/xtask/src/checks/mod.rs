@@ -162,6 +162,7 @@ fn docs() -> Result {
 fn package() -> Result {
     let crates = [
         "verbs",
+        "conformance",
         "exchange",
         "ring",
         "protocols",

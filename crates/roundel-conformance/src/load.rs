@@ -3,11 +3,11 @@
 use super::fixture::*;
 use super::report::{CaseResult, Failure, ensure, ensure_eq};
 use super::{Case, Provider, Verdict};
-use crate::queue_pair::QueuePairOptions;
-use crate::work::CompletionStatus::Success;
-use crate::work::{ReceiveRequest, SendOperation, SendRequest};
+use roundel_verbs::queue_pair::QueuePairOptions;
+use roundel_verbs::work::CompletionStatus::Success;
+use roundel_verbs::work::{ReceiveRequest, SendOperation, SendRequest};
 
-pub(super) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case {
         name: "load: both directions at once with one receive each",
         verbs: "a SEND that waits for a receive does not keep its queue pair from receiving",
@@ -27,7 +27,7 @@ pub(super) const CASES: &[Case] = &[
 
 struct Side<'n, 'p> {
     node: &'n Node<'p>,
-    pair: crate::QueuePair,
+    pair: roundel_verbs::QueuePair,
     to_send: Vec<SendRequest>,
     sent: u64,
     received: u64,
@@ -161,7 +161,7 @@ fn threads(provider: &dyn Provider) -> CaseResult {
                     let mut bytes = vec![next as u8; length];
                     bytes[..8].copy_from_slice(&next.to_le_bytes());
                     buffer.write(0, &bytes);
-                    let payload = crate::Payload::Owned { buffer, length };
+                    let payload = roundel_verbs::Payload::Owned { buffer, length };
                     waiting.push(request(next, SendOperation::Send, payload));
                     next += 1;
                 }

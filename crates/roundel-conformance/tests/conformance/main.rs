@@ -2,8 +2,8 @@
 
 mod documentation;
 
+use roundel_conformance::{Provider, Report};
 use roundel_testbed::{Machine, Place, in_machine};
-use roundel_verbs::conformance::{self, Provider, Report};
 use roundel_verbs::sim::{Parameters, Simulation};
 use roundel_verbs::{Device, VerbsError, rdma, shm, tcp};
 use std::cell::Cell;
@@ -16,7 +16,7 @@ use std::time::Instant;
 fn run(provider: &dyn Provider, column: &str) {
     let mut report = Report::observed(|finding| println!("{finding}"));
     let filter = std::env::var("CONFORMANCE").unwrap_or_default();
-    conformance::run_matching(provider, &filter, &mut report);
+    roundel_conformance::run_matching(provider, &filter, &mut report);
     println!("\n{report}");
     assert!(!report.findings().is_empty(), "no case matches");
     let failed: Vec<_> = report.failures().map(|finding| finding.case).collect();

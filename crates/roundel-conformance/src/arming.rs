@@ -4,13 +4,13 @@ use super::channels::{Sleeper, asleep, sleeper};
 use super::fixture::*;
 use super::report::{CaseResult, Failure, ensure, ensure_eq};
 use super::{Case, Provider, Verdict};
-use crate::completion_queue::CompletionQueue;
-use crate::queue_pair::QueuePair;
-use crate::work::CompletionStatus::Success;
-use crate::work::{ReceiveRequest, SendOperation};
+use roundel_verbs::completion_queue::CompletionQueue;
+use roundel_verbs::queue_pair::QueuePair;
+use roundel_verbs::work::CompletionStatus::Success;
+use roundel_verbs::work::{ReceiveRequest, SendOperation};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-pub(super) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case {
         name: "arming: completions that race it are not forgotten",
         verbs: "ibv_req_notify_cq, then ibv_poll_cq once more: a completion is found by the poll or \
@@ -69,7 +69,11 @@ fn send_at_all_moments(
 }
 
 /// Takes a message and posts its receive again.
-fn take(completion: crate::Completion, pair: &QueuePair, taken: &AtomicU64) -> Result<(), Failure> {
+fn take(
+    completion: roundel_verbs::Completion,
+    pair: &QueuePair,
+    taken: &AtomicU64,
+) -> Result<(), Failure> {
     let count = taken.load(Ordering::Relaxed);
     ensure_eq!(completion.status, Success, "status of message {count}");
     ensure_eq!(bytes_of(&completion)?, count.to_le_bytes(), "message");

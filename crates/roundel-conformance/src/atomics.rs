@@ -3,16 +3,16 @@
 use super::fixture::*;
 use super::report::{CaseResult, Failure, ensure, ensure_eq};
 use super::{Case, Provider, Verdict};
-use crate::counters::Opcode;
-use crate::error::VerbsError;
-use crate::memory::{ArenaOptions, RemoteAddress};
-use crate::queue_pair::QueuePairState;
-use crate::work::CompletionStatus::{Flushed, RemoteAccess, Success};
-use crate::work::SendOperation::{CompareAndSwap, FetchAndAdd};
-use crate::work::{ATOMIC_BYTES, Completion, Payload, SendOperation};
+use roundel_verbs::counters::Opcode;
+use roundel_verbs::error::VerbsError;
+use roundel_verbs::memory::{ArenaOptions, RemoteAddress};
+use roundel_verbs::queue_pair::QueuePairState;
+use roundel_verbs::work::CompletionStatus::{Flushed, RemoteAccess, Success};
+use roundel_verbs::work::SendOperation::{CompareAndSwap, FetchAndAdd};
+use roundel_verbs::work::{ATOMIC_BYTES, Completion, Payload, SendOperation};
 use std::sync::atomic::Ordering;
 
-pub(super) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case {
         name: "atomics: the word as it was comes back",
         verbs: "fetch-and-add and compare-and-swap change an aligned 64-bit word in one step and \
@@ -61,7 +61,7 @@ macro_rules! connection {
 /// Posts an atomic operation.
 fn post_atomic(
     node: &Node<'_>,
-    pair: &crate::QueuePair,
+    pair: &roundel_verbs::QueuePair,
     operation: SendOperation,
 ) -> Result<(), Failure> {
     post(pair, 1, operation, node.owned(&[0xff; ATOMIC_BYTES])?)

@@ -3,12 +3,12 @@
 use super::fixture::*;
 use super::report::{CaseResult, ensure, ensure_eq};
 use super::{Case, Provider, Verdict};
-use crate::error::VerbsError;
-use crate::queue_pair::{QueuePairOptions, QueuePairState};
-use crate::work::CompletionStatus::{Flushed, ReceiverNotReady, RetryExceeded, Success};
-use crate::work::{Payload, ReceiveRequest, SendOperation};
+use roundel_verbs::error::VerbsError;
+use roundel_verbs::queue_pair::{QueuePairOptions, QueuePairState};
+use roundel_verbs::work::CompletionStatus::{Flushed, ReceiverNotReady, RetryExceeded, Success};
+use roundel_verbs::work::{Payload, ReceiveRequest, SendOperation};
 
-pub(super) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case {
         name: "flow: a SEND waits for a receive",
         verbs: "with rnr_retry 7 a SEND is retried until a receive is posted; order is kept",

@@ -3,11 +3,11 @@
 use super::fixture::*;
 use super::report::{CaseResult, ensure, ensure_eq};
 use super::{Case, Provider, Verdict};
-use crate::error::VerbsError;
-use crate::work::CompletionStatus::Success;
-use crate::work::{INLINE_BYTES_MAX, InlineBytes, Payload, SendOperation};
+use roundel_verbs::error::VerbsError;
+use roundel_verbs::work::CompletionStatus::Success;
+use roundel_verbs::work::{INLINE_BYTES_MAX, InlineBytes, Payload, SendOperation};
 
-pub(super) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case {
         name: "inline: up to the device's limit",
         verbs: "inline payloads need no memory region and go up to max_inline_data",

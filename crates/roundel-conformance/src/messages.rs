@@ -3,13 +3,13 @@
 use super::fixture::*;
 use super::report::{CaseResult, ensure, ensure_eq};
 use super::{Case, Provider, Verdict};
-use crate::counters::Opcode;
-use crate::work::CompletionStatus::{
+use roundel_verbs::counters::Opcode;
+use roundel_verbs::work::CompletionStatus::{
     Flushed, LocalLength, LocalOperation, RemoteInvalidRequest, RemoteOperation, Success,
 };
-use crate::work::{Payload, ReceiveRequest, SendOperation};
+use roundel_verbs::work::{Payload, ReceiveRequest, SendOperation};
 
-pub(super) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case {
         name: "messages: SEND fills the receive that was posted first",
         verbs: "receives are consumed in posting order, each by one SEND; both sides complete",
@@ -139,7 +139,7 @@ fn too_small(provider: &dyn Provider) -> CaseResult {
         "a failed receive gives its buffer back"
     );
     for pair in [&c.qa, &c.qb] {
-        ensure_eq!(pair.state(), crate::QueuePairState::Error, "state");
+        ensure_eq!(pair.state(), roundel_verbs::QueuePairState::Error, "state");
     }
     Ok(if unspecific {
         Verdict::Differs("both ends break with a status that does not say why".into())

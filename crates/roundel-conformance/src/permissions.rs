@@ -3,13 +3,13 @@
 use super::fixture::*;
 use super::report::{CaseResult, Failure, ensure, ensure_eq};
 use super::{Case, Provider, Verdict};
-use crate::memory::{ArenaOptions, RemoteAddress};
-use crate::queue_pair::QueuePairState;
-use crate::work::CompletionStatus::{Flushed, RemoteAccess};
-use crate::work::SendOperation;
+use roundel_verbs::memory::{ArenaOptions, RemoteAddress};
+use roundel_verbs::queue_pair::QueuePairState;
+use roundel_verbs::work::CompletionStatus::{Flushed, RemoteAccess};
+use roundel_verbs::work::SendOperation;
 use std::sync::atomic::Ordering;
 
-pub(super) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case {
         name: "permissions: out of bounds",
         verbs: "an access that is not wholly inside the region ends with a remote access error and \

@@ -3,15 +3,15 @@
 use super::fixture::*;
 use super::report::{CaseResult, ensure, ensure_eq};
 use super::{Case, Provider, Verdict};
-use crate::capabilities::GRH_BYTES;
-use crate::error::VerbsError;
-use crate::queue_pair::QueuePairState::{Error, ReadyToSend};
-use crate::queue_pair::{QUEUE_KEY_MAX, QueuePairOptions};
-use crate::work::CompletionStatus::{Flushed, LocalLength, LocalOperation, Success};
-use crate::work::{Payload, SendOperation, SendRequest};
+use roundel_verbs::capabilities::GRH_BYTES;
+use roundel_verbs::error::VerbsError;
+use roundel_verbs::queue_pair::QueuePairState::{Error, ReadyToSend};
+use roundel_verbs::queue_pair::{QUEUE_KEY_MAX, QueuePairOptions};
+use roundel_verbs::work::CompletionStatus::{Flushed, LocalLength, LocalOperation, Success};
+use roundel_verbs::work::{Payload, SendOperation, SendRequest};
 use std::collections::BTreeMap;
 
-pub(super) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case {
         name: "datagrams: arrive behind a global routing header",
         verbs: "the payload starts 40 bytes into the receive; the completion counts them and names \
@@ -312,30 +312,31 @@ fn many_to_one(provider: &dyn Provider) -> CaseResult {
     // Every sender in turn, so that a provider without threads runs this too; the receiver takes
     // turns with them. A datagram that finds no receive is dropped, and counted as such.
     let mut seen: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-    let mut take = |completions: Vec<crate::Completion>| -> Result<(), super::report::Failure> {
-        for completion in completions {
-            ensure_eq!(completion.status, Success, "status");
-            let bytes = datagram_of(&completion, GRH_BYTES)?;
-            ensure!(bytes.len() >= 16, "a datagram of {} bytes", bytes.len());
-            let number = u64::from_le_bytes(bytes[..8].try_into().unwrap_or_default());
-            let length = 16 + (number % 400) as usize;
-            ensure_eq!(bytes.len(), length, "length of datagram {number}");
-            ensure!(
-                bytes[16..].iter().all(|byte| *byte == number as u8),
-                "datagram {number} is not whole"
-            );
-            let source = u64::from_le_bytes(bytes[8..16].try_into().unwrap_or_default());
-            seen.entry(source).or_default().push(number);
-            post_receives(
-                &qb,
-                vec![crate::ReceiveRequest {
-                    id: 0,
-                    buffer: completion.buffer,
-                }],
-            )?;
-        }
-        Ok(())
-    };
+    let mut take =
+        |completions: Vec<roundel_verbs::Completion>| -> Result<(), super::report::Failure> {
+            for completion in completions {
+                ensure_eq!(completion.status, Success, "status");
+                let bytes = datagram_of(&completion, GRH_BYTES)?;
+                ensure!(bytes.len() >= 16, "a datagram of {} bytes", bytes.len());
+                let number = u64::from_le_bytes(bytes[..8].try_into().unwrap_or_default());
+                let length = 16 + (number % 400) as usize;
+                ensure_eq!(bytes.len(), length, "length of datagram {number}");
+                ensure!(
+                    bytes[16..].iter().all(|byte| *byte == number as u8),
+                    "datagram {number} is not whole"
+                );
+                let source = u64::from_le_bytes(bytes[8..16].try_into().unwrap_or_default());
+                seen.entry(source).or_default().push(number);
+                post_receives(
+                    &qb,
+                    vec![roundel_verbs::ReceiveRequest {
+                        id: 0,
+                        buffer: completion.buffer,
+                    }],
+                )?;
+            }
+            Ok(())
+        };
     for number in 0..each {
         for (source, (a, qa, to)) in senders.iter().enumerate() {
             let mut bytes = vec![number as u8; 16 + (number % 400) as usize];

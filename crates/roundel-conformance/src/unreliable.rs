@@ -3,15 +3,17 @@
 use super::fixture::*;
 use super::report::{CaseResult, Failure, ensure, ensure_eq, fail};
 use super::{Case, Provider, Verdict};
-use crate::error::VerbsError;
-use crate::queue_pair::QueuePairState::{Error, ReadyToSend};
-use crate::queue_pair::{QueuePairOptions, Transport};
-use crate::work::CompletionStatus::{Flushed, LocalLength, LocalOperation, Success};
-use crate::work::SendOperation::{Read, Send, SendWithImmediate, Write, WriteWithImmediate};
-use crate::work::{ATOMIC_BYTES, ReceiveRequest, SendOperation};
+use roundel_verbs::error::VerbsError;
+use roundel_verbs::queue_pair::QueuePairState::{Error, ReadyToSend};
+use roundel_verbs::queue_pair::{QueuePairOptions, Transport};
+use roundel_verbs::work::CompletionStatus::{Flushed, LocalLength, LocalOperation, Success};
+use roundel_verbs::work::SendOperation::{
+    Read, Send, SendWithImmediate, Write, WriteWithImmediate,
+};
+use roundel_verbs::work::{ATOMIC_BYTES, ReceiveRequest, SendOperation};
 use std::sync::atomic::Ordering;
 
-pub(super) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case {
         name: "unreliable connections: SEND and WRITE arrive in order",
         verbs: "UC carries SEND, WRITE and their forms with immediate data, of any length, in order",

@@ -1,6 +1,6 @@
 //! What the suite found.
 
-use crate::error::VerbsError;
+use roundel_verbs::error::VerbsError;
 use std::time::Duration;
 
 /// How a case ended.
@@ -43,7 +43,7 @@ impl Report {
         }
     }
 
-    pub(super) fn add(&mut self, finding: Finding) {
+    pub(crate) fn add(&mut self, finding: Finding) {
         if let Some(observer) = self.observer {
             observer(&finding);
         }
@@ -102,7 +102,7 @@ impl Finding {
 
 /// Why a case failed.
 #[derive(Debug)]
-pub(super) struct Failure(pub String);
+pub(crate) struct Failure(pub String);
 
 impl From<VerbsError> for Failure {
     fn from(error: VerbsError) -> Self {
@@ -110,10 +110,10 @@ impl From<VerbsError> for Failure {
     }
 }
 
-pub(super) type CaseResult = Result<Verdict, Failure>;
+pub(crate) type CaseResult = Result<Verdict, Failure>;
 
 /// The text of a caught panic.
-pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     panic
         .downcast_ref::<String>()
         .cloned()
@@ -125,7 +125,7 @@ pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 macro_rules! ensure {
     ($condition:expr, $($text:tt)+) => {
         if !$condition {
-            return Err($crate::conformance::report::Failure(format!($($text)+)));
+            return Err($crate::report::Failure(format!($($text)+)));
         }
     };
 }
@@ -135,7 +135,7 @@ macro_rules! ensure_eq {
     ($left:expr, $right:expr, $($what:tt)+) => {{
         let (left, right) = (&$left, &$right);
         if left != right {
-            return Err($crate::conformance::report::Failure(format!(
+            return Err($crate::report::Failure(format!(
                 "{}: {left:?} instead of {right:?}",
                 format_args!($($what)+)
             )));
@@ -146,8 +146,8 @@ macro_rules! ensure_eq {
 /// Fails the case.
 macro_rules! fail {
     ($($text:tt)+) => {
-        return Err($crate::conformance::report::Failure(format!($($text)+)))
+        return Err($crate::report::Failure(format!($($text)+)))
     };
 }
 
-pub(super) use {ensure, ensure_eq, fail};
+pub(crate) use {ensure, ensure_eq, fail};

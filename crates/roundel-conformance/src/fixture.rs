@@ -2,39 +2,39 @@
 
 use super::Provider;
 use super::report::Failure;
-use crate::completion_queue::CompletionQueue;
-use crate::device::Device;
-use crate::memory::{Arena, ArenaOptions, Buffer};
-use crate::queue_pair::{AddressHandle, QueuePair, QueuePairOptions, Transport};
-use crate::work::{
+use roundel_verbs::completion_queue::CompletionQueue;
+use roundel_verbs::device::Device;
+use roundel_verbs::memory::{Arena, ArenaOptions, Buffer};
+use roundel_verbs::queue_pair::{AddressHandle, QueuePair, QueuePairOptions, Transport};
+use roundel_verbs::work::{
     Completion, CompletionStatus, InlineBytes, Payload, ReceiveRequest, SendOperation, SendRequest,
 };
 use std::time::{Duration, Instant};
 
 /// How long a case waits for what must come.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a case waits to see that nothing comes.
-pub(super) const SILENCE: Duration = Duration::from_millis(20);
+pub(crate) const SILENCE: Duration = Duration::from_millis(20);
 /// A device notices within this time that its peer does not answer: most take less.
-pub(super) const DEAD_PEER: Duration = Duration::from_millis(700);
+pub(crate) const DEAD_PEER: Duration = Duration::from_millis(700);
 /// How a provider differs whose statuses tell less.
-pub(super) const VAGUE_STATUS: &str =
+pub(crate) const VAGUE_STATUS: &str =
     "the status says that the request was wrong, not what was wrong";
 /// The queue key of datagram queue pairs.
-pub(super) const QUEUE_KEY: u32 = 0x1234_5678;
+pub(crate) const QUEUE_KEY: u32 = 0x1234_5678;
 
 /// The suite runs outside of any simulation.
-pub(super) fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
 /// Rounds of a case that shows the same thing over and over: fewer on a slow provider.
-pub(super) fn rounds(provider: &dyn Provider, on_a_fast_one: u64) -> u64 {
+pub(crate) fn rounds(provider: &dyn Provider, on_a_fast_one: u64) -> u64 {
     (on_a_fast_one / provider.slowness()).max(on_a_fast_one.min(20))
 }
 
 /// A device with an arena and two completion queues.
-pub(super) struct Node<'a> {
+pub(crate) struct Node<'a> {
     pub provider: &'a dyn Provider,
     pub device: Device,
     pub arena: Arena,
@@ -43,13 +43,13 @@ pub(super) struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    pub(super) fn open(provider: &'a dyn Provider) -> Result<Self, Failure> {
+    pub(crate) fn open(provider: &'a dyn Provider) -> Result<Self, Failure> {
         let device = provider.open()?;
         Self::on(provider, device)
     }
 
     /// On a device that is there already.
-    pub(super) fn on(provider: &'a dyn Provider, device: Device) -> Result<Self, Failure> {
+    pub(crate) fn on(provider: &'a dyn Provider, device: Device) -> Result<Self, Failure> {
         Ok(Self {
             provider,
             // Small segments: a device pins every page of them.
@@ -63,30 +63,30 @@ impl<'a> Node<'a> {
         })
     }
 
-    pub(super) fn queue_pair(&self, options: &QueuePairOptions) -> Result<QueuePair, Failure> {
+    pub(crate) fn queue_pair(&self, options: &QueuePairOptions) -> Result<QueuePair, Failure> {
         Ok(self
             .device
             .create_queue_pair(options, &self.sends, &self.receives)?)
     }
 
     /// A UD queue pair that is ready.
-    pub(super) fn datagrams(&self) -> Result<QueuePair, Failure> {
+    pub(crate) fn datagrams(&self) -> Result<QueuePair, Failure> {
         let pair = self.queue_pair(&datagram_options())?;
         pair.activate()?;
         Ok(pair)
     }
 
-    pub(super) fn handle(&self, to: &QueuePair) -> Result<AddressHandle, Failure> {
+    pub(crate) fn handle(&self, to: &QueuePair) -> Result<AddressHandle, Failure> {
         Ok(self.device.create_address_handle(to.address())?)
     }
 
-    pub(super) fn filled(&self, bytes: &[u8]) -> Result<Buffer, Failure> {
+    pub(crate) fn filled(&self, bytes: &[u8]) -> Result<Buffer, Failure> {
         let mut buffer = self.arena.allocate(bytes.len().max(1))?;
         buffer.write(0, bytes);
         Ok(buffer)
     }
 
-    pub(super) fn owned(&self, bytes: &[u8]) -> Result<Payload, Failure> {
+    pub(crate) fn owned(&self, bytes: &[u8]) -> Result<Payload, Failure> {
         Ok(Payload::Owned {
             buffer: self.filled(bytes)?,
             length: bytes.len(),
@@ -94,7 +94,7 @@ impl<'a> Node<'a> {
     }
 
     /// Posts `count` receives of `length` bytes with ids from `first`.
-    pub(super) fn post_receives(
+    pub(crate) fn post_receives(
         &self,
         pair: &QueuePair,
         first: u64,
@@ -112,17 +112,17 @@ impl<'a> Node<'a> {
     }
 
     /// The next `count` send completions.
-    pub(super) fn sent(&self, count: usize) -> Result<Vec<Completion>, Failure> {
+    pub(crate) fn sent(&self, count: usize) -> Result<Vec<Completion>, Failure> {
         wait_for(self.provider, &self.sends, count)
     }
 
     /// The next `count` receive completions.
-    pub(super) fn received(&self, count: usize) -> Result<Vec<Completion>, Failure> {
+    pub(crate) fn received(&self, count: usize) -> Result<Vec<Completion>, Failure> {
         wait_for(self.provider, &self.receives, count)
     }
 
     /// Fails if a completion comes to either queue.
-    pub(super) fn silent(&self) -> Result<(), Failure> {
+    pub(crate) fn silent(&self) -> Result<(), Failure> {
         let end = now() + SILENCE;
         let mut found = Vec::new();
         while now() < end {
@@ -135,7 +135,7 @@ impl<'a> Node<'a> {
     }
 }
 
-pub(super) fn connected_options() -> QueuePairOptions {
+pub(crate) fn connected_options() -> QueuePairOptions {
     QueuePairOptions {
         transport: Transport::ReliableConnection,
         send_depth: 64,
@@ -145,7 +145,7 @@ pub(super) fn connected_options() -> QueuePairOptions {
     }
 }
 
-pub(super) fn datagram_options() -> QueuePairOptions {
+pub(crate) fn datagram_options() -> QueuePairOptions {
     QueuePairOptions {
         transport: Transport::UnreliableDatagram,
         queue_key: QUEUE_KEY,
@@ -154,7 +154,7 @@ pub(super) fn datagram_options() -> QueuePairOptions {
 }
 
 /// Two nodes with a connection, reliable unless its options say otherwise.
-pub(super) struct Connection<'a> {
+pub(crate) struct Connection<'a> {
     pub a: Node<'a>,
     pub b: Node<'a>,
     pub qa: QueuePair,
@@ -162,18 +162,18 @@ pub(super) struct Connection<'a> {
 }
 
 impl<'a> Connection<'a> {
-    pub(super) fn open(provider: &'a dyn Provider) -> Result<Self, Failure> {
+    pub(crate) fn open(provider: &'a dyn Provider) -> Result<Self, Failure> {
         Self::with(provider, &connected_options())
     }
 
-    pub(super) fn with(
+    pub(crate) fn with(
         provider: &'a dyn Provider,
         options: &QueuePairOptions,
     ) -> Result<Self, Failure> {
         Self::between(Node::open(provider)?, Node::open(provider)?, options)
     }
 
-    pub(super) fn between(
+    pub(crate) fn between(
         a: Node<'a>,
         b: Node<'a>,
         options: &QueuePairOptions,
@@ -183,14 +183,14 @@ impl<'a> Connection<'a> {
     }
 
     /// New queue pairs in place of those that broke.
-    pub(super) fn again(&mut self) -> Result<(), Failure> {
+    pub(crate) fn again(&mut self) -> Result<(), Failure> {
         (self.qa, self.qb) = connect(&self.a, &self.b, &connected_options())?;
         Ok(())
     }
 }
 
 /// A connection between two nodes.
-pub(super) fn connect(
+pub(crate) fn connect(
     a: &Node<'_>,
     b: &Node<'_>,
     options: &QueuePairOptions,
@@ -202,7 +202,7 @@ pub(super) fn connect(
 }
 
 /// Posts all, or fails.
-pub(super) fn post_receives(
+pub(crate) fn post_receives(
     pair: &QueuePair,
     mut requests: Vec<ReceiveRequest>,
 ) -> Result<(), Failure> {
@@ -215,7 +215,7 @@ pub(super) fn post_receives(
 }
 
 /// Posts all, or fails.
-pub(super) fn post_sends(pair: &QueuePair, mut requests: Vec<SendRequest>) -> Result<(), Failure> {
+pub(crate) fn post_sends(pair: &QueuePair, mut requests: Vec<SendRequest>) -> Result<(), Failure> {
     pair.post_send(&mut requests)?;
     if requests.is_empty() {
         Ok(())
@@ -225,7 +225,7 @@ pub(super) fn post_sends(pair: &QueuePair, mut requests: Vec<SendRequest>) -> Re
 }
 
 /// A request on a reliable connection.
-pub(super) fn request(id: u64, operation: SendOperation, payload: Payload) -> SendRequest {
+pub(crate) fn request(id: u64, operation: SendOperation, payload: Payload) -> SendRequest {
     SendRequest {
         id,
         operation,
@@ -235,7 +235,7 @@ pub(super) fn request(id: u64, operation: SendOperation, payload: Payload) -> Se
 }
 
 /// Posts one request, or fails.
-pub(super) fn post(
+pub(crate) fn post(
     pair: &QueuePair,
     id: u64,
     operation: SendOperation,
@@ -245,7 +245,7 @@ pub(super) fn post(
 }
 
 /// Posts one datagram, or fails.
-pub(super) fn post_datagram(
+pub(crate) fn post_datagram(
     pair: &QueuePair,
     to: &AddressHandle,
     id: u64,
@@ -262,14 +262,14 @@ pub(super) fn post_datagram(
     )
 }
 
-pub(super) fn inline(bytes: &[u8]) -> Result<Payload, Failure> {
+pub(crate) fn inline(bytes: &[u8]) -> Result<Payload, Failure> {
     InlineBytes::new(bytes)
         .map(Payload::Inline)
         .ok_or_else(|| Failure(format!("{} bytes are too many to be inline", bytes.len())))
 }
 
 /// Exactly `count` completions, within [`PATIENCE`].
-pub(super) fn wait_for(
+pub(crate) fn wait_for(
     provider: &dyn Provider,
     queue: &CompletionQueue,
     count: usize,
@@ -292,7 +292,7 @@ pub(super) fn wait_for(
 }
 
 /// Waits until the condition holds.
-pub(super) fn until(
+pub(crate) fn until(
     provider: &dyn Provider,
     what: &str,
     mut condition: impl FnMut() -> bool,
@@ -308,7 +308,7 @@ pub(super) fn until(
 }
 
 /// The bytes of a completion's buffer.
-pub(super) fn bytes_of(completion: &Completion) -> Result<Vec<u8>, Failure> {
+pub(crate) fn bytes_of(completion: &Completion) -> Result<Vec<u8>, Failure> {
     let Some(buffer) = &completion.buffer else {
         return Err(Failure(format!("no buffer in {completion:?}")));
     };
@@ -321,7 +321,7 @@ pub(super) fn bytes_of(completion: &Completion) -> Result<Vec<u8>, Failure> {
 }
 
 /// The payload of a received datagram.
-pub(super) fn datagram_of(completion: &Completion, grh_bytes: usize) -> Result<Vec<u8>, Failure> {
+pub(crate) fn datagram_of(completion: &Completion, grh_bytes: usize) -> Result<Vec<u8>, Failure> {
     let mut bytes = bytes_of(completion)?;
     if bytes.len() < grh_bytes {
         return Err(Failure(format!("no room for a GRH in {completion:?}")));
@@ -330,7 +330,7 @@ pub(super) fn datagram_of(completion: &Completion, grh_bytes: usize) -> Result<V
 }
 
 /// Fails unless the completions have these ids and statuses, in this order.
-pub(super) fn expect(
+pub(crate) fn expect(
     completions: &[Completion],
     wanted: &[(u64, CompletionStatus)],
 ) -> Result<(), Failure> {
@@ -345,7 +345,7 @@ pub(super) fn expect(
 }
 
 /// `count` bytes that differ from message to message.
-pub(super) fn pattern(seed: u64, count: usize) -> Vec<u8> {
+pub(crate) fn pattern(seed: u64, count: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..count)
         .map(|_| {

@@ -3,13 +3,13 @@
 use super::fixture::*;
 use super::report::{CaseResult, ensure, ensure_eq};
 use super::{Case, Provider, Verdict};
-use crate::error::VerbsError;
-use crate::memory::ArenaOptions;
-use crate::queue_pair::QueuePairState;
-use crate::work::CompletionStatus::{Flushed, RetryExceeded, Success};
-use crate::work::{Payload, SendOperation};
+use roundel_verbs::error::VerbsError;
+use roundel_verbs::memory::ArenaOptions;
+use roundel_verbs::queue_pair::QueuePairState;
+use roundel_verbs::work::CompletionStatus::{Flushed, RetryExceeded, Success};
+use roundel_verbs::work::{Payload, SendOperation};
 
-pub(super) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case {
         name: "memory: an arena grows and shrinks",
         verbs: "(memory of this object model) segments are registered on demand and deregistered \
@@ -244,7 +244,7 @@ fn idle_dead_peer(provider: &dyn Provider) -> CaseResult {
     a.silent()?;
     ensure_eq!(qa.state(), QueuePairState::ReadyToSend, "state");
     // A request of no bytes finds out.
-    let nowhere = crate::RemoteAddress {
+    let nowhere = roundel_verbs::RemoteAddress {
         address: 0,
         remote_key: 0,
     };

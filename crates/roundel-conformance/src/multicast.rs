@@ -3,13 +3,13 @@
 use super::fixture::*;
 use super::report::{CaseResult, Failure, ensure, ensure_eq};
 use super::{Case, Provider, Verdict};
-use crate::capabilities::GRH_BYTES;
-use crate::error::VerbsError;
-use crate::multicast::MulticastGroup;
-use crate::queue_pair::{AddressHandle, QueuePair, QueuePairOptions};
-use crate::work::CompletionStatus::Success;
+use roundel_verbs::capabilities::GRH_BYTES;
+use roundel_verbs::error::VerbsError;
+use roundel_verbs::multicast::MulticastGroup;
+use roundel_verbs::queue_pair::{AddressHandle, QueuePair, QueuePairOptions};
+use roundel_verbs::work::CompletionStatus::Success;
 
-pub(super) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case {
         name: "multicast: one send reaches every member once",
         verbs: "a datagram to a group is received by each queue pair that is attached to it, on \

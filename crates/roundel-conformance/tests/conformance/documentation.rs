@@ -1,8 +1,8 @@
 //! The tables of docs/design/verbs.md that say what the providers can do and how they differ. They are made
 //! from what the providers say; each provider fills its own column.
 
+use roundel_conformance::{Finding, Report, Verdict};
 use roundel_verbs::Capabilities;
-use roundel_verbs::conformance::{Finding, Report, Verdict};
 use std::path::PathBuf;
 
 /// When set, the document is written instead of being compared.
@@ -46,7 +46,7 @@ pub fn check(provider: &str, capabilities: &Capabilities, report: &Report) {
         .find(|(after, before)| after != before);
     panic!(
         "docs/design/verbs.md is out of date for {provider}: {line:#?}\nupdate it with `{UPDATE}=1 cargo test \
-         --release -p roundel-verbs --test conformance -- --test-threads 1`, look at the difference, \
+         --release -p roundel-conformance -- --test-threads 1`, look at the difference, \
          and commit it"
     );
 }

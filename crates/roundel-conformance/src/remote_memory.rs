@@ -3,16 +3,16 @@
 use super::fixture::*;
 use super::report::{CaseResult, ensure, ensure_eq};
 use super::{Case, Provider, Verdict};
-use crate::counters::Opcode;
-use crate::memory::RemoteAddress;
-use crate::queue_pair::QueuePairState;
-use crate::work::CompletionStatus::{
+use roundel_verbs::counters::Opcode;
+use roundel_verbs::memory::RemoteAddress;
+use roundel_verbs::queue_pair::QueuePairState;
+use roundel_verbs::work::CompletionStatus::{
     Flushed, LocalOperation, LocalProtection, RemoteAccess, Success,
 };
-use crate::work::{Payload, ReceiveRequest, SendOperation};
+use roundel_verbs::work::{Payload, ReceiveRequest, SendOperation};
 use std::sync::atomic::Ordering;
 
-pub(super) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case {
         name: "remote memory: WRITE and READ move bytes without the peer",
         verbs: "one-sided operations complete at the initiator only",
@@ -390,7 +390,7 @@ fn visibility(provider: &dyn Provider) -> CaseResult {
     std::thread::scope(|scope| {
         let arena = a.arena.clone();
         let sends = a.sends.clone();
-        let writer = scope.spawn(move || -> Result<(), crate::VerbsError> {
+        let writer = scope.spawn(move || -> Result<(), roundel_verbs::VerbsError> {
             for round in 1..=rounds {
                 while turn.load(Ordering::Acquire) < round {
                     std::thread::yield_now();

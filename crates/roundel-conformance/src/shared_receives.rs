@@ -3,16 +3,16 @@
 use super::fixture::*;
 use super::report::{CaseResult, Failure, ensure, ensure_eq, fail};
 use super::{Case, Provider, Verdict};
-use crate::capabilities::GRH_BYTES;
-use crate::completion_queue::CompletionQueue;
-use crate::error::VerbsError;
-use crate::queue_pair::QueuePairState::{Error, ReadyToSend};
-use crate::queue_pair::{QueuePair, QueuePairOptions};
-use crate::shared_receive::SharedReceiveQueue;
-use crate::work::CompletionStatus::{Flushed, ReceiverNotReady, Success};
-use crate::work::{ReceiveRequest, SendOperation};
+use roundel_verbs::capabilities::GRH_BYTES;
+use roundel_verbs::completion_queue::CompletionQueue;
+use roundel_verbs::error::VerbsError;
+use roundel_verbs::queue_pair::QueuePairState::{Error, ReadyToSend};
+use roundel_verbs::queue_pair::{QueuePair, QueuePairOptions};
+use roundel_verbs::shared_receive::SharedReceiveQueue;
+use roundel_verbs::work::CompletionStatus::{Flushed, ReceiverNotReady, Success};
+use roundel_verbs::work::{ReceiveRequest, SendOperation};
 
-pub(super) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case {
         name: "shared receives: queue pairs take them in posting order",
         verbs: "whichever queue pair gets a message takes the first receive; the completion comes to \

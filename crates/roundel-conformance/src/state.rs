@@ -3,13 +3,13 @@
 use super::fixture::*;
 use super::report::{CaseResult, ensure, ensure_eq};
 use super::{Case, Provider, Verdict};
-use crate::error::VerbsError;
-use crate::queue_pair::QueuePairState::{Error, Init, ReadyToSend};
-use crate::work::CompletionStatus::{Flushed, RetryExceeded, Success};
-use crate::work::SendOperation;
+use roundel_verbs::error::VerbsError;
+use roundel_verbs::queue_pair::QueuePairState::{Error, Init, ReadyToSend};
+use roundel_verbs::work::CompletionStatus::{Flushed, RetryExceeded, Success};
+use roundel_verbs::work::SendOperation;
 use std::time::Duration;
 
-pub(super) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case {
         name: "state: posting to the send queue needs a ready queue pair",
         verbs: "ibv_post_send fails in INIT; ibv_post_recv works",

@@ -3,10 +3,10 @@
 use super::fixture::*;
 use super::report::{CaseResult, ensure_eq};
 use super::{Case, Provider, Verdict};
-use crate::counters::{CounterSnapshot, Opcode};
-use crate::work::{Payload, SendOperation};
+use roundel_verbs::counters::{CounterSnapshot, Opcode};
+use roundel_verbs::work::{Payload, SendOperation};
 
-pub(super) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case {
         name: "accounting: each operation is counted where it was posted",
         verbs: "(counters of this object model) messages and payload bytes per queue pair and opcode",

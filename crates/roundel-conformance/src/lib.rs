@@ -1,8 +1,8 @@
 //! The conformance suite: what real verbs do, asserted on any provider.
 //!
-//! It is a library function so that every provider, also one outside this crate, runs the very
+//! It is a library function so that every provider, also one of somebody else, runs the very
 //! same cases. A case either passes, fails, or *differs*: the provider says through its
-//! [`Capabilities`](crate::Capabilities) that it cannot behave so, and the report names the
+//! [`Capabilities`](roundel_verbs::Capabilities) that it cannot behave so, and the report names the
 //! difference.
 //!
 //! The suite knows nothing of any provider: it opens devices through [`Provider`] and uses the
@@ -31,8 +31,8 @@ mod unreliable;
 
 pub use report::{Finding, Report, Verdict};
 
-use crate::device::Device;
-use crate::error::Result;
+use roundel_verbs::device::Device;
+use roundel_verbs::error::Result;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Opens devices of the provider under test. Each call gives a new device; all of them reach

@@ -3,12 +3,12 @@
 use super::fixture::*;
 use super::report::{CaseResult, Failure, ensure, ensure_eq};
 use super::{Case, Provider, Verdict};
-use crate::completion_queue::CompletionQueue;
-use crate::queue_pair::{QueuePair, QueuePairOptions};
-use crate::work::CompletionStatus::{Flushed, Success};
-use crate::work::SendOperation;
+use roundel_verbs::completion_queue::CompletionQueue;
+use roundel_verbs::queue_pair::{QueuePair, QueuePairOptions};
+use roundel_verbs::work::CompletionStatus::{Flushed, Success};
+use roundel_verbs::work::SendOperation;
 
-pub(super) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case {
         name: "completion queues: more queue pairs than its depth lose nothing",
         verbs: "a completion queue that is too small overruns and breaks its queue pairs; here it \
@@ -95,7 +95,7 @@ fn no_overrun(provider: &dyn Provider) -> CaseResult {
         let own = |receive: bool| {
             found.iter().filter(move |completion| {
                 completion.queue_pair == pair.number()
-                    && (completion.opcode == crate::Opcode::Receive) == receive
+                    && (completion.opcode == roundel_verbs::Opcode::Receive) == receive
             })
         };
         for receive in [false, true] {
@@ -275,7 +275,7 @@ fn two_threads(provider: &dyn Provider) -> CaseResult {
             for completion in found {
                 let bytes = bytes_of(&completion)?;
                 let buffer = completion.buffer;
-                post_receives(qb, vec![crate::ReceiveRequest { id: 0, buffer }])?;
+                post_receives(qb, vec![roundel_verbs::ReceiveRequest { id: 0, buffer }])?;
                 taken.lock().push(bytes);
             }
             let count = taken.lock().len();

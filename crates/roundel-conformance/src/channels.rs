@@ -3,15 +3,15 @@
 use super::fixture::*;
 use super::report::{CaseResult, Failure, ensure, ensure_eq};
 use super::{Case, Provider, Verdict};
-use crate::completion_queue::{CompletionChannel, CompletionQueue, until_ready};
-use crate::queue_pair::{QueuePair, QueuePairOptions};
-use crate::work::CompletionStatus::{Flushed, ReceiverNotReady, Success};
-use crate::work::{Completion, ReceiveRequest, SendOperation};
+use roundel_verbs::completion_queue::{CompletionChannel, CompletionQueue, until_ready};
+use roundel_verbs::queue_pair::{QueuePair, QueuePairOptions};
+use roundel_verbs::work::CompletionStatus::{Flushed, ReceiverNotReady, Success};
+use roundel_verbs::work::{Completion, ReceiveRequest, SendOperation};
 use std::future::Future;
 use std::task::Poll;
 use std::time::Duration;
 
-pub(super) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case {
         name: "channels: arming makes one event",
         verbs: "ibv_req_notify_cq asks for one event at the next completion; without it there is none",
@@ -66,14 +66,14 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// A node whose queues share a channel.
-pub(super) struct Sleeper<'a> {
+pub(crate) struct Sleeper<'a> {
     pub node: Node<'a>,
     pub channel: CompletionChannel,
 }
 
 impl<'a> Sleeper<'a> {
     /// `None` when the provider has no channels.
-    pub(super) fn open(provider: &'a dyn Provider) -> Result<Option<Self>, Failure> {
+    pub(crate) fn open(provider: &'a dyn Provider) -> Result<Option<Self>, Failure> {
         let device = provider.open()?;
         if device.capabilities().completion_channels_max == 0 {
             return Ok(None);
@@ -86,7 +86,7 @@ impl<'a> Sleeper<'a> {
     }
 
     /// Whether there is an event, now or before the timeout.
-    pub(super) fn readable(&self, timeout: Duration) -> Result<bool, Failure> {
+    pub(crate) fn readable(&self, timeout: Duration) -> Result<bool, Failure> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut fds = [PollFd::new(&self.channel, PollFlags::IN)];
         let timeout = Timespec {
@@ -108,7 +108,7 @@ macro_rules! sleeper {
     };
 }
 
-pub(super) use sleeper;
+pub(crate) use sleeper;
 
 fn one_event(provider: &dyn Provider) -> CaseResult {
     let (a, b) = (Node::open(provider)?, sleeper!(provider));
@@ -166,7 +166,7 @@ fn timeout(provider: &dyn Provider) -> CaseResult {
 }
 
 /// Waits without spinning until something came.
-pub(super) fn asleep(queue: &CompletionQueue) -> Result<Vec<Completion>, Failure> {
+pub(crate) fn asleep(queue: &CompletionQueue) -> Result<Vec<Completion>, Failure> {
     let mut found = Vec::new();
     queue.wait(&mut found, 1, 0, PATIENCE)?;
     if found.is_empty() {
