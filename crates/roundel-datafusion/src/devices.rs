@@ -1,10 +1,9 @@
 //! The devices of one process: which fabrics it has, and why not the others.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use roundel_verbs::rdma::{self, LockedMemory, RdmaOptions};
-use roundel_verbs::{DeviceAddress, shm, tcp};
+use roundel_verbs::{DeviceAddress, DeviceChoice, DeviceOptions, VerbsError};
 
 use crate::error::{Result, TransportError};
 use crate::fabric::{Fabric, FabricChoice};
@@ -23,13 +22,9 @@ pub struct Offer {
     pub lacks: String,
 }
 
-/// One process's ends of the fabrics that need a device.
+/// One process's ends of the fabrics that need a device, in the order in which they are preferred.
 #[derive(Clone)]
-pub struct Devices {
-    rdma: Opened,
-    shm: Opened,
-    tcp: Opened,
-}
+pub struct Devices(Vec<(Fabric, Opened)>);
 
 type Opened = Result<Arc<ExchangeNode>, String>;
 
@@ -40,69 +35,36 @@ impl Devices {
     /// When a device that was asked for by name cannot be opened.
     pub fn open(asked: &ExchangeOptions) -> Result<Self> {
         let choice = &asked.fabric;
-        let address = asked.address;
-        let address = address.unwrap_or_else(|| reachable_at(Ipv4Addr::UNSPECIFIED.into()));
-        let unasked = || Err(format!("it was started with --fabric {choice}"));
-        let rdma = |options: &RdmaOptions| {
-            let device = rdma::open(options).map_err(|error| error.to_string())?;
-            // Better no RDMA than queries that fail when they need much memory.
-            let quota = asked.registered_bytes_max();
-            let quota = quota.map_err(|error| error.to_string())?;
-            let locked = LockedMemory::of_this_process().require(quota);
-            locked.map_err(|error| format!("{error}; or use less, with --registered-memory"))?;
-            ExchangeNode::open(device, asked).map_err(|error| error.to_string())
+        let wanted = DeviceOptions {
+            registered_bytes_max: Some(asked.registered_bytes_max()?),
+            address: asked
+                .address
+                .unwrap_or_else(|| reachable_at(Ipv4Addr::UNSPECIFIED.into())),
         };
-        let shm = || {
-            let registered_bytes_max = asked.registered_bytes_max()?;
-            let device = shm::open(shm::ShmOptions {
-                registered_bytes_max,
-                ..shm::ShmOptions::default()
-            })
-            .map_err(|error| TransportError::io("open the exchange's device", error))?;
-            ExchangeNode::open(device, asked)
-        };
-        let tcp = |address: IpAddr| {
-            let opened = tcp::open(tcp::TcpOptions { address });
-            let device = opened.map_err(|error| error.to_string())?;
-            ExchangeNode::open(device, asked).map_err(|error| error.to_string())
-        };
-        Ok(match choice {
-            FabricChoice::Auto => Self {
-                rdma: rdma(&RdmaOptions::default())
-                    .inspect_err(|why| tracing::debug!(%why, "no RDMA here")),
-                shm: Ok(shm()?),
-                tcp: tcp(address),
-            },
-            FabricChoice::Rdma(options) => Self {
-                rdma: Ok(rdma(options).map_err(TransportError::NoFabric)?),
-                shm: unasked(),
-                tcp: unasked(),
-            },
-            FabricChoice::Shm => Self {
-                rdma: unasked(),
-                shm: Ok(shm()?),
-                tcp: unasked(),
-            },
-            FabricChoice::Tcp(on) => Self {
-                rdma: unasked(),
-                shm: unasked(),
-                tcp: Ok(tcp(on.unwrap_or(address)).map_err(TransportError::NoFabric)?),
-            },
-            FabricChoice::Grpc => Self {
-                rdma: unasked(),
-                shm: unasked(),
-                tcp: unasked(),
-            },
-        })
+        let mut devices = Vec::new();
+        for fabric in Fabric::ALL {
+            let Some(any) = fabric.device() else {
+                continue;
+            };
+            let opened = match choice {
+                FabricChoice::Auto => open(&any, &wanted, asked)
+                    .inspect_err(|why| tracing::debug!(%fabric, %why, "a fabric is not here")),
+                FabricChoice::Device(one) if choice.fabric() == Some(fabric) => {
+                    Ok(open(one, &wanted, asked).map_err(TransportError::NoFabric)?)
+                }
+                FabricChoice::Device(_) | FabricChoice::Grpc => {
+                    Err(format!("it was started with --fabric {choice}"))
+                }
+            };
+            devices.push((fabric, opened));
+        }
+        Ok(Self(devices))
     }
 
     fn opened(&self, fabric: Fabric) -> Option<&Opened> {
-        match fabric {
-            Fabric::Rdma => Some(&self.rdma),
-            Fabric::Shm => Some(&self.shm),
-            Fabric::Tcp => Some(&self.tcp),
-            Fabric::Grpc => None,
-        }
+        let mut devices = self.0.iter();
+        let found = devices.find(|(of, _)| *of == fabric);
+        found.map(|(_, opened)| opened)
     }
 
     /// This process's end of a fabric; none of one that needs no device.
@@ -116,21 +78,16 @@ impl Devices {
 
     /// The offers for the coordinator.
     pub fn offers(&self) -> Vec<Offer> {
-        let offer = |fabric: Fabric| {
-            let opened = self.opened(fabric)?;
-            Some(Offer {
-                fabric: fabric.name().to_owned(),
-                // The address of a shared-memory device is a secret; the host's id says enough.
-                address: match (fabric, opened) {
-                    (Fabric::Rdma | Fabric::Tcp, Ok(node)) => {
-                        Some(node.address().as_bytes().to_vec())
-                    }
-                    _ => None,
-                },
-                lacks: opened.as_ref().err().cloned().unwrap_or_default(),
-            })
+        let offer = |(fabric, opened): &(Fabric, Opened)| Offer {
+            fabric: fabric.name().to_owned(),
+            // The address of a shared-memory device is a secret; the host's id says enough.
+            address: match (fabric, opened) {
+                (Fabric::Rdma | Fabric::Tcp, Ok(node)) => Some(node.address().as_bytes().to_vec()),
+                _ => None,
+            },
+            lacks: opened.as_ref().err().cloned().unwrap_or_default(),
         };
-        Fabric::ALL.into_iter().filter_map(offer).collect()
+        self.0.iter().map(offer).collect()
     }
 
     /// Whether the device that a worker offers, by its address, is within reach of this process.
@@ -144,4 +101,16 @@ impl Devices {
             None => Ok(()),
         }
     }
+}
+
+/// Opens a device, and the exchange on it.
+fn open(choice: &DeviceChoice, wanted: &DeviceOptions, asked: &ExchangeOptions) -> Opened {
+    let device = choice.open_with(wanted).map_err(|error| match error {
+        // Better no device than queries that fail when they need much memory.
+        VerbsError::MemoryLockLimit { .. } => {
+            format!("{error}; or use less, with --registered-memory")
+        }
+        error => error.to_string(),
+    })?;
+    ExchangeNode::open(device, asked).map_err(|error| error.to_string())
 }

@@ -3,10 +3,9 @@
 //! This module knows nothing of plans; how rows travel over a fabric is the exchange's matter.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::str::FromStr;
 
-use roundel_verbs::rdma::RdmaOptions;
+use roundel_verbs::DeviceChoice;
 use strum::{Display, EnumString, IntoStaticStr};
 
 use crate::error::TransportError;
@@ -29,6 +28,11 @@ impl Fabric {
     /// In the order in which they are preferred.
     pub const ALL: [Self; 4] = [Self::Rdma, Self::Shm, Self::Tcp, Self::Grpc];
 
+    /// The device that it needs, any of its kind; none where it needs no device.
+    pub fn device(self) -> Option<DeviceChoice> {
+        self.name().parse().ok()
+    }
+
     /// The name that plans, reports and the command line use.
     pub fn name(self) -> &'static str {
         self.into()
@@ -45,12 +49,9 @@ pub enum FabricChoice {
     /// The first in the order of [`Fabric::ALL`] that joins all workers.
     #[default]
     Auto,
-    /// RDMA, on this device or any.
-    Rdma(RdmaOptions),
-    /// Shared memory.
-    Shm,
-    /// Sockets, on this address of the host or on the one that the other processes reach it by.
-    Tcp(Option<IpAddr>),
+    /// Roundel's exchange over this device. Sockets without an address are on the one that the other processes reach this
+    /// one by.
+    Device(DeviceChoice),
     /// gRPC.
     Grpc,
 }
@@ -60,23 +61,26 @@ impl FabricChoice {
     pub fn fabric(&self) -> Option<Fabric> {
         match self {
             Self::Auto => None,
-            Self::Rdma(_) => Some(Fabric::Rdma),
-            Self::Shm => Some(Fabric::Shm),
-            Self::Tcp(_) => Some(Fabric::Tcp),
+            Self::Device(DeviceChoice::Rdma(_)) => Some(Fabric::Rdma),
+            Self::Device(DeviceChoice::Shm) => Some(Fabric::Shm),
+            Self::Device(DeviceChoice::Tcp(_)) => Some(Fabric::Tcp),
             Self::Grpc => Some(Fabric::Grpc),
         }
     }
 }
 
+impl From<DeviceChoice> for FabricChoice {
+    fn from(choice: DeviceChoice) -> Self {
+        Self::Device(choice)
+    }
+}
+
 impl fmt::Display for FabricChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self, self.fabric()) {
-            (Self::Rdma(options), _) if *options != RdmaOptions::default() => {
-                write!(f, "rdma:{options}")
-            }
-            (Self::Tcp(Some(address)), _) => write!(f, "tcp:{address}"),
-            (_, Some(fabric)) => fabric.fmt(f),
-            (_, None) => f.write_str("auto"),
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Device(choice) => choice.fmt(f),
+            Self::Grpc => Fabric::Grpc.fmt(f),
         }
     }
 }
@@ -85,28 +89,15 @@ impl FromStr for FabricChoice {
     type Err = TransportError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let unknown = || {
-            TransportError::Usage(format!(
-                "unknown fabric {text:?}: use auto, rdma, rdma:DEVICE[/PORT[/GID]], shm, tcp, \
-                 tcp:ADDRESS or grpc"
-            ))
-        };
-        if text == "auto" {
-            return Ok(Self::Auto);
-        }
-        if let Some(device) = text.strip_prefix("rdma:") {
-            let options = device.parse().map_err(|_| unknown())?;
-            return Ok(Self::Rdma(options));
-        }
-        if let Some(address) = text.strip_prefix("tcp:") {
-            let address = address.parse().map_err(|_| unknown())?;
-            return Ok(Self::Tcp(Some(address)));
-        }
-        match text.parse().map_err(|_| unknown())? {
-            Fabric::Rdma => Ok(Self::Rdma(RdmaOptions::default())),
-            Fabric::Shm => Ok(Self::Shm),
-            Fabric::Tcp => Ok(Self::Tcp(None)),
-            Fabric::Grpc => Ok(Self::Grpc),
+        match text {
+            "auto" => Ok(Self::Auto),
+            "grpc" => Ok(Self::Grpc),
+            device => device.parse().map(Self::Device).map_err(|_| {
+                TransportError::Usage(format!(
+                    "unknown fabric {text:?}: use auto, rdma, rdma:DEVICE[/PORT[/GID]], shm, tcp, \
+                     tcp:ADDRESS or grpc"
+                ))
+            }),
         }
     }
 }
@@ -130,6 +121,8 @@ mod tests {
         ] {
             let choice: FabricChoice = text.parse().unwrap();
             assert_eq!(choice.to_string(), text);
+            let fabric = text.split(':').next().unwrap().parse();
+            assert_eq!(choice.fabric(), fabric.ok(), "{text}");
         }
         for wrong in ["", "pigeon", "rdma:", "rdma:a/b", "Shm", "tcp:", "tcp:host"] {
             assert!(wrong.parse::<FabricChoice>().is_err(), "{wrong}");

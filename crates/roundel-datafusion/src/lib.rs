@@ -64,6 +64,9 @@ pub use protocol::ExchangeServer;
 pub use server::ExchangeService;
 pub use settings::{QuerySettings, Setting};
 
+pub use roundel_exchange::{Architecture, BuffersChoice, Design, DesignChoice, OnLoss, Scheduling};
+pub use roundel_verbs::DeviceChoice;
+
 /// What an engine with workers of its own builds on.
 pub mod engine {
     pub use crate::calls::status_error;

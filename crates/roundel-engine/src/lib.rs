@@ -56,10 +56,11 @@ pub use fabric::FabricReason;
 pub use options::{ClusterOptions, PARTITIONS_PER_TASK_MIN, WorkerOptions, partitions_per_task};
 pub use ring::{Calibration, calibrate_host};
 pub use roundel_datafusion::engine::FabricCounters;
-pub use roundel_datafusion::{Fabric, FabricChoice};
-pub use roundel_exchange::{Architecture, BuffersChoice, DesignChoice};
-pub use roundel_exchange::{Design, Verb};
-pub use roundel_exchange::{OnLoss, Scheduling};
+pub use roundel_datafusion::{
+    Architecture, BuffersChoice, Design, DesignChoice, DeviceChoice, Fabric, FabricChoice, OnLoss,
+    Scheduling,
+};
+pub use roundel_exchange::Verb;
 pub use session::{LoadProgress, Session};
 pub use settings::Skew;
 pub use token::Token;

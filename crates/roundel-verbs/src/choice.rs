@@ -1,8 +1,9 @@
-//! Devices by the names that command lines have for them, where one device is asked for: to be measured.
+//! Devices by the names that command lines have for them. What is above the verbs asks for a device here, and names no
+//! provider.
 
 use crate::device::Device;
 use crate::error::VerbsError;
-use crate::rdma::{self, RdmaOptions};
+use crate::rdma::{self, LockedMemory, RdmaOptions};
 use crate::shm::{self, ShmOptions};
 use crate::tcp::{self, TcpOptions};
 use serde::{Deserialize, Serialize};
@@ -19,12 +20,28 @@ pub enum DeviceChoice {
     Shm,
     /// An RDMA device.
     Rdma(RdmaOptions),
-    /// Sockets, on this address of the host.
-    Tcp(IpAddr),
+    /// Sockets, on this address of the host, or on that of the [`DeviceOptions`].
+    Tcp(Option<IpAddr>),
 }
 
-/// What `tcp` alone means: both ends on this host.
-const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// What a process wants of a device, besides its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceOptions {
+    /// Bytes of memory that the process is going to register at most; unknown without.
+    pub registered_bytes_max: Option<usize>,
+    /// Where other processes reach this one, for a device that is told no address.
+    pub address: IpAddr,
+}
+
+impl Default for DeviceOptions {
+    /// Any memory, and both ends on this host.
+    fn default() -> Self {
+        Self {
+            registered_bytes_max: None,
+            address: Ipv4Addr::LOCALHOST.into(),
+        }
+    }
+}
 
 /// The text names no device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,15 +49,38 @@ const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 pub struct UnknownDevice(String);
 
 impl DeviceChoice {
+    /// Opens it for this process, with the default [`DeviceOptions`].
+    ///
+    /// # Errors
+    /// Those of [`open_with`](Self::open_with).
+    pub fn open(&self) -> Result<Device, VerbsError> {
+        self.open_with(&DeviceOptions::default())
+    }
+
     /// Opens it for this process.
     ///
     /// # Errors
-    /// When the host does not have it, or it cannot be used.
-    pub fn open(&self) -> Result<Device, VerbsError> {
+    /// When the host does not have it, or it cannot be used; and [`VerbsError::MemoryLockLimit`] when the process may not
+    /// lock the memory that it is going to register.
+    pub fn open_with(&self, wanted: &DeviceOptions) -> Result<Device, VerbsError> {
         match self {
-            Self::Shm => shm::open(ShmOptions::default()),
-            Self::Rdma(options) => rdma::open(options),
-            Self::Tcp(address) => tcp::open(TcpOptions { address: *address }),
+            Self::Shm => {
+                let mut options = ShmOptions::default();
+                if let Some(most) = wanted.registered_bytes_max {
+                    options.registered_bytes_max = most;
+                }
+                shm::open(options)
+            }
+            Self::Rdma(options) => {
+                let device = rdma::open(options)?;
+                if let Some(most) = wanted.registered_bytes_max {
+                    LockedMemory::of_this_process().require(most)?;
+                }
+                Ok(device)
+            }
+            Self::Tcp(address) => tcp::open(TcpOptions {
+                address: address.unwrap_or(wanted.address),
+            }),
         }
     }
 }
@@ -53,8 +93,8 @@ impl FromStr for DeviceChoice {
             None if text == "shm" => Some(Self::Shm),
             None if text == "rdma" => Some(Self::Rdma(RdmaOptions::default())),
             Some(("rdma", options)) => options.parse().map(Self::Rdma).ok(),
-            None if text == "tcp" => Some(Self::Tcp(LOOPBACK)),
-            Some(("tcp", address)) => address.parse().map(Self::Tcp).ok(),
+            None if text == "tcp" => Some(Self::Tcp(None)),
+            Some(("tcp", address)) => address.parse().ok().map(|one| Self::Tcp(Some(one))),
             _ => None,
         };
         choice.ok_or_else(|| UnknownDevice(text.to_owned()))
@@ -67,8 +107,8 @@ impl fmt::Display for DeviceChoice {
             Self::Shm => f.write_str("shm"),
             Self::Rdma(options) if *options == RdmaOptions::default() => f.write_str("rdma"),
             Self::Rdma(options) => write!(f, "rdma:{options}"),
-            Self::Tcp(LOOPBACK) => f.write_str("tcp"),
-            Self::Tcp(address) => write!(f, "tcp:{address}"),
+            Self::Tcp(None) => f.write_str("tcp"),
+            Self::Tcp(Some(address)) => write!(f, "tcp:{address}"),
         }
     }
 }

@@ -14,7 +14,7 @@ use roundel_ring::cost::{Rates, calibrate, calibrate_link};
 use serde::{Deserialize, Serialize};
 
 use super::host_on;
-use crate::{EngineError, Fabric, FabricChoice, Result};
+use crate::{DeviceChoice, EngineError, Fabric, FabricChoice, Result};
 
 /// Rows that are joined to measure rates while a query waits for them, which takes a fifth of a second.
 const ROWS_AT_FIRST_USE: usize = 1 << 15;
@@ -86,7 +86,7 @@ pub fn calibrate_host(choice: &FabricChoice) -> BoxFuture<'_, Result<Calibration
         let fabric = choice.fabric().unwrap_or(Fabric::Shm);
         let devices = Devices::open(&ExchangeOptions {
             fabric: match choice {
-                FabricChoice::Auto => FabricChoice::Shm,
+                FabricChoice::Auto => DeviceChoice::Shm.into(),
                 asked => asked.clone(),
             },
             address: Some(Ipv4Addr::LOCALHOST.into()),

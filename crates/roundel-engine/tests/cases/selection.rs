@@ -1,6 +1,6 @@
 //! Which combinations of clusters, files and joins are run: by default, so many that each two values meet.
 
-use roundel_engine::FabricChoice;
+use roundel_engine::{DeviceChoice, FabricChoice};
 
 /// What a file of a table is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,8 +35,8 @@ pub struct ClusterKind {
 impl ClusterKind {
     pub fn fabric(self) -> FabricChoice {
         match self.fabric {
-            "shm" => FabricChoice::Shm,
-            _ => FabricChoice::Tcp(None),
+            "shm" => DeviceChoice::Shm.into(),
+            _ => DeviceChoice::Tcp(None).into(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use arrow::array::RecordBatch;
 use futures::{StreamExt as _, TryStreamExt as _};
 use roundel_engine::tpch::{SingleProcess, TpchTables, query};
-use roundel_engine::{Cluster, ClusterOptions, FabricChoice};
+use roundel_engine::{Cluster, ClusterOptions, DeviceChoice};
 use tokio::time::timeout;
 
 use crate::common;
@@ -28,10 +28,10 @@ async fn little_memory_gives_all_rows_or_none() {
     );
     let written = crate::data::single_process().sql(&write).await;
     written.expect("plans").collect().await.expect("writes");
-    for fabric in [FabricChoice::Shm, FabricChoice::Tcp(None)] {
+    for fabric in [DeviceChoice::Shm, DeviceChoice::Tcp(None)] {
         let cluster = Cluster::start(ClusterOptions {
             memory_limit_bytes: Some(16 << 20),
-            fabric,
+            fabric: fabric.into(),
             ..common::options(3)
         });
         let cluster = cluster.await.expect("starts");

@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::TryStreamExt as _;
 use roundel_engine::{
-    Architecture, BuffersChoice, ClusterOptions, DesignChoice, Extensions, FabricChoice, OnLoss,
+    Architecture, BuffersChoice, ClusterOptions, DesignChoice, DeviceChoice, Extensions, OnLoss,
     Result, Scheduling, Session, Skew,
 };
 
@@ -22,7 +22,7 @@ pub fn options(workers: usize) -> ClusterOptions {
         exchange: Architecture::default(),
         workers,
         threads: 1,
-        fabric: FabricChoice::Shm,
+        fabric: DeviceChoice::Shm.into(),
         on_loss: OnLoss::default(),
         schedule: Scheduling::default(),
         design: DesignChoice::default(),

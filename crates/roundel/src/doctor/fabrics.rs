@@ -2,13 +2,13 @@
 //! designs can run on it.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use roundel_engine::{Design, Fabric, FabricChoice, Verb};
 use roundel_verbs::loopback::{self, Check, Outcome, Verdict};
+use roundel_verbs::rdma::RdmaOptions;
 use roundel_verbs::rdma::inventory::DeviceReport;
-use roundel_verbs::rdma::{self, RdmaOptions};
-use roundel_verbs::{Capabilities, Device, Transport, VerbsError, shm, tcp};
+use roundel_verbs::{Capabilities, DeviceChoice, Transport, VerbsError};
 use serde::Serialize;
 
 /// A fabric, and what it can do.
@@ -44,19 +44,17 @@ pub type Devices<'a> = Result<&'a [DeviceReport], &'a VerbsError>;
 
 /// Tries the fabric that was asked for, or every one.
 pub fn check(asked: &FabricChoice, devices: Devices<'_>) -> Vec<FabricReport> {
-    let shm = || check_device("shm".to_owned(), shm::open(shm::ShmOptions::default()));
     match asked {
-        FabricChoice::Shm => vec![shm()],
-        FabricChoice::Tcp(address) => vec![check_tcp(*address)],
         FabricChoice::Grpc => vec![check_grpc()],
-        FabricChoice::Rdma(options) if options.device.is_some() => {
+        FabricChoice::Device(DeviceChoice::Rdma(options)) if options.device.is_some() => {
             vec![check_rdma(options, devices)]
         }
-        FabricChoice::Rdma(_) => check_every_port(devices),
+        FabricChoice::Device(DeviceChoice::Rdma(_)) => check_every_port(devices),
+        FabricChoice::Device(choice) => vec![check_device(choice)],
         FabricChoice::Auto => {
-            let mut all = vec![shm()];
+            let mut all = vec![check_device(&DeviceChoice::Shm)];
             all.extend(check_every_port(devices));
-            all.push(check_tcp(None));
+            all.push(check_device(&DeviceChoice::Tcp(None)));
             all.push(check_grpc());
             all
         }
@@ -109,8 +107,7 @@ fn check_every_port(devices: Devices<'_>) -> Vec<FabricReport> {
 }
 
 fn check_rdma(options: &RdmaOptions, devices: Devices<'_>) -> FabricReport {
-    let name = FabricChoice::Rdma(options.clone()).to_string();
-    let mut report = check_device(name, rdma::open(options));
+    let mut report = check_device(&DeviceChoice::Rdma(options.clone()));
     if report.capabilities.is_none()
         && let Some(why) = why_not_open(options, devices)
     {
@@ -145,8 +142,9 @@ fn why_not_open(options: &RdmaOptions, devices: Devices<'_>) -> Option<String> {
     })
 }
 
-fn check_device(name: String, opened: Result<Device, VerbsError>) -> FabricReport {
-    let device = match opened {
+fn check_device(choice: &DeviceChoice) -> FabricReport {
+    let name = choice.to_string();
+    let device = match choice.open() {
         Ok(device) => device,
         Err(error) => {
             let problem = error.to_string();
@@ -215,13 +213,6 @@ impl DesignReport {
     }
 }
 
-/// Verbs over sockets, on an address of this host or on loopback.
-fn check_tcp(address: Option<IpAddr>) -> FabricReport {
-    let name = FabricChoice::Tcp(address).to_string();
-    let address = address.unwrap_or(Ipv4Addr::LOCALHOST.into());
-    check_device(name, tcp::open(tcp::TcpOptions { address }))
-}
-
 /// gRPC needs TCP, tried on loopback.
 fn check_grpc() -> FabricReport {
     let connect = || -> io::Result<()> {
@@ -268,7 +259,7 @@ mod tests {
 
     #[test]
     fn shared_memory_runs_every_design() {
-        let fabrics = check(&FabricChoice::Shm, Ok(&[]));
+        let fabrics = check(&DeviceChoice::Shm.into(), Ok(&[]));
         assert!(fabrics[0].works && fabrics[0].designs.iter().all(|design| design.runs));
         assert_eq!(fabrics[0].problem, None);
     }

@@ -5,10 +5,10 @@ use std::path::Path;
 use bytesize::ByteSize;
 use clap::Parser as _;
 use roundel_engine::{Fabric, FabricChoice};
-use roundel_verbs::VerbsError;
 use roundel_verbs::loopback::{Check, Verdict};
 use roundel_verbs::rdma::inventory::{self, DeviceReport};
 use roundel_verbs::rdma::sysfs;
+use roundel_verbs::{DeviceChoice, VerbsError};
 use serde::Serialize;
 
 use super::fabrics::{self, FabricReport};
@@ -92,7 +92,8 @@ impl Facts {
             Some(_) => Ok(Vec::new()),
         };
         let fabrics = fabrics::check(asked, found.as_deref());
-        if let (Ok(devices), FabricChoice::Rdma(options)) = (&mut found, asked)
+        if let (Ok(devices), FabricChoice::Device(DeviceChoice::Rdma(options))) =
+            (&mut found, asked)
             && let Some(name) = &options.device
         {
             devices.retain(|device| device.name == *name);

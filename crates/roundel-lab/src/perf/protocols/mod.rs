@@ -261,7 +261,7 @@ async fn listen(address: SocketAddr) -> Result<SocketListener, Failure> {
 /// Where a node is, on this host with all others or by itself.
 fn place(choice: &DeviceChoice, together: bool) -> GroupPlace {
     let address: IpAddr = match choice {
-        DeviceChoice::Tcp(address) => *address,
+        DeviceChoice::Tcp(Some(address)) => *address,
         _ => Ipv4Addr::LOCALHOST.into(),
     };
     GroupPlace { address, together }
