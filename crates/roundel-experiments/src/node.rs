@@ -9,10 +9,13 @@ use crate::setting::{Setting, Transport};
 #[cfg(feature = "mpi")]
 use crate::transport::mpi;
 use crate::transport::runtime::ThreadRuntime;
-use crate::transport::{AskEndpoints, Opened, Receiver, Sender, grpc, qperf, sockets, verbs};
+use crate::transport::{AskEndpoints, Opened, Receiver, Sender, qperf, sockets, verbs};
+#[cfg(feature = "mpi")]
+use crate::workload::over_mpi;
 use crate::workload::{
-    Outcome, Partitioning, Relation, RowsFromMessages, RowsFromTuples, RowsIn, RowsOut,
-    RowsToMessages, RowsToTuples, Threads, check_partitioning, consume_alone, partition_alone,
+    self, Outcome, Partitioning, Relation, RowsFromMessages, RowsFromTuples, RowsIn, RowsOut,
+    RowsToMessages, RowsToTuples, Threads, check_partitioning, consume_alone, grpc,
+    partition_alone,
 };
 use roundel_verbs::rendezvous::LostPeer;
 use serde::{Deserialize, Serialize};
@@ -281,7 +284,7 @@ async fn prepare(
             let (process, opened) = mpi::open(setting, meeting).await?;
             prepared.mpi = Some(process);
             for (relation, thread) in relations.into_iter().zip(opened) {
-                prepared.threads.add(relation, None, thread, mpi::run)?;
+                prepared.threads.add(relation, None, thread, over_mpi)?;
             }
         }
         Transport::MpiProcesses => return setting.check().map(|()| prepared),
@@ -297,7 +300,7 @@ async fn prepare(
                 prepared.row_bytes = pairs.message_bytes();
                 prepared
                     .threads
-                    .add(relation, Some(runtime), pairs, qperf::run)?;
+                    .add(relation, Some(runtime), pairs, workload::qperf)?;
             }
         }
         Transport::PingPong => {
@@ -314,7 +317,7 @@ async fn prepare(
             for (relation, (pairs, runtime)) in relations.into_iter().zip(opened) {
                 prepared
                     .threads
-                    .add(relation, Some(runtime), pairs, qperf::ping_pong)?;
+                    .add(relation, Some(runtime), pairs, workload::ping_pong)?;
             }
         }
         Transport::Partition => {

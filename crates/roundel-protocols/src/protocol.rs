@@ -2,7 +2,6 @@
 //! transport service (Huang, Ghandeharizadeh 2019, section 3, table 3, and what it leaves for later).
 
 use crate::error::{ProtocolError, Result};
-use crate::message::frame;
 use roundel_verbs::{Capabilities, Transport};
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
@@ -147,20 +146,6 @@ impl Protocol {
             }
         }
         transports
-    }
-
-    /// Most bytes of a request, and of a response, on a device.
-    pub fn bytes_max(self, device: &Capabilities) -> (usize, usize) {
-        let most = |way: Option<Way>| match way {
-            Some(way) if way.transport == Transport::UnreliableDatagram => {
-                device.ud_message_bytes_max - frame::overhead(way)
-            }
-            Some(way) => {
-                frame::PAYLOAD_BYTES_MAX.min(device.rc_message_bytes_max) - frame::overhead(way)
-            }
-            None => frame::PAYLOAD_BYTES_MAX.min(device.rc_message_bytes_max),
-        };
-        (most(self.requests()), most(self.responses()))
     }
 
     /// Whether a device can carry it.

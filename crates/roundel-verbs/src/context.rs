@@ -2,7 +2,6 @@
 //! this crate reads a clock itself, so that the same code runs on virtual time.
 
 use crate::completion_queue::BoxFuture;
-use crate::guarded::VirtualLock;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -18,6 +17,14 @@ pub enum Work {
     Tcp(usize),
     /// Anything else, in cycles.
     Cycles(u64),
+}
+
+/// What a simulation knows of a lock.
+pub trait VirtualLock: Send + Sync {
+    /// A thread wants it: it has it when this returns, later in virtual time.
+    fn enter(&self);
+    /// The thread gives it back.
+    fn leave(&self);
 }
 
 /// Time, tasks and randomness.

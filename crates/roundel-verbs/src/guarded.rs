@@ -1,18 +1,10 @@
 //! A mutex of endpoints, which several threads share. Where time is simulated, a thread waits for it in virtual
 //! time, as threads that post on one queue pair do.
 
-use crate::context::Context;
+use crate::context::{Context, VirtualLock};
 use parking_lot::{Mutex, MutexGuard};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-
-/// What a simulation knows of a lock.
-pub trait VirtualLock: Send + Sync {
-    /// A thread wants it: it has it when this returns, later in virtual time.
-    fn enter(&self);
-    /// The thread gives it back.
-    fn leave(&self);
-}
 
 /// A mutex whose waits take virtual time, where time is that.
 pub struct Guarded<T> {

@@ -1,9 +1,7 @@
 //! What there is to choose from: a design, messages and buffers. Ladders, on which a search goes step by step.
 
-use super::limit::{Hardware, Limit};
 use super::{ShuffleWish, is_datagrams};
 use crate::figure::Unit;
-use crate::measured::Measured;
 use crate::report::quantity;
 use crate::setting::{Pattern, Setting, Transport};
 use roundel_exchange::{Buffers, Design, Verb};
@@ -33,26 +31,6 @@ pub struct Candidate {
     pub message_bytes: Option<usize>,
     /// Buffers of each thread for each destination.
     pub buffers: usize,
-}
-
-/// What was measured of a candidate.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Tried {
-    /// What it is.
-    #[serde(flatten)]
-    pub candidate: Candidate,
-    /// Bytes that arrive at a node in a second, its own share included.
-    pub bytes_per_second: f64,
-    /// Registered bytes of the node that has most.
-    pub registered_bytes: u64,
-    /// Queue pairs of a node that send rows.
-    pub queue_pairs: u64,
-    /// Share of the time that senders waited for credit.
-    pub blocked_for_credit: f64,
-    /// Share of the time that senders waited for a buffer, where they are simulated.
-    pub blocked_for_buffers: f64,
-    /// What holds it up.
-    pub limit: Limit,
 }
 
 /// A direction on the ladders.
@@ -185,34 +163,5 @@ impl fmt::Display for Candidate {
             }
             None => write!(f, "{design} with {buffers} datagrams"),
         }
-    }
-}
-
-impl Tried {
-    /// What a run of a setting says of a candidate.
-    pub(super) fn new(
-        candidate: Candidate,
-        setting: &Setting,
-        measured: &Measured,
-        hardware: Option<&Hardware>,
-    ) -> Self {
-        let all = measured.endpoints();
-        let most = |of: fn(&crate::measured::Endpoints) -> u64| {
-            let nodes = measured.nodes.iter();
-            nodes.map(|node| of(&node.endpoints)).max().unwrap_or(0)
-        };
-        let seconds = setting.seconds.max(measured.seconds);
-        let threads = (setting.nodes * setting.threads) as f64 * seconds;
-        let mut tried = Self {
-            candidate,
-            bytes_per_second: measured.bytes_per_second,
-            registered_bytes: most(|one| one.registered_bytes),
-            queue_pairs: most(|one| one.queue_pairs),
-            blocked_for_credit: all.blocked_for_credit / threads,
-            blocked_for_buffers: all.blocked_for_buffers / threads,
-            limit: Limit::Unknown,
-        };
-        tried.limit = Limit::of(&tried, setting.threads, hardware);
-        tried
     }
 }

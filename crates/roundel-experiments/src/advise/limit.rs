@@ -1,20 +1,9 @@
-//! What holds a candidate up, by what was measured of it and what is known of the hardware.
+//! What can hold a candidate up, and what of that is known of the hardware.
 
-use super::candidate::Tried;
-use super::is_datagrams;
 use crate::fabric::FabricChoice;
 use roundel_verbs::sim::Parameters;
 use serde::Serialize;
 use strum::Display;
-
-/// Of what the link carries, so much is all of it: headers of messages and credit take the rest.
-const FULL: f64 = 0.96;
-/// The same of what threads can do.
-const BUSY: f64 = 0.9;
-/// Fetching contexts counts when it takes such a share of what it is fetched for.
-const FETCHING: f64 = 0.05;
-/// Senders are held up when they wait for such a share of the time.
-const WAITING: f64 = 0.3;
 
 /// What holds a candidate up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Display)]
@@ -53,7 +42,7 @@ pub(super) struct Hardware {
     /// Queue pairs of whose contexts the NIC has room for both.
     pub contexts: u64,
     /// Fetching one, as a share of what goes out on the link for it.
-    fetching: f64,
+    pub fetching: f64,
 }
 
 impl Hardware {
@@ -79,35 +68,5 @@ impl Hardware {
     /// Bytes in a second that a node of so many threads cannot exceed.
     pub(super) fn most(&self, threads: usize) -> f64 {
         self.link.min(threads as f64 * self.thread)
-    }
-}
-
-impl Limit {
-    /// That of what was measured in nodes of so many threads.
-    pub(super) fn of(tried: &Tried, threads: usize, hardware: Option<&Hardware>) -> Self {
-        let design = tried.candidate.design;
-        let waits = [tried.blocked_for_credit, tried.blocked_for_buffers];
-        if let Some(hardware) = hardware {
-            let rate = tried.bytes_per_second;
-            if rate >= FULL * hardware.link {
-                return Self::Link;
-            }
-            if rate >= BUSY * threads as f64 * hardware.thread {
-                return Self::Threads;
-            }
-            let fetches = tried.queue_pairs > hardware.contexts && hardware.fetching >= FETCHING;
-            if fetches && !is_datagrams(design) {
-                return Self::Contexts;
-            }
-            let shared = design.endpoints(threads) < threads;
-            if shared && waits.iter().all(|wait| *wait < WAITING) {
-                return Self::Lock;
-            }
-        }
-        match waits {
-            [credit, buffers] if credit >= WAITING && credit >= buffers => Self::Credit,
-            [_, buffers] if buffers >= WAITING => Self::Buffers,
-            _ => Self::Unknown,
-        }
     }
 }

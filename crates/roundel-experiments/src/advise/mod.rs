@@ -7,9 +7,9 @@
 //!                 └──────────── run ◄──────────────┘       in simulation, on this host, in a test
 //! ```
 //!
-//! * `candidate`: what there is to choose from, and what was measured of it.
+//! * `candidate`: what there is to choose from; `tried`: what was measured of it, and what held it up.
 //! * `search`: in which order, and when enough is known.
-//! * `limit`: what holds a candidate up.
+//! * `limit`: what can hold a candidate up.
 //! * `reasons`: the advice in words.
 //!
 //! Buffers are a fixed number: those that adapt take what the load asks for, and nothing could be promised of them
@@ -20,9 +20,11 @@ mod candidate;
 mod limit;
 mod reasons;
 mod search;
+mod tried;
 
-pub use candidate::{Candidate, Tried};
+pub use candidate::Candidate;
 pub use limit::Limit;
+pub use tried::Tried;
 
 use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;

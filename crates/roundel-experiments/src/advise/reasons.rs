@@ -1,8 +1,8 @@
 //! The advice in words: what was measured of what is advised, and what speaks against the others.
 
-use super::candidate::Tried;
 use super::limit::{Hardware, Limit};
 use super::search::Found;
+use super::tried::Tried;
 use super::{AS_GOOD, IN_SEQUENCE, ShuffleWish, is_datagrams};
 use crate::figure::Unit;
 use crate::report::quantity;

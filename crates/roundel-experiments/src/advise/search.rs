@@ -1,8 +1,9 @@
 //! In which order candidates are run: every design once and briefly; then, of the best, step by step with other
 //! messages and buffers, for longer.
 
-use super::candidate::{Candidate, Step, Tried};
+use super::candidate::{Candidate, Step};
 use super::limit::Hardware;
+use super::tried::Tried;
 use super::{AS_GOOD, LeftOut, Run, Said, ShuffleWish};
 use crate::error::Result;
 use crate::figure::Unit;

@@ -11,7 +11,6 @@
 //! A thread of a node has a [`Sender`] and a [`Receiver`]. Those of the same number in all nodes belong
 //! together, or all of a node share what is below.
 
-pub mod grpc;
 pub mod memory;
 #[cfg(feature = "mpi")]
 pub mod mpi;

@@ -7,10 +7,8 @@
 use super::memory::{Behind, Memory};
 use super::{Message, MessageBuffer, Receiver, Sender};
 use crate::error::{Error, Result};
-use crate::measured::Rows;
 use crate::meeting::Meeting;
 use crate::setting::{MESSAGE_BYTES, Pattern, Setting};
-use crate::workload::{Job, Partitioning, RowsFromMessages, RowsToMessages, both_sides};
 use arrow::buffer::Buffer;
 use mpi::Threading;
 use mpi::environment::Universe;
@@ -78,18 +76,9 @@ pub async fn open(setting: &Arc<Setting>, meeting: &mut Meeting) -> Result<(Proc
     Ok((Process(universe), threads))
 }
 
-/// Runs both sides of a thread, in it.
-pub async fn run(job: &Job, thread: &mut Thread) -> Result<(Vec<Rows>, Rows)> {
-    let (sender, receiver) = thread.sides();
-    let groups = Partitioning::new(&job.setting).groups;
-    let mut out = RowsToMessages::new(sender, groups);
-    let mut input = RowsFromMessages::new(receiver, job.relation.schema.clone())?;
-    both_sides(job, &mut out, &mut input).await
-}
-
 impl Thread {
     /// The two sides of this thread, in which it is called.
-    fn sides(&self) -> (MpiSender, MpiReceiver) {
+    pub fn sides(&self) -> (MpiSender, MpiReceiver) {
         let setting = &self.setting;
         let own = match setting.pattern {
             Pattern::Repartition => Vec::new(),

@@ -6,7 +6,6 @@ use crate::error::{Error, Result};
 use crate::measured::Rows;
 use crate::meeting::Meeting;
 use crate::setting::{MESSAGE_BYTES, Setting};
-use crate::workload::Job;
 use parking_lot::Mutex;
 use roundel_exchange::Fabric;
 use roundel_verbs::completion_queue::until_ready;
@@ -18,7 +17,7 @@ use roundel_verbs::{
 };
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Sends in flight to each node, and receives posted for each.
 const DEPTH: usize = 32;
@@ -86,20 +85,6 @@ pub async fn open(setting: &Setting, meeting: &mut Meeting) -> Result<Vec<(Pairs
     }
     meeting.barrier().await?;
     Ok(threads)
-}
-
-/// Sends until the time is over and takes what comes, to the end. A message counts as a row.
-pub async fn run(job: &Job, pairs: &mut Pairs) -> Result<(Vec<Rows>, Rows)> {
-    let until = job.until();
-    pairs.run(|| Instant::now() >= until, |_| ()).await
-}
-
-/// Sends a few bytes to the other node of a pair, or answers it, until the time is over; a message counts as a
-/// row.
-pub async fn ping_pong(job: &Job, pairs: &mut Pairs) -> Result<(Vec<Rows>, Rows)> {
-    let began = Instant::now();
-    let until = Duration::from_secs_f64(job.setting.seconds);
-    pairs.ping_pong(job.node, until, || began.elapsed()).await
 }
 
 impl Pairs {

@@ -2,6 +2,7 @@
 //! sends the rows where they belong, all nodes count what arrives.
 
 mod consume;
+pub mod grpc;
 mod messages;
 mod one_by_one;
 mod partition;
@@ -14,7 +15,9 @@ pub use messages::{RowsFromMessages, RowsToMessages};
 pub use one_by_one::{RowsFromTuples, RowsToTuples};
 pub use partition::{check_partitioning, partition_alone};
 pub use relation::{Partitioning, Relation};
-pub use run::{Job, Outcome, Threads, both_sides, consume_alone};
+#[cfg(feature = "mpi")]
+pub use run::over_mpi;
+pub use run::{Job, Outcome, Threads, consume_alone, ping_pong, qperf};
 pub(crate) use run::{by_node, send_until};
 
 use crate::error::Result;

@@ -3,10 +3,15 @@
 use super::relation::Partitioning;
 use super::turns::Turns;
 use super::{Consumer, Relation, RowsIn, RowsOut};
+#[cfg(feature = "mpi")]
+use super::{RowsFromMessages, RowsToMessages};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::measured::Rows;
 use crate::setting::{Pattern, Setting};
+#[cfg(feature = "mpi")]
+use crate::transport::mpi;
+use crate::transport::qperf::Pairs;
 use crate::transport::runtime::ThreadRuntime;
 use roundel_exchange::RowsByPartition;
 use roundel_exchange::frame::RowSource;
@@ -314,7 +319,7 @@ pub(crate) fn by_node(setting: &Setting, groups: Vec<Rows>) -> Vec<Rows> {
 }
 
 /// Both sides as tasks of this thread.
-pub async fn both_sides(
+async fn both_sides(
     job: &Job,
     out: &mut impl RowsOut,
     input: &mut impl RowsIn,
@@ -363,4 +368,28 @@ pub async fn consume_alone(job: &Job, _: &mut ()) -> Result<(Vec<Rows>, Rows)> {
             return Ok((Vec::new(), consumer.rows()));
         }
     }
+}
+
+/// Sends until the time is over and takes what comes, to the end. A message counts as a row.
+pub async fn qperf(job: &Job, pairs: &mut Pairs) -> Result<(Vec<Rows>, Rows)> {
+    let until = job.until();
+    pairs.run(|| Instant::now() >= until, |_| ()).await
+}
+
+/// Sends a few bytes to the other node of a pair, or answers it, until the time is over; a message counts as a
+/// row.
+pub async fn ping_pong(job: &Job, pairs: &mut Pairs) -> Result<(Vec<Rows>, Rows)> {
+    let began = Instant::now();
+    let until = Duration::from_secs_f64(job.setting.seconds);
+    pairs.ping_pong(job.node, until, || began.elapsed()).await
+}
+
+/// Runs both sides of a thread, in it.
+#[cfg(feature = "mpi")]
+pub async fn over_mpi(job: &Job, thread: &mut mpi::Thread) -> Result<(Vec<Rows>, Rows)> {
+    let (sender, receiver) = thread.sides();
+    let groups = Partitioning::new(&job.setting).groups;
+    let mut out = RowsToMessages::new(sender, groups);
+    let mut input = RowsFromMessages::new(receiver, job.relation.schema.clone())?;
+    both_sides(job, &mut out, &mut input).await
 }

@@ -11,7 +11,8 @@
 //! length and one after the payload, and zeroes both (section 3); with one place for it, one word is looked at,
 //! and zeroed.
 
-use crate::protocol::Way;
+use crate::protocol::{Protocol, Way};
+use roundel_verbs::{Capabilities, Transport};
 use std::hash::Hasher as _;
 use twox_hash::XxHash64;
 
@@ -27,6 +28,20 @@ const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 /// Most messages under way on a connection, so that sequence numbers on the wire stay unique, also of those that
 /// come late.
 pub(crate) const SLOTS_MAX: usize = 1 << 16;
+
+impl Protocol {
+    /// Most bytes of a request, and of a response, on a device.
+    pub fn bytes_max(self, device: &Capabilities) -> (usize, usize) {
+        let most = |way: Option<Way>| match way {
+            Some(way) if way.transport == Transport::UnreliableDatagram => {
+                device.ud_message_bytes_max - overhead(way)
+            }
+            Some(way) => PAYLOAD_BYTES_MAX.min(device.rc_message_bytes_max) - overhead(way),
+            None => PAYLOAD_BYTES_MAX.min(device.rc_message_bytes_max),
+        };
+        (most(self.requests()), most(self.responses()))
+    }
+}
 
 /// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,7 +215,6 @@ pub(crate) fn is_whole(message: &[u8], guard: Guard) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::Protocol;
     use proptest::prelude::*;
 
     const GUARD: Guard = Guard {

@@ -10,12 +10,9 @@
 //! It must not know what is a request and what a response, nor when to send again.
 
 pub(crate) mod frame;
-mod incoming;
 pub(crate) mod offer;
-mod outgoing;
 mod port;
 mod sweeps;
 
-pub(crate) use incoming::{Arrival, Arrivals};
-pub(crate) use port::{Port, PortOptions};
+pub(crate) use port::{Arrival, Arrivals, Port, PortOptions};
 pub(crate) use sweeps::Sweeps;

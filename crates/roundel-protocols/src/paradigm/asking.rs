@@ -1,7 +1,6 @@
 //! The thread that asks: it keeps calls pending, or begins them at moments drawn, checks what comes back, and counts.
 
 use super::ends::Asker;
-use super::hand::Begin;
 use super::report::NodeReport;
 use super::setting::{Load, Setting};
 use crate::drive::{Step, Steps};
@@ -18,6 +17,17 @@ use std::time::Duration;
 const NUMBER_BYTES: usize = 8;
 /// Calls of an open loop are given up after so long after the end.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
+
+/// How workers begin, and end.
+#[derive(Clone, Copy, Debug)]
+pub struct Begin {
+    /// When the workers begin, on the clock whose time their steps get.
+    pub start: Duration,
+    /// Seed of the random numbers that they draw.
+    pub seed: u64,
+    /// Whether those that ask wait for their last answers.
+    pub drain: bool,
+}
 
 /// Asks on all connections of a thread.
 pub struct Asking {

@@ -3,7 +3,8 @@
 //! Each step of a measurement ends in an exchange in which every node says that it has come so far, or why it has
 //! not: when one fails, all others know which and why.
 
-use super::hand::{Begin, Hand, Worker};
+use super::asking::Begin;
+use super::hand::{Hand, Worker};
 use super::processors::{self, Processors};
 use super::report::{Measured, NodeReport};
 use super::setting::Setting;

@@ -1,6 +1,6 @@
 //! A node of a setting: its ends, what they offer to other nodes' ends, and the workers that they become.
 
-use super::asking::{Asking, stamp};
+use super::asking::{Asking, Begin, stamp};
 use super::ends::{Answerer, Asker};
 use super::links::{Link, Place};
 use super::report::NodeReport;
@@ -156,17 +156,6 @@ impl Hand {
         });
         asking.chain(answering).collect()
     }
-}
-
-/// How workers begin, and end.
-#[derive(Clone, Copy, Debug)]
-pub struct Begin {
-    /// When the workers begin, on the clock whose time their steps get.
-    pub start: Duration,
-    /// Seed of the random numbers that they draw.
-    pub seed: u64,
-    /// Whether those that ask wait for their last answers.
-    pub drain: bool,
 }
 
 /// The work of a thread of a node.

@@ -20,9 +20,9 @@ mod setting;
 mod simulation;
 mod steady;
 
-pub use asking::Asking;
+pub use asking::{Asking, Begin};
 pub use group::{Group, GroupPlace};
-pub use hand::{Answering, Begin, Hand, Worker};
+pub use hand::{Answering, Hand, Worker};
 pub use links::{Link, Place};
 pub use report::{Latency, Measured, NodeReport};
 pub use setting::{Load, Paradigm, Setting};

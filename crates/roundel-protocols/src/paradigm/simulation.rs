@@ -1,6 +1,7 @@
 //! A setting on simulated hardware: all nodes in this process, on virtual time.
 
-use super::hand::{Begin, Hand, Worker};
+use super::asking::Begin;
+use super::hand::{Hand, Worker};
 use super::report::{Measured, NodeReport};
 use super::setting::Setting;
 use crate::drive::drive;

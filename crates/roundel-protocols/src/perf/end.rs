@@ -4,7 +4,6 @@
 use super::error::{PerfError, Result};
 use super::message::Offer;
 use super::payload::Payloads;
-use super::session::Role;
 use super::test::{Polling, Test, Verb};
 use roundel_verbs::{
     AddressHandle, Arena, ArenaOptions, Buffer, Completion, CompletionQueue, CompletionStatus,
@@ -13,6 +12,15 @@ use roundel_verbs::{
 };
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+/// Which end this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The one that says what is measured.
+    Initiator,
+    /// The other one.
+    Responder,
+}
 
 /// Completions taken at a time.
 const POLL_MAX: usize = 32;

@@ -2,10 +2,9 @@
 
 use super::bandwidth::Receiver;
 use super::drive::drive;
-use super::end::End;
+use super::end::{End, Role};
 use super::link::{Link, Stop};
 use super::message::Message;
-use super::session::Role;
 use super::test::tests::bandwidth_test;
 use super::tests::{ONE_AT_A_TIME, device, every_test, rendezvous};
 use super::verify::Verification;

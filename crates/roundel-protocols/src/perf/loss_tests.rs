@@ -2,10 +2,10 @@
 
 use super::bandwidth::Receiver;
 use super::drive::drive;
+use super::end::Role;
 use super::fault_tests::{Side, both, sides};
 use super::latency::{Answerer, Asker, BUFFERS};
 use super::message::Message;
-use super::session::Role;
 use super::tests::{ONE_AT_A_TIME, every_test};
 use super::*;
 use roundel_verbs::{Opcode, Transport};

@@ -2,7 +2,7 @@
 
 use super::bandwidth::{Receiver, Sender};
 use super::drive::drive;
-use super::end::End;
+use super::end::{End, Role};
 use super::error::{PerfError, Result};
 use super::latency::{self, Answerer, Asker};
 use super::link::{Link, Stop};
@@ -14,15 +14,6 @@ use super::verify::Verification;
 use roundel_verbs::{Context, Device, Rendezvous, VerbsError};
 use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-
-/// Which end this is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
-    /// The one that says what is measured.
-    Initiator,
-    /// The other one.
-    Responder,
-}
 
 /// Two ends that have met and know each other.
 pub struct Session {

@@ -14,11 +14,10 @@
 //! What READ and atomics bring back the end that posts compares, too.
 
 use super::bandwidth::QUIET;
-use super::end::End;
+use super::end::{End, Role};
 use super::error::{PerfError, Result};
 use super::link::Link;
 use super::payload::{fill, first_difference, word};
-use super::session::Role;
 use super::test::{Test, Verb};
 use roundel_verbs::work::InlineBytes;
 use roundel_verbs::{

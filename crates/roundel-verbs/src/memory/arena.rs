@@ -1,11 +1,11 @@
 //! The arena: segments registered with the device, cut into buffers.
-#![allow(unsafe_code)] // Hands out addresses inside segments.
+#![allow(unsafe_code)] // Clears memory of a segment.
 
 use super::buffer::{Buffer, ExposedBuffer};
-use super::ranges::FreeRanges;
+use super::segment::{Allocation, Segment};
 use crate::error::{Result, VerbsError};
 use crate::numa::Region;
-use crate::provider::{ProviderDevice, ProviderSegment};
+use crate::provider::ProviderDevice;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -65,13 +65,6 @@ struct ArenaState {
     usage: ArenaUsage,
 }
 
-struct Segment {
-    registration: Box<dyn ProviderSegment>,
-    exposed: bool,
-    region: Region,
-    free: Mutex<FreeRanges>,
-}
-
 impl ArenaState {
     /// A range of a segment such as is wanted.
     fn take(
@@ -81,15 +74,7 @@ impl ArenaState {
         wanted: impl Fn(&Segment) -> bool,
     ) -> Option<Allocation> {
         let mut segments = self.segments.iter();
-        segments.find_map(|segment| {
-            let offset = wanted(segment).then(|| segment.free.lock().take(rounded))??;
-            Some(Allocation {
-                segment: segment.clone(),
-                offset,
-                length,
-                rounded,
-            })
-        })
+        segments.find_map(|segment| wanted(segment).then(|| segment.take(length, rounded))?)
     }
 }
 
@@ -137,10 +122,7 @@ impl Arena {
     pub fn shrink(&self) -> usize {
         let mut state = self.inner.state.lock();
         let before = state.usage.registered;
-        state.segments.retain(|segment| {
-            let free = segment.free.lock().bytes;
-            free < segment.registration.len()
-        });
+        state.segments.retain(|segment| segment.is_in_use());
         state.usage.registered = registered(&state.segments);
         before - state.usage.registered
     }
@@ -148,7 +130,7 @@ impl Arena {
     /// What it holds now.
     pub fn usage(&self) -> ArenaUsage {
         let state = self.inner.state.lock();
-        let free: usize = state.segments.iter().map(|s| s.free.lock().bytes).sum();
+        let free: usize = state.segments.iter().map(|s| s.free_bytes()).sum();
         ArenaUsage {
             allocated: state.usage.registered - free,
             ..state.usage
@@ -177,9 +159,7 @@ impl Arena {
         let wanted = rounded.max(self.inner.options.segment_bytes);
         if wanted > limit.saturating_sub(state.usage.registered) {
             // A segment of the other kind may lie idle.
-            state
-                .segments
-                .retain(|s| s.free.lock().bytes < s.registration.len());
+            state.segments.retain(|segment| segment.is_in_use());
             state.usage.registered = registered(&state.segments);
         }
         let room = limit.saturating_sub(state.usage.registered);
@@ -200,97 +180,23 @@ impl Arena {
             .inner
             .device
             .register_segment(size, exposed, self.region.node())?;
-        let size = registration.len();
-        let segment = Arc::new(Segment {
-            registration,
-            exposed,
-            region: self.region,
-            free: Mutex::new(FreeRanges::whole(size)),
-        });
-        let offset =
-            segment.free.lock().take(rounded).ok_or_else(|| {
-                VerbsError::InvalidRequest("a segment smaller than asked for".into())
-            })?;
-        state.segments.push(segment.clone());
+        let segment = Arc::new(Segment::new(registration, exposed, self.region));
+        let allocation = segment
+            .take(length, rounded)
+            .ok_or_else(|| VerbsError::InvalidRequest("a segment smaller than asked for".into()))?;
+        state.segments.push(segment);
         state.usage.registered = registered(&state.segments);
         state.usage.registered_max = state.usage.registered_max.max(state.usage.registered);
-        Ok(Allocation {
-            segment,
-            offset,
-            length,
-            rounded,
-        })
+        Ok(allocation)
     }
 }
 
 fn registered(segments: &[Arc<Segment>]) -> usize {
-    segments.iter().map(|s| s.registration.len()).sum()
+    segments.iter().map(|s| s.len()).sum()
 }
 
 impl std::fmt::Debug for Arena {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Arena({:?})", self.usage())
-    }
-}
-
-/// A range of a segment, given back on drop.
-pub(super) struct Allocation {
-    segment: Arc<Segment>,
-    offset: usize,
-    length: usize,
-    rounded: usize,
-}
-
-impl Allocation {
-    pub(super) fn base(&self) -> *mut u8 {
-        // SAFETY: offset + length lie inside the segment, whose memory lives as long as the Arc.
-        unsafe { self.segment.registration.base().add(self.offset) }
-    }
-
-    pub(super) fn remote_base(&self) -> u64 {
-        self.segment.registration.remote_base() + self.offset as u64
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.length
-    }
-
-    /// Makes sure that a range is inside it.
-    ///
-    /// # Panics
-    /// When the range is not inside.
-    pub(super) fn check(&self, offset: usize, length: usize) {
-        assert!(
-            offset
-                .checked_add(length)
-                .is_some_and(|end| end <= self.length),
-            "range {offset}+{length} is outside a buffer of {} bytes",
-            self.length
-        );
-    }
-
-    pub(super) fn region(&self) -> Region {
-        self.segment.region
-    }
-
-    pub(super) fn is_exposed(&self) -> bool {
-        self.segment.exposed
-    }
-
-    pub(super) fn local_key(&self) -> u32 {
-        self.segment.registration.local_key()
-    }
-
-    pub(super) fn remote_key(&self) -> u32 {
-        self.segment.registration.remote_key()
-    }
-}
-
-impl Drop for Allocation {
-    fn drop(&mut self) {
-        self.segment
-            .free
-            .lock()
-            .give_back(self.offset, self.rounded);
     }
 }

@@ -9,6 +9,7 @@ mod buffer;
 mod copy;
 mod pages;
 mod ranges;
+mod segment;
 
 pub use arena::{Arena, ArenaOptions, ArenaUsage};
 pub use buffer::{Buffer, ExposedBuffer, RemoteAddress, SharedBuffer};

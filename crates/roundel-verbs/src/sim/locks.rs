@@ -7,7 +7,7 @@ use super::device::World;
 use super::events::Cpu;
 use super::parameters::Handover;
 use super::time::{Span, Time};
-use crate::guarded::VirtualLock;
+use crate::context::VirtualLock;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 

@@ -7,6 +7,7 @@
 mod breaking;
 mod departed;
 mod meeting;
+mod plan;
 mod reader;
 mod requests;
 mod responder;

@@ -1,10 +1,10 @@
 //! The send side of a connection: requests in order until they are done, what the peer is to be
 //! told, and the order in which all that goes to the socket. Knows nothing of how bytes arrive.
 
+use super::plan::{Partial, Piece, Plan, What};
 use super::requests::{Credit, Request, Response};
-use super::transmit::{Piece, Plan};
 use crate::tcp::events::now;
-use crate::tcp::frame::{Frame, HEADER_BYTES};
+use crate::tcp::frame::Frame;
 use crate::work::CompletionStatus;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -14,22 +14,6 @@ use std::time::{Duration, Instant};
 
 /// READs and atomics that may be under way in one direction of a connection.
 pub(in crate::tcp) const RETURNING_MAX: usize = 128;
-
-/// A frame of which the socket has taken a part.
-pub(super) struct Partial {
-    pub what: What,
-    pub header: [u8; HEADER_BYTES],
-    pub done: usize,
-}
-
-/// Which queue a frame is from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
-    /// The first response.
-    Response,
-    /// The first request that is not sent.
-    Request,
-}
 
 /// A peer said something that it cannot mean.
 #[derive(Debug)]

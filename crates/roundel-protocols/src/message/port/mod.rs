@@ -1,11 +1,16 @@
 //! The port of a thread: its queue pairs, its completion queue, and what is known of each peer.
 
+mod incoming;
+mod outgoing;
+
+pub(crate) use incoming::{Arrival, Arrivals};
+
 use super::frame::{self, Guard};
-use super::incoming::{Arrivals, Incoming};
 use super::offer::Offer;
-use super::outgoing::Outgoing;
 use crate::error::{Gone, ProtocolError, Result};
 use crate::protocol::{Protocol, Way};
+use incoming::Incoming;
+use outgoing::Outgoing;
 use roundel_verbs::{
     AddressHandle, Arena, Buffer, Completion, CompletionChannel, CompletionQueue, CompletionStatus,
     Context, Device, Opcode, Payload, QUEUE_KEY_MAX, QueuePair, QueuePairOptions, QueuePairState,
@@ -62,22 +67,22 @@ pub(crate) struct Peer {
 
 /// The queue pairs of a thread and what goes over them.
 pub(crate) struct Port {
-    pub(super) device: Device,
-    pub(super) arena: Arena,
-    pub(super) context: Arc<dyn Context>,
-    pub(super) options: PortOptions,
+    device: Device,
+    arena: Arena,
+    context: Arc<dyn Context>,
+    options: PortOptions,
     queue: CompletionQueue,
     /// One for each connection, where the protocol has any.
-    pub(super) connected: Vec<QueuePair>,
+    connected: Vec<QueuePair>,
     /// For all of them.
-    pub(super) datagram: Option<QueuePair>,
-    pub(super) nonce: u64,
-    pub(super) peers: Vec<Option<Peer>>,
-    pub(super) gone: Vec<Option<Gone>>,
+    datagram: Option<QueuePair>,
+    nonce: u64,
+    peers: Vec<Option<Peer>>,
+    gone: Vec<Option<Gone>>,
     /// Those whose end nobody was told of.
     newly_gone: Vec<usize>,
-    pub(super) outgoing: Outgoing,
-    pub(super) incoming: Incoming,
+    outgoing: Outgoing,
+    incoming: Incoming,
     completions: Vec<Completion>,
     /// READs that have ended: their ids, what was read, and how many bytes.
     pub(crate) read: Vec<(u64, Option<Buffer>, usize)>,
@@ -352,7 +357,7 @@ impl Port {
     }
 
     /// A request ended badly that went this way. One queue pair for all takes all with it.
-    pub(super) fn failed(&mut self, connection: usize, way: Option<Way>, gone: Gone) {
+    fn failed(&mut self, connection: usize, way: Option<Way>, gone: Gone) {
         match way.is_none_or(|way| way.transport.is_connected()) {
             true => self.give_up(connection, gone),
             false => (0..self.gone.len()).for_each(|each| self.give_up(each, gone.clone())),

@@ -1,10 +1,10 @@
 //! The receiving half of a port: messages that consumed receives, and those that were written into slots. Both are
 //! copied out before they are looked at: a peer can write to its slots at any time.
 
-use super::frame::{self, Guard, Kind, TRAILER_BYTES, Trailer};
+use super::Port;
 use super::outgoing::slot_bytes;
-use super::port::Port;
 use crate::error::{Gone, Result};
+use crate::message::frame::{self, Guard, Kind, TRAILER_BYTES, Trailer};
 use crate::protocol::{Via, Way};
 use roundel_verbs::{
     Buffer, Completion, CompletionStatus, ExposedBuffer, ReceiveRequest, RemoteAddress, Work,

@@ -1,14 +1,14 @@
 //! Today's practice: batches of picked rows as Arrow Flight streams over gRPC, uncompressed. It moves
-//! batches, not messages, so it has rows of its own in place of the seam.
+//! batches, not messages, so it stands beside the operators over messages.
 
 mod service;
 
-use super::runtime::ThreadRuntime;
-use super::sockets::address_of;
+use super::{Relation, RowsIn, RowsOut};
 use crate::error::{Error, Result};
 use crate::meeting::Meeting;
 use crate::setting::Setting;
-use crate::workload::{Relation, RowsIn, RowsOut};
+use crate::transport::runtime::ThreadRuntime;
+use crate::transport::sockets::address_of;
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow_flight::FlightClient;
 use arrow_flight::encode::FlightDataEncoderBuilder;

@@ -1,8 +1,8 @@
 //! The sending half of a port: messages get their frames, and are posted together.
 
-use super::frame::{Kind, Tail, Trailer};
-use super::port::Port;
+use super::Port;
 use crate::error::Result;
+use crate::message::frame::{Kind, Tail, Trailer};
 use crate::protocol::{Via, Way};
 use roundel_verbs::work::InlineBytes;
 use roundel_verbs::{Buffer, Payload, RemoteAddress, SendOperation, SendRequest, Work};
@@ -49,7 +49,7 @@ impl Outgoing {
     /// Whether messages of the greatest length are copied into buffers, of how many bytes.
     pub(super) fn buffer_bytes(&self) -> Option<usize> {
         let way = self.way?;
-        let longest = self.bytes + super::frame::overhead(way);
+        let longest = self.bytes + crate::message::frame::overhead(way);
         (longest > self.inline_bytes_max).then(|| slot_bytes(self.bytes, way))
     }
 
@@ -189,5 +189,5 @@ impl Port {
 /// by who writes the next.
 pub(super) fn slot_bytes(payload: usize, way: Way) -> usize {
     const CACHE_LINE_BYTES: usize = 64;
-    (payload + super::frame::overhead(way)).next_multiple_of(CACHE_LINE_BYTES)
+    (payload + crate::message::frame::overhead(way)).next_multiple_of(CACHE_LINE_BYTES)
 }
