@@ -1,15 +1,14 @@
 //! TPC-H over datafusion-distributed's own transport and over Roundel's exchange: the same rows, and the same plans with the
-//! same numbers of rows at every node. The workers are processes of the example `localhost`.
+//! same numbers of rows at every node.
+
+mod common;
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
+use common::{Known, Worker, sorted};
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::util::pretty::pretty_format_batches;
-use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::physical_plan::aggregates::{
     AggregateExec, AggregateInputMode, AggregateOutputMode,
@@ -21,7 +20,7 @@ use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use datafusion_distributed::{
     ChannelResolver, DistributedExec, DistributedExt as _, DistributedMetricsFormat,
-    SessionStateBuilderExt as _, WorkerResolver, rewrite_distributed_plan_with_metrics,
+    SessionStateBuilderExt as _, rewrite_distributed_plan_with_metrics,
 };
 use parquet::arrow::ArrowWriter;
 use roundel_datafusion::engine::collect as counters;
@@ -148,13 +147,6 @@ fn nodes_of(plan: &Arc<dyn ExecutionPlan>, nodes: &mut Vec<(String, Option<usize
     by_time
 }
 
-fn sorted(batches: &[RecordBatch]) -> Vec<String> {
-    let text = pretty_format_batches(batches).expect("text").to_string();
-    let mut rows: Vec<String> = text.lines().map(str::to_owned).collect();
-    rows.sort_unstable();
-    rows
-}
-
 async fn context(
     urls: &[Url],
     resolver: Option<Arc<dyn ChannelResolver + Send + Sync>>,
@@ -183,56 +175,6 @@ async fn context(
         read.await.expect("a table");
     }
     context
-}
-
-/// Workers that are known from the start.
-struct Known(Vec<Url>);
-
-impl WorkerResolver for Known {
-    fn get_urls(&self) -> Result<Vec<Url>, DataFusionError> {
-        Ok(self.0.clone())
-    }
-}
-
-/// A process that serves as a worker.
-struct Worker {
-    process: Child,
-    url: Url,
-}
-
-impl Worker {
-    fn start() -> Self {
-        // `cargo test` builds examples too, beside the directory of this binary.
-        let mut program = std::env::current_exe().expect("a path");
-        program.pop();
-        program.pop();
-        program.extend(["examples", "localhost"]);
-        let mut process = Command::new(&program)
-            .args(["worker", "127.0.0.1:0"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| {
-                let program = program.display();
-                panic!("{program}: {error}; build it with: cargo build --release --examples")
-            });
-        let mut line = String::new();
-        let stdout = process.stdout.take().expect("piped");
-        BufReader::new(stdout).read_line(&mut line).expect("a line");
-        let address = line.trim().strip_prefix("listening on ");
-        let url = format!("http://{}", address.expect("an address"));
-        Self {
-            process,
-            url: url.parse().expect("a URL"),
-        }
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }
 
 /// The text of a query, which is in the crate of those who have data.

@@ -83,3 +83,48 @@ impl LinkAddress {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use roundel_verbs::DeviceAddress;
+
+    proptest! {
+        #[test]
+        fn addresses_are_read_as_written(
+            (exchange, local, at) in any::<(u64, u64, u64)>(),
+            (source, destination, credit) in any::<(u32, u32, u32)>(),
+            (has_queue, remote_key, entries) in any::<(bool, u32, u32)>(),
+            device in prop::collection::vec(any::<u8>(), 0..64),
+        ) {
+            let address = LinkAddress {
+                exchange,
+                source,
+                destination,
+                credit,
+                local,
+                queue: has_queue.then_some(QueueAddress {
+                    at: RemoteAddress { address: at, remote_key },
+                    entries,
+                }),
+                queue_pair: QueuePairAddress {
+                    device: DeviceAddress::new(&device).unwrap(),
+                    number: source,
+                    incarnation: credit,
+                    queue_key: 0,
+                },
+            };
+            let bytes = address.to_bytes();
+            prop_assert_eq!(&LinkAddress::from_bytes(&bytes, "it").unwrap(), &address);
+            for cut in 0..FIXED_BYTES {
+                prop_assert!(LinkAddress::from_bytes(&bytes[..cut], "it").is_err());
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_an_address_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = LinkAddress::from_bytes(&bytes, "it");
+        }
+    }
+}
