@@ -43,7 +43,13 @@ fn main() -> ExitCode {
         ["check"] => tier(Tier::Check, Some(CHECK_MINUTES)),
         ["night"] => tier(Tier::Night, None),
         ["by-hand"] => tier(Tier::ByHand, None),
-        ref names => by_name(names),
+        ref names => match named(names) {
+            Ok(checks) => run_each(&checks),
+            Err(error) => {
+                eprintln!("error: {error}");
+                return ExitCode::from(2);
+            }
+        },
     };
     match ran {
         Ok(()) => ExitCode::SUCCESS,
@@ -65,14 +71,20 @@ fn list() {
     }
 }
 
-/// Runs checks one after the other, in this process.
-fn by_name(names: &[&str]) -> Result {
+/// The checks with these names.
+fn named(names: &[&str]) -> Result<Vec<&'static Check>> {
     let found = names.iter().map(|name| {
         let check = CHECKS.iter().find(|check| check.name == *name);
-        check.ok_or_else(|| format!("unknown check {name}: cargo xtask list tells what there is"))
+        check.ok_or_else(|| {
+            format!("unknown check {name}: cargo xtask list tells what there is").into()
+        })
     });
-    let found: std::result::Result<Vec<&Check>, String> = found.collect();
-    for check in found? {
+    found.collect()
+}
+
+/// Runs checks one after the other, in this process.
+fn run_each(checks: &[&Check]) -> Result {
+    for check in checks {
         say(&format!("{}: {}", check.name, check.about));
         (check.run)().map_err(|error| format!("{}: {error}", check.name))?;
     }
