@@ -47,10 +47,12 @@ impl Devices {
                 continue;
             };
             let opened = match choice {
-                FabricChoice::Auto => open(&any, &wanted, asked)
+                // Every host has shared memory: without it, something is wrong with this process.
+                FabricChoice::Auto if fabric != Fabric::Shm => open(&any, &wanted, asked)
                     .inspect_err(|why| tracing::debug!(%fabric, %why, "a fabric is not here")),
+                FabricChoice::Auto => Ok(open(&any, &wanted, asked).map_err(no(fabric))?),
                 FabricChoice::Device(one) if choice.fabric() == Some(fabric) => {
-                    Ok(open(one, &wanted, asked).map_err(TransportError::NoFabric)?)
+                    Ok(open(one, &wanted, asked).map_err(no(fabric))?)
                 }
                 FabricChoice::Device(_) | FabricChoice::Grpc => {
                     Err(format!("it was started with --fabric {choice}"))
@@ -100,6 +102,17 @@ impl Devices {
             Some(node) => node.reaches(&address).map_err(|error| error.to_string()),
             None => Ok(()),
         }
+    }
+}
+
+/// The error of a process that has to have a fabric and has not.
+fn no(fabric: Fabric) -> impl FnOnce(String) -> TransportError {
+    move |why| {
+        TransportError::NoFabric(match fabric {
+            // It says so itself.
+            Fabric::Rdma => why,
+            _ => format!("no {fabric}: {why}"),
+        })
     }
 }
 

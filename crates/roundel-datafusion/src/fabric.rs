@@ -29,7 +29,7 @@ impl Fabric {
     pub const ALL: [Self; 4] = [Self::Rdma, Self::Shm, Self::Tcp, Self::Grpc];
 
     /// The device that it needs, any of its kind; none where it needs no device.
-    pub fn device(self) -> Option<DeviceChoice> {
+    pub(crate) fn device(self) -> Option<DeviceChoice> {
         self.name().parse().ok()
     }
 
@@ -123,6 +123,11 @@ mod tests {
             assert_eq!(choice.to_string(), text);
             let fabric = text.split(':').next().unwrap().parse();
             assert_eq!(choice.fabric(), fabric.ok(), "{text}");
+        }
+        for fabric in Fabric::ALL {
+            let device = fabric.device().map(FabricChoice::Device);
+            let choice = device.unwrap_or(FabricChoice::Grpc);
+            assert_eq!(choice.fabric(), Some(fabric));
         }
         for wrong in ["", "pigeon", "rdma:", "rdma:a/b", "Shm", "tcp:", "tcp:host"] {
             assert!(wrong.parse::<FabricChoice>().is_err(), "{wrong}");

@@ -300,7 +300,7 @@ async fn prepare(
                 prepared.row_bytes = pairs.message_bytes();
                 prepared
                     .threads
-                    .add(relation, Some(runtime), pairs, workload::qperf)?;
+                    .add(relation, Some(runtime), pairs, workload::over_qperf)?;
             }
         }
         Transport::PingPong => {

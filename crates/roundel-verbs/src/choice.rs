@@ -1,5 +1,5 @@
-//! Devices by the names that command lines have for them. What is above the verbs asks for a device here, and names no
-//! provider.
+//! Devices by the names that command lines have for them. What is above the verbs asks for a device here, and does
+//! not use the module of a provider.
 
 use crate::device::Device;
 use crate::error::VerbsError;
@@ -27,14 +27,15 @@ pub enum DeviceChoice {
 /// What a process wants of a device, besides its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceOptions {
-    /// Bytes of memory that the process is going to register at most; unknown without.
+    /// Bytes that the process is going to register at most. Shared memory has no room for more; for RDMA the process must be
+    /// allowed to lock so many. Without a number, shared memory has room for 16 GiB, and locked memory is not looked at.
     pub registered_bytes_max: Option<usize>,
     /// Where other processes reach this one, for a device that is told no address.
     pub address: IpAddr,
 }
 
 impl Default for DeviceOptions {
-    /// Any memory, and both ends on this host.
+    /// Memory as it is needed, and both ends on this host.
     fn default() -> Self {
         Self {
             registered_bytes_max: None,
@@ -129,7 +130,8 @@ impl From<DeviceChoice> for String {
 
 #[cfg(test)]
 mod tests {
-    use super::DeviceChoice;
+    use super::*;
+    use crate::{ArenaOptions, DeviceAddress};
 
     #[test]
     fn names_are_read_as_written() {
@@ -147,5 +149,29 @@ mod tests {
         for wrong in ["", "shm:", "shm:1", "tcp:host", "rdma:", "ether"] {
             assert!(wrong.parse::<DeviceChoice>().is_err(), "{wrong}");
         }
+    }
+    #[test]
+    fn a_device_is_opened_as_it_is_wanted() {
+        let bytes = 1 << 20;
+        let wanted = DeviceOptions {
+            registered_bytes_max: Some(bytes),
+            address: "127.0.0.9".parse().unwrap(),
+        };
+        let device = DeviceChoice::Shm.open_with(&wanted).unwrap();
+        let arena = device.arena(ArenaOptions {
+            registered_bytes_max: 4 * bytes,
+            segment_bytes: bytes,
+        });
+        assert!(arena.allocate(bytes / 2).is_ok());
+        assert!(arena.allocate(2 * bytes).is_err());
+
+        let at = |choice: DeviceChoice| choice.open_with(&wanted).unwrap().address();
+        let reached = |address: DeviceAddress, ip: [u8; 4]| {
+            let mut windows = address.as_bytes().windows(4);
+            windows.any(|bytes| bytes == ip)
+        };
+        assert!(reached(at(DeviceChoice::Tcp(None)), [127, 0, 0, 9]));
+        let own = DeviceChoice::Tcp(Some(Ipv4Addr::LOCALHOST.into()));
+        assert!(reached(at(own), [127, 0, 0, 1]));
     }
 }

@@ -1,4 +1,4 @@
-//! The seam between those who have messages and what carries them over one link: a carrier turns filled messages into
+//! The interface between those who have messages and what carries them over one link: a carrier turns filled messages into
 //! requests, and completions and what was written here into messages. It tells of the credit that is left, and what is
 //! there. It posts nothing itself: an endpoint or the multiplexer does, and knows what fits.
 

@@ -1,5 +1,5 @@
 //! The synthetic workload of section 7.1: every node scans its fragment of a relation several times and
-//! sends the rows where they belong, all nodes count what arrives.
+//! sends the rows where they belong, all nodes count what arrives. `grpc` moves whole batches, and no messages of a transport.
 
 mod consume;
 pub mod grpc;
@@ -17,7 +17,7 @@ pub use partition::{check_partitioning, partition_alone};
 pub use relation::{Partitioning, Relation};
 #[cfg(feature = "mpi")]
 pub use run::over_mpi;
-pub use run::{Job, Outcome, Threads, consume_alone, ping_pong, qperf};
+pub use run::{Job, Outcome, Threads, consume_alone, over_qperf, ping_pong};
 pub(crate) use run::{by_node, send_until};
 
 use crate::error::Result;

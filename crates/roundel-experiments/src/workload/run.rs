@@ -371,7 +371,7 @@ pub async fn consume_alone(job: &Job, _: &mut ()) -> Result<(Vec<Rows>, Rows)> {
 }
 
 /// Sends until the time is over and takes what comes, to the end. A message counts as a row.
-pub async fn qperf(job: &Job, pairs: &mut Pairs) -> Result<(Vec<Rows>, Rows)> {
+pub async fn over_qperf(job: &Job, pairs: &mut Pairs) -> Result<(Vec<Rows>, Rows)> {
     let until = job.until();
     pairs.run(|| Instant::now() >= until, |_| ()).await
 }

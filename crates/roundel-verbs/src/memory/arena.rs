@@ -2,16 +2,12 @@
 #![allow(unsafe_code)] // Clears memory of a segment.
 
 use super::buffer::{Buffer, ExposedBuffer};
-use super::segment::{Allocation, Segment};
+use super::segment::{ALIGNMENT_BYTES, Allocation, Segment};
 use crate::error::{Result, VerbsError};
 use crate::numa::Region;
 use crate::provider::ProviderDevice;
 use parking_lot::Mutex;
 use std::sync::Arc;
-
-/// Allocations start at multiples of this and are rounded up to it: two cache lines, so that no
-/// two buffers share one, not even through the prefetcher.
-const ALIGNMENT_BYTES: usize = 128;
 
 /// Memory is registered in pages of this size, on every provider.
 const PAGE_BYTES: usize = 4096;

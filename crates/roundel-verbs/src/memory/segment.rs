@@ -7,6 +7,10 @@ use crate::provider::ProviderSegment;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
+/// Allocations start at multiples of this and are rounded up to it: two cache lines, so that no
+/// two buffers share one, not even through the prefetcher.
+pub(super) const ALIGNMENT_BYTES: usize = 128;
+
 /// Memory that was registered at once.
 pub(super) struct Segment {
     registration: Box<dyn ProviderSegment>,
@@ -45,7 +49,11 @@ impl Segment {
     }
 
     /// Takes a range of `rounded` bytes, of which `length` are wanted, if there is one.
+    ///
+    /// # Panics
+    /// When that is less than what is wanted, or no multiple of [`ALIGNMENT_BYTES`]: ranges would overlap.
     pub(super) fn take(self: &Arc<Self>, length: usize, rounded: usize) -> Option<Allocation> {
+        assert!(length <= rounded && rounded.is_multiple_of(ALIGNMENT_BYTES));
         let offset = self.free.lock().take(rounded)?;
         Some(Allocation {
             segment: self.clone(),

@@ -49,7 +49,7 @@ fn as_text<S: serde::Serializer>(asked: &FabricChoice, serializer: S) -> Result<
 /// What `roundel tpch` takes by default.
 #[derive(Debug, Serialize)]
 pub struct DefaultRun {
-    /// What carries the rows: `auto`, the first of RDMA, shared memory and gRPC that can be opened.
+    /// What carries the rows: `auto`, the first of RDMA, shared memory, sockets and gRPC that can be opened.
     pub fabric: String,
     /// Which that is here, where all were looked at.
     pub takes: Option<String>,

@@ -1,5 +1,8 @@
-//! What is to be written with one call: whole frames, or the rest of one. Knows nothing of requests and responses but
-//! which of both a frame is.
+//! What is to be written with one call: whole frames, or the rest of one. A frame is of a request or of a response; this
+//! module knows no more of them.
+//!
+//! A plan has the addresses of payloads, and holds none of their memory: it must not outlive the queues of frames that it
+//! was made of, nor may these change meanwhile.
 
 use crate::tcp::frame::{Frame, HEADER_BYTES};
 
@@ -30,8 +33,7 @@ pub(super) struct Piece {
     /// What it is, unless a part of it was written before.
     pub frame: Option<Frame>,
     pub header: [u8; HEADER_BYTES],
-    /// Where its payload is, and how long.
-    pub payload: (*const u8, usize),
+    payload: (*const u8, usize),
     /// Bytes written before.
     pub skipped: usize,
     /// Bytes to write.
@@ -82,5 +84,12 @@ impl Plan {
     fn push(&mut self, piece: Piece) {
         self.bytes += piece.bytes;
         self.pieces.push(piece);
+    }
+}
+
+impl Piece {
+    /// The address of its payload, and how many bytes that has.
+    pub(super) fn payload(&self) -> (*const u8, usize) {
+        self.payload
     }
 }

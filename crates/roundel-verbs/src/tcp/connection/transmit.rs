@@ -32,7 +32,7 @@ impl SendSide {
                     ranges[count] = socket::range(header.as_ptr(), header.len());
                     count += 1;
                 }
-                let (address, length) = piece.payload;
+                let (address, length) = piece.payload();
                 let skipped = piece.skipped.saturating_sub(HEADER_BYTES);
                 if length > skipped {
                     ranges[count] = socket::range(address.wrapping_add(skipped), length - skipped);
