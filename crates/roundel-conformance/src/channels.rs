@@ -175,36 +175,44 @@ pub(crate) fn asleep(queue: &CompletionQueue) -> Result<Vec<Completion>, Failure
     Ok(found)
 }
 
-fn echo(node: &Node<'_>, pair: &QueuePair, rounds: u64, begins: bool) -> Result<(), Failure> {
-    for round in 0..rounds {
-        if begins {
-            post(
-                pair,
-                round,
-                SendOperation::Send,
-                inline(&round.to_le_bytes())?,
-            )?;
+/// The two completion queues of a node. A node borrows the provider, which need not be `Sync`: another thread has only
+/// these.
+struct Queues {
+    sends: CompletionQueue,
+    receives: CompletionQueue,
+}
+
+impl Queues {
+    fn of(node: &Node<'_>) -> Self {
+        Self {
+            sends: node.sends.clone(),
+            receives: node.receives.clone(),
         }
-        let completion = asleep(&node.receives)?.remove(0);
-        ensure_eq!(bytes_of(&completion)?, round.to_le_bytes(), "ball");
-        post_receives(
-            pair,
-            vec![ReceiveRequest {
+    }
+
+    fn echo(&self, pair: &QueuePair, rounds: u64, begins: bool) -> Result<(), Failure> {
+        let mut sent = Vec::new();
+        for round in 0..rounds {
+            let ball = round.to_le_bytes();
+            let throw = || post(pair, round, SendOperation::Send, inline(&ball)?);
+            if begins {
+                throw()?;
+            }
+            let completion = asleep(&self.receives)?.remove(0);
+            ensure_eq!(bytes_of(&completion)?, ball, "ball");
+            let request = ReceiveRequest {
                 id: round,
                 buffer: completion.buffer,
-            }],
-        )?;
-        if !begins {
-            post(
-                pair,
-                round,
-                SendOperation::Send,
-                inline(&round.to_le_bytes())?,
-            )?;
+            };
+            post_receives(pair, vec![request])?;
+            if !begins {
+                throw()?;
+            }
+            self.sends.poll(&mut sent, 64);
+            sent.clear();
         }
-        node.sent(1)?;
+        Ok(())
     }
-    Ok(())
 }
 
 fn ping_pong(provider: &dyn Provider) -> CaseResult {
@@ -213,52 +221,18 @@ fn ping_pong(provider: &dyn Provider) -> CaseResult {
     let (qa, qb) = connect(&a.node, &b.node, &connected_options())?;
     a.node.post_receives(&qa, 0, 2, 64)?;
     b.node.post_receives(&qb, 0, 2, 64)?;
-    // A node borrows the provider, which need not be Sync: the second thread has only the parts.
-    let other = Parts {
-        sends: b.node.sends.clone(),
-        receives: b.node.receives.clone(),
-    };
+    let (first, second) = (Queues::of(&a.node), Queues::of(&b.node));
     // A queue pair that is dropped may take its last message with it.
     let qb = &qb;
     std::thread::scope(|scope| {
-        let second = scope.spawn(move || other.echo(qb, rounds));
-        let first = echo(&a.node, &qa, rounds, true);
+        let second = scope.spawn(move || second.echo(qb, rounds, false));
+        let first = first.echo(&qa, rounds, true);
         let second = second
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         first.and(second)
     })?;
     Ok(Verdict::Passed)
-}
-
-struct Parts {
-    sends: CompletionQueue,
-    receives: CompletionQueue,
-}
-
-impl Parts {
-    fn echo(&self, pair: &QueuePair, rounds: u64) -> Result<(), Failure> {
-        let mut sent = Vec::new();
-        for round in 0..rounds {
-            let completion = asleep(&self.receives)?.remove(0);
-            ensure_eq!(bytes_of(&completion)?, round.to_le_bytes(), "ball");
-            post_receives(
-                pair,
-                vec![ReceiveRequest {
-                    id: round,
-                    buffer: completion.buffer,
-                }],
-            )?;
-            post(
-                pair,
-                round,
-                SendOperation::Send,
-                inline(&round.to_le_bytes())?,
-            )?;
-            self.sends.poll(&mut sent, 64);
-        }
-        Ok(())
-    }
 }
 
 fn late_send(provider: &dyn Provider) -> CaseResult {

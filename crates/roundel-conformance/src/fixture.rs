@@ -1,4 +1,4 @@
-//! What the cases are written with: nodes, connected pairs, and waiting with a deadline.
+//! The vocabulary of the cases: nodes, connected pairs, and waiting with a deadline.
 
 use super::Provider;
 use super::report::Failure;

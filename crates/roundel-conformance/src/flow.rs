@@ -130,13 +130,21 @@ fn waits_long(provider: &dyn Provider) -> CaseResult {
     Ok(Verdict::Passed)
 }
 
-fn send_waits_for_connect(provider: &dyn Provider) -> CaseResult {
+/// Two nodes, and their queue pairs: the first is connected and has sent, the second is not connected yet.
+type HalfConnected<'a> = ((Node<'a>, QueuePair), (Node<'a>, QueuePair));
+
+fn half_connected(provider: &dyn Provider) -> Result<HalfConnected<'_>, Failure> {
     let (a, b) = (Node::open(provider)?, Node::open(provider)?);
     let options = connected_options();
     let (qa, qb) = (a.queue_pair(&options)?, b.queue_pair(&options)?);
     b.post_receives(&qb, 1, 1, 64)?;
     qa.connect(qb.address())?;
     post(&qa, 1, SendOperation::Send, inline(b"early")?)?;
+    Ok(((a, qa), (b, qb)))
+}
+
+fn send_waits_for_connect(provider: &dyn Provider) -> CaseResult {
+    let ((a, qa), (b, qb)) = half_connected(provider)?;
     a.silent()?;
     qb.connect(qa.address())?;
     expect(&a.sent(1)?, &[(1, Success)])?;
@@ -145,12 +153,7 @@ fn send_waits_for_connect(provider: &dyn Provider) -> CaseResult {
 }
 
 fn never_connected(provider: &dyn Provider) -> CaseResult {
-    let (a, b) = (Node::open(provider)?, Node::open(provider)?);
-    let options = connected_options();
-    let (qa, qb) = (a.queue_pair(&options)?, b.queue_pair(&options)?);
-    b.post_receives(&qb, 1, 1, 64)?;
-    qa.connect(qb.address())?;
-    post(&qa, 1, SendOperation::Send, inline(b"early")?)?;
+    let ((a, qa), (b, qb)) = half_connected(provider)?;
     if a.device.capabilities().waits_for_connection {
         std::thread::sleep(DEAD_PEER);
         a.silent()?;

@@ -67,7 +67,7 @@ impl<'a> Member<'a> {
         Ok(Self { node, pair })
     }
 
-    /// What the next datagram says.
+    /// The payload of the next datagram.
     fn next(&self) -> Result<Vec<u8>, Failure> {
         let received = self.node.received(1)?;
         ensure_eq!(received[0].status, Success, "status");

@@ -50,9 +50,11 @@ impl Devices {
                 // Every host has shared memory: without it, something is wrong with this process.
                 FabricChoice::Auto if fabric != Fabric::Shm => open(&any, &wanted, asked)
                     .inspect_err(|why| tracing::debug!(%fabric, %why, "a fabric is not here")),
-                FabricChoice::Auto => Ok(open(&any, &wanted, asked).map_err(no(fabric))?),
+                FabricChoice::Auto => {
+                    Ok(open(&any, &wanted, asked).map_err(|why| no(fabric, &why))?)
+                }
                 FabricChoice::Device(one) if choice.fabric() == Some(fabric) => {
-                    Ok(open(one, &wanted, asked).map_err(no(fabric))?)
+                    Ok(open(one, &wanted, asked).map_err(|why| no(fabric, &why))?)
                 }
                 FabricChoice::Device(_) | FabricChoice::Grpc => {
                     Err(format!("it was started with --fabric {choice}"))
@@ -69,13 +71,19 @@ impl Devices {
         found.map(|(_, opened)| opened)
     }
 
+    /// Why this process does not have a fabric; `None` when it does.
+    pub fn lacks(&self, fabric: Fabric) -> Option<&str> {
+        let opened = self.opened(fabric)?.as_ref();
+        opened.err().map(String::as_str)
+    }
+
     /// This process's end of a fabric; none of one that needs no device.
     ///
     /// # Errors
-    /// Why this process does not have it.
-    pub fn get(&self, fabric: Fabric) -> Result<Option<&Arc<ExchangeNode>>, String> {
+    /// When this process does not have it, with the reason.
+    pub fn get(&self, fabric: Fabric) -> Result<Option<&Arc<ExchangeNode>>> {
         let node = self.opened(fabric).map(Result::as_ref).transpose();
-        node.map_err(Clone::clone)
+        node.map_err(|why| no(fabric, why))
     }
 
     /// The offers for the coordinator.
@@ -97,23 +105,18 @@ impl Devices {
     /// # Errors
     /// Why it is not.
     pub fn reaches(&self, fabric: Fabric, address: &[u8]) -> Result<(), String> {
-        let address = DeviceAddress::new(address).map_err(|error| error.to_string())?;
-        match self.get(fabric)? {
-            Some(node) => node.reaches(&address).map_err(|error| error.to_string()),
+        let told = |error: VerbsError| error.to_string();
+        let address = DeviceAddress::new(address).map_err(told)?;
+        match self.opened(fabric) {
+            Some(node) => node.clone()?.reaches(&address).map_err(told),
             None => Ok(()),
         }
     }
 }
 
 /// The error of a process that has to have a fabric and has not.
-fn no(fabric: Fabric) -> impl FnOnce(String) -> TransportError {
-    move |why| {
-        TransportError::NoFabric(match fabric {
-            // It says so itself.
-            Fabric::Rdma => why,
-            _ => format!("no {fabric}: {why}"),
-        })
-    }
+fn no(fabric: Fabric, why: &str) -> TransportError {
+    TransportError::NoFabric(format!("no {fabric}: {why}"))
 }
 
 /// Opens a device, and the exchange on it.

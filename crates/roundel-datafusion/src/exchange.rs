@@ -110,10 +110,7 @@ impl RoundelExchange {
         let Process {
             channels, devices, ..
         } = self.0.as_ref();
-        let node = devices
-            .get(fabric)
-            .map_err(|why| TransportError::NoFabric(format!("no {fabric}: {why}")))?;
-        Ok(match node {
+        Ok(match devices.get(fabric)? {
             None => Arc::new(channels.clone()),
             Some(node) => Arc::new(RoundelChannels {
                 channels: channels.clone(),

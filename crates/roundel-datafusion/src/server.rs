@@ -54,7 +54,7 @@ impl ExchangeService {
             .parse()
             .map_err(|error: TransportError| error.to_string())?;
         let node = self.devices.get(fabric);
-        node.map_err(|why| format!("this worker has no {fabric}: {why}"))?
+        node.map_err(|error| format!("this worker has {error}"))?
             .ok_or_else(|| format!("{fabric} is no fabric of an exchange"))
     }
 

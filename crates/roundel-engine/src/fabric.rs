@@ -115,8 +115,9 @@ impl FabricChooser {
 
 /// Whether a fabric joins this process and all workers, and how; or why not.
 fn joins(fabric: Fabric, own: &Devices, workers: &[(Url, Beat)]) -> Result<String, String> {
-    own.get(fabric)
-        .map_err(|why| format!("this process has none: {why}"))?;
+    if let Some(why) = own.lacks(fabric) {
+        return Err(format!("this process has none: {why}"));
+    }
     if fabric == Fabric::Grpc {
         return Ok("it reaches every worker".to_owned());
     }

@@ -54,9 +54,6 @@ const LAYERS: [(&str, &[&str]); 14] = [
 
 /// Modules beside each other that use each other in a circle, as `parent: children`. They are to be taken apart.
 const CIRCLES: &[&str] = &[
-    "roundel-engine::tables::files: describe table",
-    "roundel-engine::tables::files: format json",
-    "roundel-engine::tables::scan: checked codec csv rule",
     "roundel-verbs: address capabilities completion_queue device error in_flight memory multicast provider queue_pair shared_receive shm work",
     "roundel-verbs::rdma: address_handle channel completion_queue device events memory multicast pair_state pairs queue_pair shared_receive work",
     "roundel-verbs::shm: completion_queue datagram_receives device monitor queue_pair receive_side segment send_side visitor",

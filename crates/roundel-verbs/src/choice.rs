@@ -150,6 +150,7 @@ mod tests {
             assert!(wrong.parse::<DeviceChoice>().is_err(), "{wrong}");
         }
     }
+
     #[test]
     fn a_device_is_opened_as_it_is_wanted() {
         let bytes = 1 << 20;

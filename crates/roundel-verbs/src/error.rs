@@ -56,7 +56,7 @@ pub enum VerbsError {
     },
     /// The library that opens devices is not there.
     #[error(
-        "no RDMA: {library} cannot be loaded ({reason}); install it, on Debian and Ubuntu with \
+        "{library} cannot be loaded ({reason}); install it, on Debian and Ubuntu with \
          `apt-get install libibverbs1 ibverbs-providers`"
     )]
     NoLibrary {

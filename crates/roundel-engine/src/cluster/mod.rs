@@ -190,9 +190,9 @@ impl Cluster {
         Box::pin(async move {
             let fabric = self.fabric().fabric;
             let exchange = &self.core.exchange;
-            let node = exchange.devices().get(fabric);
-            let node = node.map_err(EngineError::NoFabric)?;
-            let Some(node) = node else { return Ok(None) };
+            let Some(node) = exchange.devices().get(fabric)? else {
+                return Ok(None);
+            };
             let live = self.core.membership.live().into_iter();
             let urls: Vec<Url> = live.map(|(url, _)| url).collect();
             let counted = collect(fabric, node, exchange.channels(), &urls).await?;
@@ -219,8 +219,7 @@ impl Core {
         fabric: Fabric,
         config: &ConfigOptions,
     ) -> Result<Option<Designs>> {
-        let node = self.exchange.devices().get(fabric);
-        let Some(node) = node.map_err(EngineError::NoFabric)? else {
+        let Some(node) = self.exchange.devices().get(fabric)? else {
             return Ok(None);
         };
         let asked = Asked {

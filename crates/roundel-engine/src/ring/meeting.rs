@@ -93,8 +93,7 @@ impl RingWorker {
         hosts: &[Url],
         options: RingOptions,
     ) -> Result<Roundabout> {
-        let node = self.exchange.devices().get(fabric);
-        let node = node.map_err(|why| EngineError::NoFabric(format!("no {fabric}: {why}")))?;
+        let node = self.exchange.devices().get(fabric)?;
         let node = node.ok_or_else(|| {
             EngineError::NoFabric(format!("{fabric} carries no ring; use another fabric"))
         })?;

@@ -113,8 +113,7 @@ fn know(fabric: Fabric, rates: Rates) {
 
 async fn measured(fabric: Fabric, devices: &Devices, rows: usize) -> Result<Rates> {
     let failed = |error: roundel_ring::RingError| EngineError::Query(error.to_string());
-    let node = devices.get(fabric);
-    let node = node.map_err(|why| EngineError::NoFabric(format!("no {fabric}: {why}")))?;
+    let node = devices.get(fabric)?;
     let node = node.ok_or_else(|| EngineError::NoFabric(format!("{fabric} carries no ring")))?;
     let rates = calibrate(rows).await.map_err(failed)?;
     let (open, link) = calibrate_link(&host_on(node.fabric()))

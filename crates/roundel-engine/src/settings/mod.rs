@@ -107,7 +107,7 @@ pub(crate) fn ship(context: &SessionContext) -> Result<()> {
     config.set_distributed_passthrough_headers(headers)
 }
 
-/// What a statement is run as: RESET goes back to what the session began with, which is not what DataFusion begins with.
+/// The statement to run in place of a plan: RESET goes back to what the session began with, not to what DataFusion begins with.
 ///
 /// # Errors
 /// When it is a SET that could not hold.

@@ -21,7 +21,7 @@ const HEADER: HeaderName = HeaderName::from_static("x-roundel-settings");
 /// Most bytes of it. A session has far less, unless a setting holds a text of such a length.
 pub(super) const BYTES_MAX: usize = 16 << 10;
 
-/// What a worker has by itself; for settings that depend on the host, those that its session began with stand for it.
+/// Settings that depend on the host. A worker has its own values of them, so its session's first values are kept.
 const OF_THE_HOST: [&str; 2] = [
     "datafusion.execution.target_partitions",
     "datafusion.execution.planning_concurrency",
@@ -35,7 +35,7 @@ pub(super) fn values(config: &ConfigOptions) -> Values {
     entries.map(|entry| (entry.key, entry.value)).collect()
 }
 
-/// What workers have that were told nothing by a session that began with `began`.
+/// The settings of a worker that was told nothing, for a session that began with `began`.
 pub(super) fn untold(began: &Values) -> Values {
     let mut config = ConfigOptions::new();
     config.extensions.insert(Shown(ExchangeConfig::default()));

@@ -122,7 +122,6 @@ struct Shared {
 #[derive(Default)]
 struct Seen {
     repeated: u64,
-    gone: Vec<(usize, String)>,
     failure: Option<String>,
 }
 
@@ -143,11 +142,6 @@ impl Serving {
     pub fn counts(&self) -> (u64, u64) {
         let answered = self.shared.answered.load(Ordering::Acquire);
         (answered, self.shared.seen.lock().repeated)
-    }
-
-    /// Connections that broke since this was asked last, and why.
-    pub fn take_gone(&self) -> Vec<(usize, String)> {
-        std::mem::take(&mut self.shared.seen.lock().gone)
     }
 
     /// Why it answers nobody any more, if it failed.
@@ -191,11 +185,8 @@ impl<H: Handler> Steps for Task<H> {
             self.states = now;
             self.responder.look_at_states();
         }
-        let gone: Vec<_> = std::iter::from_fn(|| self.responder.next_gone()).collect();
-        if happened > 0 || !gone.is_empty() {
-            let mut seen = self.shared.seen.lock();
-            seen.repeated = self.responder.counts().1;
-            seen.gone.extend(gone);
+        if happened > 0 {
+            self.shared.seen.lock().repeated = self.responder.counts().1;
         }
         Ok(match happened {
             0 => Step::Idle(Idle {

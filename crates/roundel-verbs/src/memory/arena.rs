@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // Clears memory of a segment.
 
 use super::buffer::{Buffer, ExposedBuffer};
-use super::segment::{ALIGNMENT_BYTES, Allocation, Segment};
+use super::segment::{Allocation, Segment};
 use crate::error::{Result, VerbsError};
 use crate::numa::Region;
 use crate::provider::ProviderDevice;
@@ -63,14 +63,9 @@ struct ArenaState {
 
 impl ArenaState {
     /// A range of a segment such as is wanted.
-    fn take(
-        &self,
-        length: usize,
-        rounded: usize,
-        wanted: impl Fn(&Segment) -> bool,
-    ) -> Option<Allocation> {
+    fn take(&self, length: usize, wanted: impl Fn(&Segment) -> bool) -> Option<Allocation> {
         let mut segments = self.segments.iter();
-        segments.find_map(|segment| wanted(segment).then(|| segment.take(length, rounded))?)
+        segments.find_map(|segment| wanted(segment).then(|| segment.take(length))?)
     }
 }
 
@@ -142,13 +137,12 @@ impl Arena {
         if length == 0 {
             return Err(VerbsError::InvalidRequest("a buffer of 0 bytes".into()));
         }
-        let rounded = length
-            .checked_next_multiple_of(ALIGNMENT_BYTES)
+        let rounded = Segment::rounded(length)
             .ok_or_else(|| VerbsError::InvalidRequest(format!("a buffer of {length} bytes")))?;
         let mut state = self.inner.state.lock();
         let anywhere = |segment: &Segment| segment.exposed == exposed;
         let in_region = |segment: &Segment| segment.region == self.region && anywhere(segment);
-        if let Some(allocation) = state.take(length, rounded, in_region) {
+        if let Some(allocation) = state.take(length, in_region) {
             return Ok(allocation);
         }
         let limit = self.inner.options.registered_bytes_max;
@@ -165,7 +159,7 @@ impl Arena {
             .unwrap_or(wanted)
             .min(room - room % PAGE_BYTES);
         if size < rounded {
-            let elsewhere = state.take(length, rounded, anywhere);
+            let elsewhere = state.take(length, anywhere);
             return elsewhere.ok_or(VerbsError::OutOfRegisteredMemory {
                 requested: length,
                 registered: state.usage.registered,
@@ -178,7 +172,7 @@ impl Arena {
             .register_segment(size, exposed, self.region.node())?;
         let segment = Arc::new(Segment::new(registration, exposed, self.region));
         let allocation = segment
-            .take(length, rounded)
+            .take(length)
             .ok_or_else(|| VerbsError::InvalidRequest("a segment smaller than asked for".into()))?;
         state.segments.push(segment);
         state.usage.registered = registered(&state.segments);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Allocations start at multiples of this and are rounded up to it: two cache lines, so that no
 /// two buffers share one, not even through the prefetcher.
-pub(super) const ALIGNMENT_BYTES: usize = 128;
+const ALIGNMENT_BYTES: usize = 128;
 
 /// Memory that was registered at once.
 pub(super) struct Segment {
@@ -48,12 +48,14 @@ impl Segment {
         self.free_bytes() < self.len()
     }
 
-    /// Takes a range of `rounded` bytes, of which `length` are wanted, if there is one.
-    ///
-    /// # Panics
-    /// When that is less than what is wanted, or no multiple of [`ALIGNMENT_BYTES`]: ranges would overlap.
-    pub(super) fn take(self: &Arc<Self>, length: usize, rounded: usize) -> Option<Allocation> {
-        assert!(length <= rounded && rounded.is_multiple_of(ALIGNMENT_BYTES));
+    /// Bytes that a buffer of `length` takes of a segment; `None` when there are no such numbers.
+    pub(super) fn rounded(length: usize) -> Option<usize> {
+        length.checked_next_multiple_of(ALIGNMENT_BYTES)
+    }
+
+    /// Takes a range for a buffer of `length` bytes, if there is one.
+    pub(super) fn take(self: &Arc<Self>, length: usize) -> Option<Allocation> {
+        let rounded = Self::rounded(length)?;
         let offset = self.free.lock().take(rounded)?;
         Some(Allocation {
             segment: self.clone(),

@@ -43,21 +43,21 @@ fn without_the_library() {
     assert_falls_back(
         1,
         &["--without-libibverbs"],
-        "no RDMA: libibverbs.so.1 cannot be loaded",
+        "no rdma: libibverbs.so.1 cannot be loaded",
     );
 }
 
 #[test]
 #[ignore = "needs the virtual machine: vm/run prepare"]
 fn without_a_device() {
-    let told = "this host has no RDMA device, or its driver is not loaded";
+    let told = "no rdma: this host has no RDMA device, or its driver is not loaded";
     assert_falls_back(0, &[], told);
 }
 
 #[test]
 #[ignore = "needs the virtual machine: vm/run prepare"]
 fn with_a_device_that_is_down() {
-    let told = "port 1 of RDMA device rxe0 is down: bring its link up";
+    let told = "no rdma: port 1 of RDMA device rxe0 is down: bring its link up";
     let options = ["--link-down", "rxe0"];
     assert_falls_back(1, &options, told);
 }
@@ -65,7 +65,7 @@ fn with_a_device_that_is_down() {
 #[test]
 #[ignore = "needs the virtual machine: vm/run prepare"]
 fn as_a_user_who_may_lock_little_memory() {
-    let told = "cannot pin 268435456 bytes for the device: this process may lock 65536 bytes";
+    let told = "no rdma: cannot pin 268435456 bytes for the device: this process may lock 65536 bytes";
     let options = ["--user", "1000", "--memlock", "64"];
     assert_falls_back(1, &options, told);
 }

@@ -1,29 +1,24 @@
-//! What a table of files is: finds its files, what they hold, and one schema for all.
+//! Describes a table of files: finds its files, what they hold, and one schema for all.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::Session;
 use datafusion::common::{Constraints, plan_datafusion_err};
-use datafusion::datasource::file_format::json::JsonFormat;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
-use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, SortExpr};
-use datafusion::object_store::ObjectMeta;
-use datafusion::object_store::path::Path as ObjectPath;
-use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::csv::{self, Form, Sample, Seen};
 use super::format::{Format, Named, Shape};
-use super::json::{array_schema, check_lines};
 use super::location::{FoundFile, Location};
 use super::notices::Notices;
-use super::options::{Csv, JSON_SAMPLE, Options};
+use super::options::{Csv, Options};
 use super::schema::Union;
 use super::survey::{Choice, list, same_shape};
-use super::table::{FileTable, Known, Reader};
+use super::reader::Reader;
+use super::table::{FileTable, Known};
 use super::{hive, wrong};
 use crate::{EngineError, Result};
 
@@ -33,8 +28,6 @@ const SAMPLE_BYTES: usize = 4 << 20;
 const SAMPLE_BYTES_MIN: usize = 64 << 10;
 /// Bytes that are read of all files of a table.
 const SAMPLE_BYTES_ALL: usize = 32 << 20;
-/// Files whose metadata are read at a time.
-const FILES_AT_ONCE: usize = 16;
 
 /// What is asked of a table of files.
 #[derive(Debug, Default)]
@@ -52,32 +45,6 @@ pub(super) struct Request {
     pub(super) constraints: Constraints,
     pub(super) definition: Option<String>,
     pub(super) defaults: HashMap<String, Expr>,
-}
-
-/// A file's name in the store of local files.
-pub(super) fn object(file: &FoundFile) -> Result<ObjectMeta> {
-    let location = ObjectPath::from_absolute_path(&file.path)
-        .map_err(|e| wrong(&file.path.display().to_string(), e))?;
-    Ok(ObjectMeta {
-        location,
-        last_modified: file.modified.into(),
-        size: file.bytes,
-        e_tag: None,
-        version: None,
-    })
-}
-
-/// An error of DataFusion about one file, with the file's name.
-pub(super) fn of_file(path: &Path, error: DataFusionError) -> EngineError {
-    match EngineError::from(error) {
-        EngineError::Query(reason) => {
-            let shown = path.display().to_string();
-            // The store leaves out the path's first letter.
-            let reason = reason.replace(shown.trim_start_matches('/'), "the file");
-            EngineError::Query(format!("{shown}: {reason}"))
-        }
-        other => other,
-    }
 }
 
 /// Finds the files and describes the table.
@@ -174,7 +141,7 @@ pub(super) async fn describe(state: &dyn Session, request: Request) -> Result<Fi
             };
             let schemas = match columns.is_some() && !reader.needs_schemas() {
                 true => Vec::new(),
-                false => schemas(state, &reader, &files).await?,
+                false => reader.schemas(state, &files).await?,
             };
             let is_json = matches!(shape.format, Format::Ndjson | Format::JsonArray);
             let mut union = Union::new(is_json);
@@ -265,44 +232,6 @@ fn partition_columns(
         hive::values(file, &columns)?;
     }
     Ok(columns)
-}
-
-/// The schema of each file that says it itself.
-pub(super) async fn schemas(
-    state: &dyn Session,
-    reader: &Reader,
-    files: &[FoundFile],
-) -> Result<Vec<SchemaRef>> {
-    if reader.shape.format == Format::JsonArray {
-        let sample = reader.format.downcast_ref::<JsonFormat>();
-        let sample = sample.and_then(|format| format.options().schema_infer_max_rec);
-        let sample = sample.unwrap_or(JSON_SAMPLE);
-        let each = files.iter().map(|file| {
-            let schema = array_schema(&file.path, reader.shape.compression, sample);
-            schema.map(Arc::new)
-        });
-        return each.collect();
-    }
-    if reader.shape.format == Format::Ndjson {
-        for file in files {
-            check_lines(&file.path, reader.shape.compression)?;
-        }
-    }
-    let store = state
-        .runtime_env()
-        .object_store(ObjectStoreUrl::local_filesystem())
-        .map_err(EngineError::from)?;
-    let files = files.to_vec();
-    let inferred = files.into_iter().map(|file| {
-        let (store, format) = (Arc::clone(&store), Arc::clone(&reader.format));
-        async move {
-            let object = object(&file)?;
-            let schema = format.infer_schema(state, &store, &[object]).await;
-            schema.map_err(|e| of_file(&file.path, e))
-        }
-    });
-    let inferred = futures::stream::iter(inferred).buffered(FILES_AT_ONCE);
-    inferred.try_collect().await
 }
 
 /// What CSV files have in common.

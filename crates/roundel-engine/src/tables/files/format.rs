@@ -1,13 +1,11 @@
-//! What a file holds, by its name and its first bytes.
+//! The format of a file, by its name and its first bytes.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 
-use super::json::json_format;
-use super::location::reason;
+use super::compression::{self, first_bytes};
+use super::json::is_array;
 use super::wrong;
 use crate::Result;
 
@@ -108,15 +106,15 @@ impl Shape {
         declared: Option<FileCompressionType>,
     ) -> Result<Self> {
         let shown = path.display().to_string();
-        let compression = compression_of(&first_bytes(path)?);
+        let compression = compression::of(&first_bytes(path)?);
         let compression = match declared {
             Some(declared) if declared != compression => {
                 return Err(wrong(
                     &shown,
                     format!(
                         "is {}, not {}",
-                        compression_text(compression),
-                        compression_text(declared)
+                        compression::text(compression),
+                        compression::text(declared)
                     ),
                 ));
             }
@@ -128,7 +126,7 @@ impl Shape {
                 &shown,
                 format!(
                     "is {}; of compressed files only CSV and JSON can be read",
-                    compression_text(compression)
+                    compression::text(compression)
                 ),
             ));
         }
@@ -140,7 +138,10 @@ impl Shape {
                 _ => return Err(wrong(&shown, "is no Avro file, or was cut short")),
             },
             Named::Arrow => arrow_format(path)?,
-            Named::Json => json_format(path, compression)?,
+            Named::Json => match is_array(path, compression)? {
+                true => Format::JsonArray,
+                false => Format::Ndjson,
+            },
         };
         Ok(Self {
             format,
@@ -173,49 +174,10 @@ impl Shape {
             Format::Avro => "Avro",
         };
         match self.compression.is_compressed() {
-            true => format!("{format}, {}", compression_text(self.compression)),
+            true => format!("{format}, {}", compression::text(self.compression)),
             false => format.to_owned(),
         }
     }
-}
-
-fn compression_text(compression: FileCompressionType) -> &'static str {
-    match compression {
-        FileCompressionType::GZIP => "compressed with gzip",
-        FileCompressionType::ZSTD => "compressed with zstd",
-        FileCompressionType::BZIP2 => "compressed with bzip2",
-        FileCompressionType::XZ => "compressed with xz",
-        _ => "not compressed",
-    }
-}
-
-fn compression_of(bytes: &[u8]) -> FileCompressionType {
-    match bytes {
-        [0x1f, 0x8b, ..] => FileCompressionType::GZIP,
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => FileCompressionType::ZSTD,
-        // The fourth is the size of the blocks, and then comes the first block's mark.
-        [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, ..] => FileCompressionType::BZIP2,
-        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => FileCompressionType::XZ,
-        _ => FileCompressionType::UNCOMPRESSED,
-    }
-}
-
-fn first_bytes(path: &Path) -> Result<Vec<u8>> {
-    const BYTES: u64 = 16;
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(BYTES).read_to_end(&mut bytes))
-        .map_err(|e| wrong(&path.display().to_string(), reason(&e)))?;
-    Ok(bytes)
-}
-
-/// Opens a file, and reads through its compression.
-pub(super) fn open(path: &Path, compression: FileCompressionType) -> Result<Box<dyn Read + Send>> {
-    let shown = path.display().to_string();
-    let file = File::open(path).map_err(|e| wrong(&shown, reason(&e)))?;
-    compression
-        .convert_read(file)
-        .map_err(|e| wrong(&shown, e.strip_backtrace()))
 }
 
 fn arrow_format(path: &Path) -> Result<Format> {

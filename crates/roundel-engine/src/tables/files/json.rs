@@ -14,7 +14,7 @@ use serde::de::{Deserializer as _, Error as _, IgnoredAny, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::de::Deserializer;
 
-use super::format::{Format, open};
+use super::compression::open;
 use super::wrong;
 use crate::Result;
 
@@ -23,22 +23,25 @@ const LINE_BYTES_MAX: u64 = 1 << 20;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Whether a file has a JSON object a line, or an array of them.
-pub(super) fn json_format(path: &Path, compression: FileCompressionType) -> Result<Format> {
+/// Whether a file has one array of JSON objects; otherwise, it has an object a line.
+///
+/// # Errors
+/// When it has neither.
+pub(super) fn is_array(path: &Path, compression: FileCompressionType) -> Result<bool> {
     let shown = path.display().to_string();
     let mut reader = BufReader::new(open(path, compression)?);
     let marked = skip_mark(&mut reader, &shown)?;
     match first_letter(&mut reader, &shown)? {
         Some(b'[') => {
             check_array(reader, &shown)?;
-            Ok(Format::JsonArray)
+            Ok(true)
         }
         Some(b'{') if marked => Err(wrong(
             &shown,
             "begins with a byte order mark, which a file with a JSON object a line cannot have: remove it",
         )),
         // White space only: no rows.
-        Some(b'{') | None => Ok(Format::Ndjson),
+        Some(b'{') | None => Ok(false),
         Some(other) => Err(wrong(
             &shown,
             format!(
@@ -160,16 +163,16 @@ mod tests {
     #[test]
     fn arrays_are_told_from_lines() {
         for (bytes, expected) in [
-            (&b"\n {\"a\":1}\n"[..], Format::Ndjson),
-            (b"\n[ {\"a\":1}]", Format::JsonArray),
-            (b"\xef\xbb\xbf[{\"a\":1}]", Format::JsonArray),
-            (b" \n\n", Format::Ndjson),
-            (b"", Format::Ndjson),
-            (b"{\"a\":1", Format::Ndjson),
+            (&b"\n {\"a\":1}\n"[..], false),
+            (b"\n[ {\"a\":1}]", true),
+            (b"\xef\xbb\xbf[{\"a\":1}]", true),
+            (b" \n\n", false),
+            (b"", false),
+            (b"{\"a\":1", false),
         ] {
             let file = file(bytes);
-            let format = json_format(file.path(), PLAIN).expect("JSON");
-            assert_eq!(format, expected, "{}", bytes.escape_ascii());
+            let array = is_array(file.path(), PLAIN).expect("JSON");
+            assert_eq!(array, expected, "{}", bytes.escape_ascii());
         }
         for (bytes, reason) in [
             (&b"\xef\xbb\xbf{\"a\":1}"[..], "byte order mark"),
@@ -178,7 +181,7 @@ mod tests {
             (b"[{\"a\":1}", "no JSON array: EOF"),
         ] {
             let file = file(bytes);
-            let refused = json_format(file.path(), PLAIN).expect_err("no JSON");
+            let refused = is_array(file.path(), PLAIN).expect_err("no JSON");
             assert!(refused.to_string().contains(reason), "{refused}");
         }
     }

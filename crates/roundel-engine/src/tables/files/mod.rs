@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `location` | which files a path, a directory or a pattern names |
 //! | `format` | what a file holds, by its name and first bytes |
+//! | `compression` | how a file is compressed, and reading through it |
 //! | `survey` | which files are the table's: those of one format |
 //! | `csv` | dialect, header and types of CSV, guessed |
 //! | `json` | whether JSON is lines or an array, and the columns of an array |
@@ -11,6 +12,7 @@
 //! | `hive` | columns in the names of directories |
 //! | `schema` | one schema for all files of a table |
 //! | `options` | OPTIONS by the names of DataFusion and DuckDB |
+//! | `reader` | how files are read, and the schema of each |
 //! | `describe` | all of that together |
 //! | `table` | the table: its files at the time of a query, and their scan |
 //! | `factory`, `statement`, `by_path` | the ways to ask for one in SQL |
@@ -19,6 +21,7 @@
 //! This must not know of workers: they read the same absolute paths.
 
 mod by_path;
+mod compression;
 mod csv;
 mod describe;
 mod factory;
@@ -29,6 +32,7 @@ mod location;
 mod notices;
 mod options;
 mod parquet;
+mod reader;
 mod schema;
 mod statement;
 mod survey;

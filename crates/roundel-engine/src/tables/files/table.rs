@@ -5,7 +5,7 @@
 mod plan;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -14,7 +14,6 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::config::CsvOptions;
 use datafusion::common::{Constraints, Statistics, project_schema};
-use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::datasource::listing::{
     ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl, PartitionedFile, helpers,
@@ -27,33 +26,14 @@ use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::union::UnionExec;
 use parking_lot::Mutex;
 
-use super::describe::schemas;
-use super::format::{Format, Shape, open};
+use super::compression::open;
 use super::hive;
 use super::location::{FoundFile, Location};
+use super::reader::Reader;
 use super::survey::{Choice, list, same_shape};
 use super::wrong;
 use crate::tables::scan::{find, header};
 use crate::{EngineError, Result};
-
-/// How the files of a table are read.
-#[derive(Debug)]
-pub(super) struct Reader {
-    pub(super) shape: Shape,
-    pub(super) format: Arc<dyn FileFormat>,
-    /// How CSV files are read.
-    pub(super) csv: Option<CsvOptions>,
-}
-
-impl Reader {
-    /// Whether a reader finds columns by position only, so that each file's own schema counts.
-    pub(super) fn needs_schemas(&self) -> bool {
-        matches!(
-            self.shape.format,
-            Format::ArrowFile | Format::ArrowStream | Format::Avro
-        )
-    }
-}
 
 /// What is known of a file, as long as it does not change.
 #[derive(Debug, Clone)]
@@ -208,7 +188,7 @@ impl FileTable {
         }
         let mut learned: Vec<Known> = files.iter().map(Known::new).collect();
         if self.reader.needs_schemas() {
-            let found = schemas(state, &self.reader, files).await?;
+            let found = self.reader.schemas(state, files).await?;
             for (schema, known) in found.into_iter().zip(&mut learned) {
                 known.schema = Some(schema);
             }

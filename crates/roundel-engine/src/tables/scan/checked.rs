@@ -31,7 +31,8 @@ use datafusion_proto::protobuf;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 
-use super::codec;
+use super::csv::RoundelCsvSource;
+use super::envelope::encode;
 use super::footers::Footers;
 use super::told::{ReadBy, Told, name_of};
 
@@ -204,7 +205,9 @@ impl FileSource for CheckedSource {
         scan: &FileScanConfig,
         context: &ExecutionPlanEncodeCtx<'_>,
     ) -> Result<Option<protobuf::PhysicalPlanNode>> {
-        codec::encode(self.unchecked(scan), context).map(Some)
+        let csv = self.inner.downcast_ref::<RoundelCsvSource>();
+        let options = csv.map(RoundelCsvSource::options);
+        encode(self.unchecked(scan), options, context).map(Some)
     }
 }
 

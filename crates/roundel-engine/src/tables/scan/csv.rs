@@ -32,7 +32,7 @@ use datafusion_proto::protobuf;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 
 use super::checkpoints::Quotes;
-use super::codec;
+use super::envelope::encode;
 use super::layout::Layout;
 use super::quotes::Marks;
 use super::records::{Input, Records, format, from, header, place_of, wrong_record};
@@ -205,7 +205,7 @@ impl FileSource for RoundelCsvSource {
         scan: &FileScanConfig,
         context: &ExecutionPlanEncodeCtx<'_>,
     ) -> Result<Option<protobuf::PhysicalPlanNode>> {
-        codec::encode(scan.clone(), context).map(Some)
+        encode(scan.clone(), Some(self.options()), context).map(Some)
     }
 
     /// Files of this host may be cut at any byte; of others, not all that is before it can be read.

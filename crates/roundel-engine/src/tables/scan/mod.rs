@@ -13,7 +13,8 @@
 //! | `layout` | which column of a CSV file is which of the table |
 //! | `records` | reading the records of a range of a CSV file |
 //! | `quotes`, `checkpoints` | where records of CSV begin, whatever is in quotes |
-//! | `codec` | how scans travel to the workers |
+//! | `envelope` | the form in which scans travel to the workers |
+//! | `codec` | how workers read that form |
 //!
 //! This must not know how tables are registered.
 
@@ -28,6 +29,7 @@ mod checked;
 mod checkpoints;
 mod codec;
 pub(crate) mod csv;
+mod envelope;
 pub(crate) mod footers;
 mod handlers;
 mod layout;

@@ -18,12 +18,12 @@ use self::dialect::{Fit, guess, has_header};
 pub(super) use self::infer::Seen;
 pub(super) use self::records::Dialect;
 use self::records::{Record, split};
-use super::format::open;
+use super::compression::open;
 use super::wrong;
 use crate::Result;
 use crate::tables::scan::find;
 
-/// What a user says of CSV files; the rest is guessed.
+/// Settings of CSV files that a user gave. The rest is guessed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CsvSettings {
     pub(super) delimiter: Option<u8>,

@@ -21,8 +21,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::ProjectionExec;
 use futures::{StreamExt as _, TryStreamExt as _};
 
-use super::super::describe::{object, of_file};
 use super::super::format::Format;
+use super::super::reader::{object, of_file};
 use super::super::hive;
 use super::super::location::FoundFile;
 use super::FileTable;
