@@ -1,10 +1,10 @@
 //! Receivers that are not ready, and queues that are full.
 
 use super::fixture::*;
-use super::report::{CaseResult, ensure, ensure_eq};
+use super::report::{CaseResult, Failure, ensure, ensure_eq};
 use super::{Case, Provider, Verdict};
 use roundel_verbs::error::VerbsError;
-use roundel_verbs::queue_pair::{QueuePairOptions, QueuePairState};
+use roundel_verbs::queue_pair::{QueuePair, QueuePairOptions, QueuePairState};
 use roundel_verbs::work::CompletionStatus::{Flushed, ReceiverNotReady, RetryExceeded, Success};
 use roundel_verbs::work::{Payload, ReceiveRequest, SendOperation};
 

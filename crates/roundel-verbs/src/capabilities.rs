@@ -1,6 +1,6 @@
 //! What a device can do. The layers above ask this struct, never which provider runs below.
 
-use crate::queue_pair::Transport;
+use crate::transport::Transport;
 
 /// The limits and properties of a device.
 #[derive(Clone, Debug, serde::Serialize)]

@@ -45,7 +45,10 @@ impl Device {
 
     /// An arena of registered memory on this device.
     pub fn arena(&self, options: ArenaOptions) -> Arena {
-        Arena::new(self.provider.clone(), options)
+        let provider = self.provider.clone();
+        let register =
+            move |length, exposed, node| provider.register_segment(length, exposed, node);
+        Arena::new(Box::new(register), options)
     }
 
     /// A completion channel.

@@ -1,7 +1,7 @@
 //! The errors of the verbs layer. A failure that a peer can cause is one of these; a broken
 //! invariant of ours is an assertion.
 
-use crate::queue_pair::{QueuePairState, Transport};
+use crate::transport::{QueuePairState, Transport};
 
 /// What a verb can fail with.
 #[derive(Debug, thiserror::Error)]

@@ -28,6 +28,7 @@
 #![cfg_attr(roundel_loom, allow(dead_code, unused_imports))]
 
 pub mod address;
+mod address_handle;
 pub mod capabilities;
 #[cfg(not(roundel_loom))]
 pub mod choice;
@@ -55,6 +56,7 @@ pub mod shm;
 pub mod sim;
 #[cfg(not(roundel_loom))]
 pub mod tcp;
+mod transport;
 pub mod work;
 
 pub use address::{DeviceAddress, QueuePairAddress};

@@ -2,12 +2,14 @@
 //! top of this: they keep every buffer that a posted request names until its completion.
 
 use crate::address::{DeviceAddress, QueuePairAddress};
+pub use crate::address_handle::ProviderAddressHandle;
 use crate::capabilities::Capabilities;
 use crate::counters::{CounterSnapshot, Counters, Opcode};
 use crate::error::{Result, VerbsError};
+pub use crate::memory::ProviderSegment;
 use crate::memory::{Buffer, RemoteAddress};
 use crate::multicast::MulticastGroup;
-use crate::queue_pair::{QueuePairState, Transport};
+use crate::transport::{QueuePairState, Transport};
 use crate::work::{CompletionStatus, InlineBytes, SendOperation};
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
@@ -68,21 +70,6 @@ pub trait ProviderDevice: Send + Sync {
             what,
         }
     }
-}
-
-/// Registered memory; dropped, it is deregistered.
-#[expect(clippy::len_without_is_empty, reason = "a segment is never empty")]
-pub trait ProviderSegment: Send + Sync {
-    /// First byte, in this process.
-    fn base(&self) -> *mut u8;
-    /// First byte, as peers address it.
-    fn remote_base(&self) -> u64;
-    /// Size in bytes, never 0.
-    fn len(&self) -> usize;
-    /// Local key.
-    fn local_key(&self) -> u32;
-    /// Remote key; 0 when the memory is not exposed.
-    fn remote_key(&self) -> u32;
 }
 
 /// A completion channel.
@@ -176,9 +163,6 @@ pub trait ProviderSharedReceiveQueue: Send + Sync + std::any::Any {
     /// Destroys it, after its queue pairs.
     fn destroy(&self);
 }
-
-/// A resolved UD destination.
-pub trait ProviderAddressHandle: Send + Sync + std::any::Any {}
 
 /// What a queue pair is created with.
 pub struct RawQueuePairOptions {

@@ -8,80 +8,14 @@ use crate::error::{Result, VerbsError};
 use crate::in_flight::InFlight;
 use crate::memory::{Buffer, RemoteAddress};
 use crate::multicast::MulticastGroup;
-use crate::provider::{ProviderAddressHandle, ProviderQueuePair};
+use crate::provider::ProviderQueuePair;
 use crate::shared_receive::SharedReceiveQueue;
-use crate::work::{
-    ATOMIC_BYTES, CompletionStatus, Payload, ReceiveRequest, SendOperation, SendRequest,
-};
+use crate::work::{ATOMIC_BYTES, CompletionStatus, Payload, ReceiveRequest, SendRequest};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-/// The transport service of a queue pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Transport {
-    /// Reliable connection: one peer, in order, nothing lost.
-    ReliableConnection,
-    /// Unreliable connection: one peer, in order, may lose; no READ, no atomics.
-    UnreliableConnection,
-    /// Unreliable datagram: any peer, small messages, may lose and reorder.
-    UnreliableDatagram,
-}
-
-impl Transport {
-    /// Every transport service.
-    pub const ALL: [Self; 3] = [
-        Self::ReliableConnection,
-        Self::UnreliableConnection,
-        Self::UnreliableDatagram,
-    ];
-
-    /// Whether a queue pair of it is connected to one peer.
-    pub fn is_connected(self) -> bool {
-        self != Self::UnreliableDatagram
-    }
-
-    /// Whether it carries the operation.
-    pub fn carries(self, operation: &SendOperation) -> bool {
-        match operation {
-            SendOperation::Send | SendOperation::SendWithImmediate(_) => true,
-            SendOperation::Write(_) | SendOperation::WriteWithImmediate(..) => self.is_connected(),
-            SendOperation::Read(_)
-            | SendOperation::CompareAndSwap { .. }
-            | SendOperation::FetchAndAdd { .. } => self == Self::ReliableConnection,
-        }
-    }
-
-    /// What errors call queue pairs of it.
-    pub(crate) fn queue_pairs(self) -> &'static str {
-        match self {
-            Self::ReliableConnection => "RC queue pairs",
-            Self::UnreliableConnection => "UC queue pairs",
-            Self::UnreliableDatagram => "UD queue pairs",
-        }
-    }
-
-    /// The name reports use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ReliableConnection => "RC",
-            Self::UnreliableConnection => "UC",
-            Self::UnreliableDatagram => "UD",
-        }
-    }
-}
-
-/// The state machine of a queue pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum QueuePairState {
-    /// Created: receives may be posted.
-    Init,
-    /// Ready to send (and to receive).
-    ReadyToSend,
-    /// Broken: everything posted is flushed.
-    Error,
-}
+pub use crate::address_handle::AddressHandle;
+pub use crate::transport::{QueuePairState, Transport};
 
 /// What a queue pair is created with.
 #[derive(Clone, Debug)]
@@ -101,16 +35,6 @@ pub struct QueuePairOptions {
 /// Largest queue key. Those above are the operating system's: a queue pair takes one only from a
 /// privileged user, and a send to one carries the sender's own instead.
 pub const QUEUE_KEY_MAX: u32 = u32::MAX >> 1;
-
-/// A resolved UD destination.
-#[derive(Clone)]
-pub struct AddressHandle(pub(crate) Arc<dyn ProviderAddressHandle>);
-
-impl std::fmt::Debug for AddressHandle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("AddressHandle")
-    }
-}
 
 /// A queue pair. Dropping it destroys it; buffers of requests in flight go back to their arena
 /// as soon as no device can touch them any more.
@@ -337,7 +261,7 @@ impl QueuePair {
             )));
         }
         let transport = self.options.transport;
-        if !transport.carries(operation) {
+        if !operation.travels_on(transport) {
             return Err(VerbsError::UnsupportedOnTransport {
                 operation: operation.opcode().name(),
                 transport,

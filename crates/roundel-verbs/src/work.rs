@@ -1,8 +1,9 @@
 //! Work requests and work completions, with the buffers they own while they are in flight.
 
+use crate::address_handle::AddressHandle;
 use crate::counters::Opcode;
 use crate::memory::{Buffer, RemoteAddress, SharedBuffer};
-use crate::queue_pair::AddressHandle;
+use crate::transport::Transport;
 
 /// Largest payload that can travel inside a work request, in bytes; devices may take less.
 pub const INLINE_BYTES_MAX: usize = 128;
@@ -53,6 +54,17 @@ impl SendOperation {
             Self::Read(_) => Opcode::Read,
             Self::CompareAndSwap { .. } => Opcode::CompareAndSwap,
             Self::FetchAndAdd { .. } => Opcode::FetchAndAdd,
+        }
+    }
+
+    /// Whether queue pairs of a transport carry it.
+    pub(crate) fn travels_on(&self, transport: Transport) -> bool {
+        match self {
+            Self::Send | Self::SendWithImmediate(_) => true,
+            Self::Write(_) | Self::WriteWithImmediate(..) => transport.is_connected(),
+            Self::Read(_) | Self::CompareAndSwap { .. } | Self::FetchAndAdd { .. } => {
+                transport == Transport::ReliableConnection
+            }
         }
     }
 

@@ -2,10 +2,9 @@
 #![allow(unsafe_code)] // Clears memory of a segment.
 
 use super::buffer::{Buffer, ExposedBuffer};
-use super::segment::{Allocation, Segment};
+use super::segment::{Allocation, ProviderSegment, Segment};
 use crate::error::{Result, VerbsError};
 use crate::numa::Region;
-use crate::provider::ProviderDevice;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -49,8 +48,11 @@ pub struct Arena {
     region: Region,
 }
 
+/// Registers new memory: at least so many bytes, exposed to peers or not, on a NUMA node.
+type Register = dyn Fn(usize, bool, Option<u32>) -> Result<Box<dyn ProviderSegment>> + Send + Sync;
+
 struct ArenaInner {
-    device: Arc<dyn ProviderDevice>,
+    register: Box<Register>,
     options: ArenaOptions,
     state: Mutex<ArenaState>,
 }
@@ -70,10 +72,10 @@ impl ArenaState {
 }
 
 impl Arena {
-    pub(crate) fn new(device: Arc<dyn ProviderDevice>, options: ArenaOptions) -> Self {
+    pub(crate) fn new(register: Box<Register>, options: ArenaOptions) -> Self {
         Self {
             inner: Arc::new(ArenaInner {
-                device,
+                register,
                 options,
                 state: Mutex::default(),
             }),
@@ -166,10 +168,7 @@ impl Arena {
                 limit,
             });
         }
-        let registration = self
-            .inner
-            .device
-            .register_segment(size, exposed, self.region.node())?;
+        let registration = (self.inner.register)(size, exposed, self.region.node())?;
         let segment = Arc::new(Segment::new(registration, exposed, self.region));
         let allocation = segment
             .take(length)

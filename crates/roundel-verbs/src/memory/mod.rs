@@ -16,3 +16,4 @@ pub use buffer::{Buffer, ExposedBuffer, RemoteAddress, SharedBuffer};
 pub(crate) use copy::{copy_last_byte_last, copy_words_whole};
 pub(crate) use pages::Pages;
 pub(crate) use ranges::FreeRanges;
+pub use segment::ProviderSegment;

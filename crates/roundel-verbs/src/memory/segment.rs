@@ -3,13 +3,27 @@
 
 use super::ranges::FreeRanges;
 use crate::numa::Region;
-use crate::provider::ProviderSegment;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Allocations start at multiples of this and are rounded up to it: two cache lines, so that no
 /// two buffers share one, not even through the prefetcher.
 const ALIGNMENT_BYTES: usize = 128;
+
+/// Registered memory of a provider; dropped, it is deregistered.
+#[expect(clippy::len_without_is_empty, reason = "a segment is never empty")]
+pub trait ProviderSegment: Send + Sync {
+    /// First byte, in this process.
+    fn base(&self) -> *mut u8;
+    /// First byte, as peers address it.
+    fn remote_base(&self) -> u64;
+    /// Size in bytes, never 0.
+    fn len(&self) -> usize;
+    /// Local key.
+    fn local_key(&self) -> u32;
+    /// Remote key; 0 when the memory is not exposed.
+    fn remote_key(&self) -> u32;
+}
 
 /// Memory that was registered at once.
 pub(super) struct Segment {

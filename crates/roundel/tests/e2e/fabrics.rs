@@ -65,7 +65,8 @@ fn with_a_device_that_is_down() {
 #[test]
 #[ignore = "needs the virtual machine: vm/run prepare"]
 fn as_a_user_who_may_lock_little_memory() {
-    let told = "no rdma: cannot pin 268435456 bytes for the device: this process may lock 65536 bytes";
+    let told =
+        "no rdma: cannot pin 268435456 bytes for the device: this process may lock 65536 bytes";
     let options = ["--user", "1000", "--memlock", "64"];
     assert_falls_back(1, &options, told);
 }

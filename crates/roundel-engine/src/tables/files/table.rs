@@ -12,7 +12,6 @@ use std::time::SystemTime;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::config::CsvOptions;
 use datafusion::common::{Constraints, Statistics, project_schema};
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::datasource::listing::{

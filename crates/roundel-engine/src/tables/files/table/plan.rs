@@ -22,9 +22,9 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::super::format::Format;
-use super::super::reader::{object, of_file};
 use super::super::hive;
 use super::super::location::FoundFile;
+use super::super::reader::{object, of_file};
 use super::FileTable;
 use crate::tables::scan::csv::RoundelCsvSource;
 
