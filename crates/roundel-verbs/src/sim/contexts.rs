@@ -1,16 +1,10 @@
 //! The contexts of queue pairs that a NIC holds. It has room for so many, and drops any of them for another.
 
 use super::packet::PairId;
+use super::pair::Side;
 use super::state::State;
 use super::time::Span;
 use rand::Rng as _;
-
-/// For what a NIC needs a context: a queue pair has one for each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    Requester,
-    Responder,
-}
 
 impl State {
     /// What it takes a NIC to have at hand what it sends a request with. A READ takes more than others, since the

@@ -6,9 +6,9 @@ use super::events::Event;
 use super::locks::Lock;
 use super::memory::Segment;
 use super::packet::PairId;
-use super::pair::{Pair, Receive, Receiving, Request, Sending};
+use super::pair::{Pair, Receive, Receiving, Request, Sending, SimAddressHandle};
 use super::parameters::Parameters;
-use super::state::State;
+use super::state::World;
 use super::time::Span;
 use crate::address::{DeviceAddress, QueuePairAddress};
 use crate::capabilities::{Capabilities, GRH_BYTES};
@@ -23,16 +23,12 @@ use crate::provider::{
 };
 use crate::queue_pair::{QueuePairState, Transport};
 use crate::work::CompletionStatus;
-use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::Arc;
 use std::task::Waker;
 
 /// Bytes that mark an address of this provider.
 const MAGIC: &[u8; 4] = b"sim1";
-
-/// What everything in one simulation shares.
-pub(super) type World = Arc<Mutex<State>>;
 
 /// What a NIC of these parameters can do.
 pub(super) fn capabilities(parameters: &Parameters, node: usize) -> Capabilities {
@@ -335,14 +331,6 @@ impl Drop for SimCompletionQueue {
         state.nodes[self.node].queues.destroy(self.number);
     }
 }
-
-/// A UD destination.
-pub(super) struct SimAddressHandle {
-    pub pair: PairId,
-    pub queue_key: u32,
-}
-
-impl ProviderAddressHandle for SimAddressHandle {}
 
 struct SimQueuePair {
     world: World,

@@ -120,7 +120,10 @@ impl State {
 
     /// A packet goes to the switch, unless something happens to it.
     fn send_off(&mut self, node: usize, at: Time, mut packet: Box<Packet>) {
-        let fate = self.fate(&packet);
+        let fate = match self.is_cut_off(packet.from.node) || self.is_cut_off(packet.to.node) {
+            true => Fate::Lost,
+            false => self.faults.fate(&packet.content, &mut self.random),
+        };
         let (at, copies) = match fate {
             Fate::Lost => return,
             Fate::Late(span) => (at + span, 1),

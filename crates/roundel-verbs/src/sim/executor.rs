@@ -1,16 +1,15 @@
 //! Tasks on the threads of simulated nodes. A thread runs one task at a time, and what a task does takes as
 //! long as it is charged; the next one runs afterwards.
 
-use super::device::World;
 use super::events::{Cpu, Event};
-use super::locks::SimLock;
+use super::locks::Lock;
+use super::state::World;
 use super::time::Span;
 use crate::completion_queue::BoxFuture;
 use crate::context::{Context, VirtualLock, Work};
 use crate::numa::within;
 use parking_lot::Mutex;
 use rand::RngCore as _;
-use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,13 +57,6 @@ impl Wake for Woken {
             tasks.any.store(true, Ordering::Release);
         }
     }
-}
-
-/// The tasks of a thread that wait for it.
-#[derive(Default)]
-pub(super) struct Waiting {
-    tasks: VecDeque<usize>,
-    due: bool,
 }
 
 impl Tasks {
@@ -224,11 +216,39 @@ impl Context for SimContext {
     }
 
     fn lock(&self) -> Option<Arc<dyn VirtualLock>> {
-        Some(Arc::new(SimLock::new(&self.world)))
+        Some(Arc::new(SimLock {
+            world: self.world.clone(),
+            lock: Mutex::default(),
+        }))
     }
 
     fn is_ahead(&self) -> bool {
         let state = self.world.lock();
         state.running.is_some_and(|(_, done)| done > Span::ZERO)
+    }
+}
+
+/// A lock of a simulated node.
+struct SimLock {
+    world: World,
+    lock: Mutex<Lock>,
+}
+
+impl VirtualLock for SimLock {
+    fn enter(&self) {
+        let mut state = self.world.lock();
+        let Some((cpu, _)) = state.running else {
+            return;
+        };
+        let (now, handover) = (state.now(), state.parameters.cpu.handover);
+        let waited = self.lock.lock().enter(now, cpu, handover);
+        state.occupy(waited);
+    }
+
+    fn leave(&self) {
+        let state = self.world.lock();
+        if let Some((cpu, _)) = state.running {
+            self.lock.lock().leave(state.now(), cpu);
+        }
     }
 }

@@ -1,10 +1,8 @@
 //! What goes wrong, at rates, at moments, or with the n-th packet of a kind.
 
-use super::events::Event;
-use super::packet::{Content, Packet};
-use super::state::State;
+use super::packet::Content;
 use super::time::{Span, Time};
-use rand::Rng as _;
+use rand::Rng;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -126,58 +124,20 @@ pub(super) enum Fate {
     Spoilt,
 }
 
-impl State {
-    pub(super) fn set_faults(&mut self, faults: Faults) {
-        for moment in &faults.moments {
-            let at = Time::default() + Span::from(moment.at);
-            self.events
-                .add(at.max(self.clock), Event::Trouble(moment.node, moment.what));
-        }
-        self.faults = FaultState {
+impl FaultState {
+    pub(super) fn new(faults: Faults) -> Self {
+        Self {
             faults,
             seen: HashMap::new(),
-        };
-    }
-
-    /// Something happens to a node's hardware. The executor does what happens to its tasks.
-    pub(super) fn befall(&mut self, node: usize, what: Trouble) {
-        let clock = self.clock;
-        let Some(node) = self.nodes.get_mut(node) else {
-            return;
-        };
-        match what {
-            Trouble::Crash | Trouble::DeadNic => node.health.dead = true,
-            Trouble::Cut(duration) => node.health.cut_until = clock + duration.into(),
-            Trouble::SlowNic(times) => node.health.slowness = times,
-            Trouble::Pause(duration) => {
-                for cpu in &mut node.cpus {
-                    cpu.busy_until = cpu.busy_until.max(clock) + duration.into();
-                }
-            }
         }
     }
 
-    /// How long a node's NIC takes for what should take so long.
-    pub(super) fn as_slow_as(&self, node: usize, span: Span) -> Span {
-        span * u64::from(self.nodes[node].health.slowness.max(1))
-    }
-
-    /// Whether packets of a node go nowhere, and none comes to it.
-    pub(super) fn is_cut_off(&self, node: usize) -> bool {
-        let health = &self.nodes[node].health;
-        health.dead || health.cut_until > self.clock
-    }
-
-    /// How a packet fares that has left its node.
-    pub(super) fn fate(&mut self, packet: &Packet) -> Fate {
-        if self.is_cut_off(packet.from.node) || self.is_cut_off(packet.to.node) {
-            return Fate::Lost;
-        }
-        let kind = packet.content.kind();
-        let state = &mut self.faults;
-        let faults = &state.faults;
+    /// How a packet fares between nodes that reach each other.
+    pub(super) fn fate(&mut self, content: &Content, random: &mut impl Rng) -> Fate {
+        let kind = content.kind();
+        let faults = &self.faults;
         if !faults.packets.is_empty() {
-            let number = state.seen.entry(kind).or_default();
+            let number = self.seen.entry(kind).or_default();
             let this = *number;
             *number += 1;
             let found = faults
@@ -201,8 +161,8 @@ impl State {
             return Fate::Arrives;
         }
         let most = Span::from(faults.delay).as_picos().max(1);
-        let late = Fate::Late(Span::picos(self.random.random_range(0..most)));
-        let mut drawn: f64 = self.random.random();
+        let late = Fate::Late(Span::picos(random.random_range(0..most)));
+        let mut drawn: f64 = random.random();
         let fates = [Fate::Lost, Fate::Spoilt, Fate::Twice, late];
         for (share, fate) in shares.into_iter().zip(fates) {
             if drawn < share {

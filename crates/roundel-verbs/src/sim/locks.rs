@@ -3,12 +3,9 @@
 //! Kaashoek, Morris and Zeldovich, "Non-scalable locks are dangerous", Linux Symposium 2012), and longer between the
 //! two processors of a node, which its threads are spread over in turn.
 
-use super::device::World;
 use super::events::Cpu;
 use super::parameters::Handover;
 use super::time::{Span, Time};
-use crate::context::VirtualLock;
-use parking_lot::Mutex;
 use std::collections::VecDeque;
 
 /// A lock of the threads of a node, in virtual time.
@@ -58,40 +55,6 @@ impl Lock {
         let took = self.enter(now, cpu, handover) + work;
         self.leave(now + took, cpu);
         took
-    }
-}
-
-/// A lock of a simulated node.
-pub(super) struct SimLock {
-    world: World,
-    lock: Mutex<Lock>,
-}
-
-impl SimLock {
-    pub(super) fn new(world: &World) -> Self {
-        Self {
-            world: world.clone(),
-            lock: Mutex::default(),
-        }
-    }
-}
-
-impl VirtualLock for SimLock {
-    fn enter(&self) {
-        let mut state = self.world.lock();
-        let Some((cpu, _)) = state.running else {
-            return;
-        };
-        let (now, handover) = (state.now(), state.parameters.cpu.handover);
-        let waited = self.lock.lock().enter(now, cpu, handover);
-        state.occupy(waited);
-    }
-
-    fn leave(&self) {
-        let state = self.world.lock();
-        if let Some((cpu, _)) = state.running {
-            self.lock.lock().leave(state.now(), cpu);
-        }
     }
 }
 

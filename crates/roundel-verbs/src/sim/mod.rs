@@ -30,6 +30,7 @@ mod packet;
 mod pair;
 mod parameters;
 mod presets;
+mod progress;
 mod requester;
 mod responder;
 mod state;
@@ -45,11 +46,11 @@ pub use time::{Rate, Span};
 use crate::completion_queue::BoxFuture;
 use crate::context::Context;
 use crate::device::Device;
-use device::{SimDevice, World};
+use device::SimDevice;
 use events::{Cpu, Event};
 use executor::{SimContext, Tasks};
 use parking_lot::Mutex;
-use state::State;
+use state::{State, World};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -202,6 +203,28 @@ impl Simulation {
         }
         let value = result.lock().take();
         Ok(value)
+    }
+}
+
+impl State {
+    /// What an event does to the hardware. Those of threads are the executor's.
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Wake(waker) => waker.wake(),
+            Event::Run(_) => {}
+            Event::Doorbell(pair, up_to) => self.ring(pair, up_to),
+            Event::Emit(node) => self.emit(node),
+            Event::Left(pair, message) => self.left(pair, message),
+            Event::Arrive(input, packet) => {
+                self.switch
+                    .arrive(input, packet, self.clock, &mut self.events);
+            }
+            Event::Passed(input, packet) => self.passed(input, packet),
+            Event::Received(packet) => self.received(*packet),
+            Event::Trouble(node, what) => self.befall(node, what),
+            Event::Resume(pair) => self.resume(pair),
+            Event::Timeout(pair) => self.timeout(pair),
+        }
     }
 }
 

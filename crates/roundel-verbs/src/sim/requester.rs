@@ -1,11 +1,9 @@
 //! What a NIC sends, and what it makes of the answers.
 #![allow(unsafe_code)] // Copies messages between registered memories.
 
-use super::contexts::Side;
-use super::device::SimAddressHandle;
 use super::events::Event;
 use super::packet::{Content, Loose, Packet, PairId, Part};
-use super::pair::{Request, Response};
+use super::pair::{Request, Response, Side, SimAddressHandle};
 use super::parameters::{ACKNOWLEDGE_BYTES, DATAGRAM_BYTES, REMOTE_ADDRESS_BYTES};
 use super::state::State;
 use super::time::Span;

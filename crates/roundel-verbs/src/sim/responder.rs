@@ -1,10 +1,9 @@
 //! What comes to a NIC, and what it does for those who ask.
 #![allow(unsafe_code)] // Copies messages between registered memories.
 
-use super::contexts::Side;
 use super::events::Event;
 use super::packet::{Content, Loose, Packet, PairId, Part};
-use super::pair::{Receive, Request};
+use super::pair::{Receive, Request, Side};
 use super::requester::remote_address;
 use super::state::State;
 use super::time::{Span, Time};
@@ -20,6 +19,15 @@ use crate::work::{ATOMIC_BYTES, CompletionStatus, SendOperation};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 impl State {
+    /// The switch has passed a packet on, and has room for another of its input.
+    pub(super) fn passed(&mut self, input: usize, packet: Box<Packet>) {
+        self.switch
+            .passed(input, &packet, self.clock, &mut self.events);
+        self.room_for(input);
+        let at = self.clock + self.parameters.switch.latency + self.parameters.link.latency;
+        self.take_in(at, packet);
+    }
+
     /// A packet has come to a NIC, whose engine looks at it as soon as it can.
     pub(super) fn take_in(&mut self, at: Time, packet: Box<Packet>) {
         let side = match &packet.content {
@@ -74,7 +82,8 @@ impl State {
             ..
         } = packet;
         if from.node != to.node {
-            self.taken_in(to.node, wire_bytes);
+            self.switch
+                .taken_in(to.node, wire_bytes, self.clock, &mut self.events);
         }
         let unheard = from.node != to.node && self.is_cut_off(to.node);
         if spoilt || unheard || !self.concerns(from, to, &content) {

@@ -1,24 +1,27 @@
-//! Everything that the simulated hardware holds, and what an event does to it. It knows of threads only how
-//! busy they are; the executor knows the tasks on them.
+//! Everything that the simulated hardware holds. It knows of threads only how busy they are, and the numbers of tasks
+//! that wait for them; the executor knows the tasks.
 
 use super::completions::Queues;
-use super::contexts::Side;
 use super::events::{Cpu, Event, Events};
-use super::executor::Waiting;
-use super::faults::{FaultState, Health};
+use super::faults::{FaultState, Faults, Health, Trouble};
 use super::locks::Lock;
 use super::memory::Segments;
 use super::packet::{Packet, PairId};
-use super::pair::Pair;
+use super::pair::{Pair, Side};
 use super::parameters::Parameters;
 use super::switch::Switch;
 use super::time::{Span, Time};
 use super::trace::Trace;
 use crate::counters::CounterSnapshot;
 use crate::queue_pair::QueuePairState;
+use parking_lot::Mutex;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What everything in one simulation shares.
+pub(super) type World = Arc<Mutex<State>>;
 
 /// The simulated hardware.
 pub(super) struct State {
@@ -97,6 +100,13 @@ pub(super) struct Thread {
     /// How long it has worked in all.
     pub worked: Span,
     pub waiting: Waiting,
+}
+
+/// The tasks of a thread that wait for it, by number.
+#[derive(Default)]
+pub(super) struct Waiting {
+    pub tasks: VecDeque<usize>,
+    pub due: bool,
 }
 
 impl Default for Thread {
@@ -195,21 +205,43 @@ impl State {
             .map_or(QueuePairState::Error, |pair| pair.state)
     }
 
-    /// What an event does to the hardware. Those of threads are the executor's.
-    pub(super) fn happen(&mut self, event: Event) {
-        match event {
-            Event::Wake(waker) => waker.wake(),
-            Event::Run(_) => {}
-            Event::Doorbell(pair, up_to) => self.ring(pair, up_to),
-            Event::Emit(node) => self.emit(node),
-            Event::Left(pair, message) => self.left(pair, message),
-            Event::Arrive(input, packet) => self.arrive(input, packet),
-            Event::Passed(input, packet) => self.passed(input, packet),
-            Event::Received(packet) => self.received(*packet),
-            Event::Trouble(node, what) => self.befall(node, what),
-            Event::Resume(pair) => self.resume(pair),
-            Event::Timeout(pair) => self.timeout(pair),
+    /// Has things go wrong from here on.
+    pub(super) fn set_faults(&mut self, faults: Faults) {
+        for moment in &faults.moments {
+            let at = Time::default() + Span::from(moment.at);
+            self.events
+                .add(at.max(self.clock), Event::Trouble(moment.node, moment.what));
         }
+        self.faults = FaultState::new(faults);
+    }
+
+    /// Something happens to a node's hardware. The executor does what happens to its tasks.
+    pub(super) fn befall(&mut self, node: usize, what: Trouble) {
+        let clock = self.clock;
+        let Some(node) = self.nodes.get_mut(node) else {
+            return;
+        };
+        match what {
+            Trouble::Crash | Trouble::DeadNic => node.health.dead = true,
+            Trouble::Cut(duration) => node.health.cut_until = clock + duration.into(),
+            Trouble::SlowNic(times) => node.health.slowness = times,
+            Trouble::Pause(duration) => {
+                for cpu in &mut node.cpus {
+                    cpu.busy_until = cpu.busy_until.max(clock) + duration.into();
+                }
+            }
+        }
+    }
+
+    /// How long a node's NIC takes for what should take so long.
+    pub(super) fn as_slow_as(&self, node: usize, span: Span) -> Span {
+        span * u64::from(self.nodes[node].health.slowness.max(1))
+    }
+
+    /// Whether packets of a node go nowhere, and none comes to it.
+    pub(super) fn is_cut_off(&self, node: usize) -> bool {
+        let health = &self.nodes[node].health;
+        health.dead || health.cut_until > self.clock
     }
 
     /// Moves the clock to what happens next.

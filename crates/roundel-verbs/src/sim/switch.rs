@@ -2,10 +2,10 @@
 //! one packet at a time. It loses nothing: a full buffer makes its sender wait, and since a buffer is shared by
 //! all outputs, packets for a busy one hold up those for others when they fill it.
 
-use super::events::Event;
+use super::events::{Event, Events};
 use super::packet::Packet;
 use super::parameters::Parameters;
-use super::state::State;
+use super::time::{Rate, Time};
 use std::collections::VecDeque;
 
 /// A switch with a port for each node.
@@ -27,6 +27,8 @@ struct Input {
 }
 
 struct Output {
+    /// That of the link, at which packets leave.
+    rate: Rate,
     busy: bool,
     /// Inputs that have packets for it, which take turns.
     waiting: VecDeque<usize>,
@@ -43,6 +45,7 @@ impl Switch {
             room: parameters.switch.input_bytes,
         });
         self.outputs.push(Output {
+            rate: parameters.link.rate,
             busy: false,
             waiting: VecDeque::new(),
             room: parameters.nic.input_bytes,
@@ -58,28 +61,32 @@ impl Switch {
     pub(super) fn reserve(&mut self, node: usize, bytes: usize) {
         self.inputs[node].room -= bytes;
     }
-}
 
-impl State {
-    pub(super) fn arrive(&mut self, input: usize, packet: Box<Packet>) {
+    pub(super) fn arrive(
+        &mut self,
+        input: usize,
+        packet: Box<Packet>,
+        now: Time,
+        events: &mut Events,
+    ) {
         let output = packet.to.node;
         let Input {
             packets, wanted, ..
-        } = &mut self.switch.inputs[input];
+        } = &mut self.inputs[input];
         if packets.len() <= output {
             packets.resize_with(output + 1, VecDeque::new);
         }
         packets[output].push_back(packet);
         if packets[output].len() == 1 {
             wanted.push_back(output);
-            self.switch.outputs[output].waiting.push_back(input);
+            self.outputs[output].waiting.push_back(input);
         }
-        self.pass(output);
+        self.pass(output, now, events);
     }
 
     /// Begins to pass the next packet for an output on, of an input that passes none.
-    fn pass(&mut self, output: usize) {
-        let Switch { inputs, outputs } = &mut self.switch;
+    fn pass(&mut self, output: usize, now: Time, events: &mut Events) {
+        let Self { inputs, outputs } = self;
         let port = &mut outputs[output];
         if port.busy {
             return;
@@ -111,34 +118,31 @@ impl State {
             source.wanted.push_back(output);
             port.waiting.push_back(input);
         }
-        let at = self.clock + self.parameters.link.rate.time(packet.wire_bytes);
-        self.events.add(at, Event::Passed(input, packet));
+        let at = now + port.rate.time(packet.wire_bytes);
+        events.add(at, Event::Passed(input, packet));
     }
 
-    pub(super) fn passed(&mut self, input: usize, packet: Box<Packet>) {
+    pub(super) fn passed(&mut self, input: usize, packet: &Packet, now: Time, events: &mut Events) {
         let output = packet.to.node;
-        self.switch.outputs[output].busy = false;
-        let port = &mut self.switch.inputs[input];
+        self.outputs[output].busy = false;
+        let port = &mut self.inputs[input];
         port.room += packet.wire_bytes;
         port.passing = false;
         // First the input that waited for the output, then the outputs that waited for the input.
-        self.pass(output);
+        self.pass(output, now, events);
         let mut turn = 0;
-        while let Some(&next) = self.switch.inputs[input].wanted.get(turn) {
-            if self.switch.inputs[input].passing {
+        while let Some(&next) = self.inputs[input].wanted.get(turn) {
+            if self.inputs[input].passing {
                 break;
             }
-            self.pass(next);
+            self.pass(next, now, events);
             turn += 1;
         }
-        self.room_for(input);
-        let at = self.clock + self.parameters.switch.latency + self.parameters.link.latency;
-        self.take_in(at, packet);
     }
 
     /// A NIC has room again.
-    pub(super) fn taken_in(&mut self, node: usize, bytes: usize) {
-        self.switch.outputs[node].room += bytes;
-        self.pass(node);
+    pub(super) fn taken_in(&mut self, node: usize, bytes: usize, now: Time, events: &mut Events) {
+        self.outputs[node].room += bytes;
+        self.pass(node, now, events);
     }
 }
