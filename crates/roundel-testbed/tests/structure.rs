@@ -56,7 +56,6 @@ const LAYERS: [(&str, &[&str]); 14] = [
 const CIRCLES: &[&str] = &[
     "roundel-verbs::rdma: address_handle channel completion_queue device events memory multicast pair_state pairs queue_pair shared_receive work",
     "roundel-verbs::shm: completion_queue datagram_receives device monitor queue_pair receive_side segment send_side visitor",
-    "roundel-verbs::tcp: completion_queue connection datagram device events handshake",
 ];
 
 /// Files above the verbs that name a provider of devices, and why.

@@ -4,7 +4,7 @@
 //! A thread that polls an empty queue looks after the device's sockets. A thread that sleeps in between
 //! leaves that to the device's thread, except for a few polls around each sleep.
 
-use super::device::DeviceState;
+use super::state::DeviceState;
 use crate::error::{Result, VerbsError};
 use crate::event::Event;
 use crate::provider::{ProviderChannel, ProviderCompletionQueue, RawCompletion};
@@ -107,7 +107,7 @@ impl ProviderCompletionQueue for TcpCompletionQueue {
                 self.patience.store(patience - 1, Ordering::Relaxed);
                 return 0;
             }
-            self.device.look_after_sockets();
+            self.device.events.look_after_sockets();
             if self.count.load(Ordering::Acquire) == 0 {
                 return 0;
             }
@@ -129,4 +129,12 @@ impl ProviderCompletionQueue for TcpCompletionQueue {
     fn armed(&self) -> bool {
         self.armed.load(Ordering::SeqCst)
     }
+}
+
+pub(super) fn queue_of_this_provider(
+    queue: Arc<dyn ProviderCompletionQueue>,
+) -> Result<Arc<TcpCompletionQueue>> {
+    let any: Arc<dyn std::any::Any + Send + Sync> = queue;
+    any.downcast()
+        .map_err(|_| VerbsError::InvalidRequest("a completion queue of another provider".into()))
 }

@@ -1,34 +1,28 @@
-//! A TCP device: its listener, its thread, and the tables its objects live in.
+//! A TCP device: how it is opened, what it can do, and the objects that it creates.
 
 use super::address::TcpAddress;
 use super::completion_queue::{TcpChannel, TcpCompletionQueue};
 use super::connection::StreamPair;
 use super::datagram::{DatagramPair, TcpAddressHandle};
-use super::events::{self, Events, Source, now};
-use super::memory::Registry;
+use super::events::{self, Source, now};
 use super::socket;
+use super::state::DeviceState;
 use crate::address::{DeviceAddress, QueuePairAddress};
 use crate::capabilities::{Capabilities, GRH_BYTES};
-use crate::counters::{CounterSnapshot, Counters};
+use crate::counters::CounterSnapshot;
 use crate::device::Device;
 use crate::error::{Result, VerbsError};
 use crate::provider::{
     ProviderAddressHandle, ProviderChannel, ProviderCompletionQueue, ProviderDevice,
-    ProviderQueuePair, ProviderSegment, RawQueuePairOptions, RawSendRequest,
+    ProviderQueuePair, ProviderSegment, RawQueuePairOptions,
 };
 use crate::queue_pair::Transport;
 use crate::work::INLINE_BYTES_MAX;
-use parking_lot::{Mutex, RwLock};
-use std::collections::HashMap;
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Most queue pairs at a time. Each takes a descriptor, of which the system may grant fewer.
 const QUEUE_PAIRS_MAX: usize = 32 << 10;
-/// Numbers below are those of datagram queue pairs: their ports.
-const FIRST_STREAM: u32 = 1 << 16;
 
 /// How a TCP device is opened.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +45,8 @@ pub fn open(options: TcpOptions) -> Result<Device> {
         )));
     }
     let (listener, at) = socket::listen(options.address)?;
-    let state = Arc::new(DeviceState {
-        capabilities: Capabilities {
+    let state = DeviceState::create(
+        Capabilities {
             provider: "tcp",
             device: options.address.to_string(),
             transports: Transport::ALL.to_vec(),
@@ -81,145 +75,36 @@ pub fn open(options: TcpOptions) -> Result<Device> {
             same_host_only: false,
             networked: true,
         },
-        address: TcpAddress {
+        TcpAddress {
             listener: at,
             id: rand::random(),
             secret: rand::random(),
         },
         listener,
-        events: Arc::new(Events::new()?),
-        incoming: Arc::default(),
-        memory: Arc::default(),
-        numbers: AtomicU32::new(FIRST_STREAM),
-        incarnations: AtomicU32::new(rand::random()),
-        streams: RwLock::default(),
-        datagrams: RwLock::default(),
-        counters: Mutex::default(),
-    });
-    state.events.watch(&state.listener, Source::Listener)?;
-    events::start(&state)?;
+    )?;
+    let device = Arc::downgrade(&state);
+    let source = Source::of(device, |device, _, _| device.accept_all());
+    state.events.watch(&state.listener, source)?;
+    events::start(&state.events, &state, sweep)?;
     Ok(Device::new(Arc::new(TcpDevice(state))))
 }
 
-/// What the handle that users hold and the device's objects share.
-pub(super) struct DeviceState {
-    pub capabilities: Capabilities,
-    pub address: TcpAddress,
-    pub listener: OwnedFd,
-    pub events: Arc<Events>,
-    /// Connections whose hello has not come.
-    pub incoming: Arc<AtomicUsize>,
-    pub memory: Arc<Registry>,
-    numbers: AtomicU32,
-    incarnations: AtomicU32,
-    pub streams: RwLock<HashMap<u32, Weak<StreamPair>>>,
-    pub datagrams: RwLock<HashMap<u32, Weak<DatagramPair>>>,
-    /// Of destroyed queue pairs.
-    counters: Mutex<CounterSnapshot>,
-}
-
-impl DeviceState {
-    /// A number that no other queue pair has.
-    pub(super) fn new_number(&self) -> u32 {
-        loop {
-            let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-            if number >= FIRST_STREAM && !self.streams.read().contains_key(&number) {
-                return number;
-            }
-        }
+/// What is looked after now and then.
+fn sweep(device: &Arc<DeviceState>) {
+    let now = now();
+    for token in device.events.late(now) {
+        device.forget(token);
     }
-
-    pub(super) fn new_incarnation(&self) -> u32 {
-        self.incarnations.fetch_add(1, Ordering::Relaxed)
-    }
-
-    pub(super) fn stream(&self, number: u32) -> Option<Arc<StreamPair>> {
-        self.streams.read().get(&number)?.upgrade()
-    }
-
-    /// The socket of a token concerns nobody any more.
-    pub(super) fn forget(&self, token: u64) {
-        self.events.forget(token);
-    }
-
-    /// Forgets a queue pair that is being destroyed, but not what it did.
-    pub(super) fn forget_stream(&self, number: u32, counters: &Counters) {
-        let mut streams = self.streams.write();
-        streams.remove(&number);
-        self.counters.lock().merge(&counters.snapshot());
-    }
-
-    /// As for connected ones.
-    pub(super) fn forget_datagrams(&self, number: u32, counters: &Counters) {
-        let mut datagrams = self.datagrams.write();
-        datagrams.remove(&number);
-        self.counters.lock().merge(&counters.snapshot());
-    }
-
-    /// What is looked after now and then.
-    pub(super) fn sweep(&self) {
-        let now = now();
-        for token in self.events.late(now) {
-            self.forget(token);
-        }
-        // In case there were no descriptors when somebody connected.
-        self.accept_all();
-        let pairs: Vec<_> = self
-            .streams
-            .read()
-            .values()
-            .filter_map(Weak::upgrade)
-            .collect();
-        for pair in pairs {
-            pair.time_passed(now);
-        }
-    }
-
-    fn within_queue_pairs(&self) -> Result<()> {
-        let requested = self.streams.read().len() + self.datagrams.read().len() + 1;
-        if requested > QUEUE_PAIRS_MAX {
-            return Err(VerbsError::DeviceLimit {
-                what: "queue pairs",
-                requested,
-                limit: QUEUE_PAIRS_MAX,
-            });
-        }
-        Ok(())
-    }
-}
-
-impl Drop for DeviceState {
-    fn drop(&mut self) {
-        // The thread holds a weak reference only: woken, it finds the device gone and ends. What
-        // queue pairs left behind is closed now, so that peers learn of it.
-        self.events.forget_all();
-        self.events.wake();
-    }
-}
-
-pub(super) fn queue_of_this_provider(
-    queue: Arc<dyn ProviderCompletionQueue>,
-) -> Result<Arc<TcpCompletionQueue>> {
-    let any: Arc<dyn std::any::Any + Send + Sync> = queue;
-    any.downcast()
-        .map_err(|_| VerbsError::InvalidRequest("a completion queue of another provider".into()))
-}
-
-/// Refuses messages that are too long.
-pub(super) fn longer_than(limit: usize, requests: &[RawSendRequest]) -> Result<()> {
-    match requests.iter().find(|request| request.local.length > limit) {
-        None => Ok(()),
-        Some(request) => Err(VerbsError::InvalidRequest(format!(
-            "a message of {} bytes, at most {limit} fit",
-            request.local.length
-        ))),
-    }
-}
-
-pub(super) fn no_multicast(device: &DeviceState) -> VerbsError {
-    VerbsError::Unsupported {
-        provider: device.capabilities.provider,
-        what: "multicast",
+    // In case there were no descriptors when somebody connected.
+    device.accept_all();
+    let pairs: Vec<_> = device
+        .streams
+        .read()
+        .values()
+        .filter_map(Weak::upgrade)
+        .collect();
+    for pair in pairs {
+        pair.time_passed(now);
     }
 }
 
@@ -279,16 +164,6 @@ impl ProviderDevice for TcpDevice {
     }
 
     fn counters(&self) -> CounterSnapshot {
-        // The locks keep a queue pair from being counted twice, or not at all.
-        let streams = self.0.streams.read();
-        let datagrams = self.0.datagrams.read();
-        let mut sum = *self.0.counters.lock();
-        for pair in streams.values().filter_map(Weak::upgrade) {
-            sum.merge(&pair.counters().snapshot());
-        }
-        for pair in datagrams.values().filter_map(Weak::upgrade) {
-            sum.merge(&pair.counters().snapshot());
-        }
-        sum
+        self.0.counters()
     }
 }

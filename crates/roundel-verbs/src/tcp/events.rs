@@ -1,15 +1,11 @@
 //! The one thread of a device: it waits until sockets are ready or time has passed, and tells those
-//! whom it concerns. It knows who they are, not what they do.
+//! whom it concerns. It knows neither who they are nor what they do.
 //!
 //! A thread that polls a completion queue over and over looks after the sockets itself, in between,
 //! and the device's thread stands by: there would be two threads awake for the work of one, and a
 //! hop between them in every message. It takes over when nobody has polled for a moment, and at
 //! once when a queue is armed, for then somebody is about to sleep.
 
-use super::connection::{Departed, StreamPair};
-use super::datagram::DatagramPair;
-use super::device::DeviceState;
-use super::handshake::Incoming;
 use crate::error::{Result, VerbsError};
 use crate::event::Event;
 use parking_lot::Mutex;
@@ -39,17 +35,31 @@ pub(super) fn now() -> Instant {
 /// The owner of a socket, which its events concern.
 #[derive(Clone)]
 pub(super) enum Source {
-    /// Somebody connects.
-    Listener,
-    /// A peer that has connected and not said hello.
-    Incoming(Arc<Incoming>),
-    /// A peer that has called a queue pair which was not told to connect.
-    Early(Weak<StreamPair>),
-    Stream(Weak<StreamPair>),
-    Datagrams(Weak<DatagramPair>),
-    Departed(Arc<Departed>),
-    /// A peer that called a queue pair which is not there.
-    TurnedAway(Arc<OwnedFd>),
+    Lasting(Arc<Tell>),
+    /// One that has to be replaced before this time.
+    Until(Instant, Arc<Tell>),
+}
+
+/// What is done when something happened on the socket of a token; false when the socket is of no
+/// use any more.
+type Tell = dyn Fn(u64, News) -> bool + Send + Sync;
+
+impl Source {
+    /// One that may be gone: when it is dropped it takes its token out itself.
+    pub(super) fn of<T: Send + Sync + 'static>(
+        owner: Weak<T>,
+        tell: impl Fn(&Arc<T>, u64, News) + Send + Sync + 'static,
+    ) -> Self {
+        Self::Lasting(Arc::new(move |token, news| {
+            owner.upgrade().inspect(|owner| tell(owner, token, news));
+            true
+        }))
+    }
+}
+
+/// Who is told when a time has come.
+pub(super) trait Timed: Send + Sync {
+    fn time_passed(&self, now: Instant);
 }
 
 /// What has become of a socket. It does not say whether there is something to read: reading finds that out.
@@ -69,7 +79,7 @@ pub(super) struct Events {
     tokens: AtomicU64,
     /// Sockets with more to read than one turn allows.
     again: Mutex<Vec<u64>>,
-    alarms: Mutex<BTreeMap<(Instant, u64), Weak<StreamPair>>>,
+    alarms: Mutex<BTreeMap<(Instant, u64), Weak<dyn Timed>>>,
     /// Held by the thread that polls and looks after the sockets meanwhile.
     poller: Mutex<()>,
     /// Somebody has polled since the thread looked last.
@@ -181,7 +191,7 @@ impl Events {
     }
 
     /// Tells a queue pair when a time has come.
-    pub(super) fn wake_at(&self, when: Instant, pair: Weak<StreamPair>) {
+    pub(super) fn wake_at(&self, when: Instant, pair: Weak<dyn Timed>) {
         let id = self.tokens.fetch_add(1, Ordering::Relaxed);
         let mut alarms = self.alarms.lock();
         let first = alarms
@@ -205,17 +215,22 @@ impl Events {
     /// Those who have connected and not said hello in time.
     pub(super) fn late(&self, now: Instant) -> Vec<u64> {
         let sources = self.sources.lock();
-        let late = |source: &Source| matches!(source, Source::Incoming(who) if who.until < now);
+        let late = |source: &Source| matches!(source, Source::Until(when, _) if *when < now);
         let late = sources.iter().filter(|(_, source)| late(source));
         late.map(|(token, _)| *token).collect()
     }
 }
 
-/// Starts the thread. It ends when the device is gone.
-pub(super) fn start(device: &Arc<DeviceState>) -> Result<()> {
+/// Starts the thread, which also sweeps now and then. It ends when the device is gone.
+pub(super) fn start<D: Send + Sync + 'static>(
+    events: &Arc<Events>,
+    device: &Arc<D>,
+    sweep: fn(&Arc<D>),
+) -> Result<()> {
     let mut thread = Thread {
         device: Arc::downgrade(device),
-        events: device.events.clone(),
+        events: events.clone(),
+        sweep,
         sweep_at: now() + SWEEP,
     };
     std::thread::Builder::new()
@@ -228,13 +243,14 @@ pub(super) fn start(device: &Arc<DeviceState>) -> Result<()> {
     Ok(())
 }
 
-struct Thread {
-    device: Weak<DeviceState>,
+struct Thread<D> {
+    device: Weak<D>,
     events: Arc<Events>,
+    sweep: fn(&Arc<D>),
     sweep_at: Instant,
 }
 
-impl Thread {
+impl<D> Thread<D> {
     /// Waits and does what there is to do; false when the device is gone.
     fn turn(&mut self) -> bool {
         let until = self.until();
@@ -249,11 +265,11 @@ impl Thread {
         let Some(device) = self.device.upgrade() else {
             return false;
         };
-        device.tell_all(ready);
+        self.events.tell_all(ready);
         self.ring_alarms();
         if now() >= self.sweep_at {
             self.sweep_at = now() + SWEEP;
-            device.sweep();
+            (self.sweep)(&device);
         }
         true
     }
@@ -331,18 +347,15 @@ impl Events {
             }
         }
     }
-}
 
-impl DeviceState {
     /// Looks after the sockets in a thread that polls, unless another one does.
     pub(super) fn look_after_sockets(&self) {
-        let events = &self.events;
-        let Some(_alone) = events.poller.try_lock() else {
+        let Some(_alone) = self.poller.try_lock() else {
             return;
         };
-        events.polled.store(true, Ordering::SeqCst);
+        self.polled.store(true, Ordering::SeqCst);
         let mut room = [MaybeUninit::uninit(); BATCH];
-        self.tell_all(events.wait(&mut room, Duration::ZERO));
+        self.tell_all(self.wait(&mut room, Duration::ZERO));
     }
 
     fn tell_all(&self, ready: &[epoll::Event]) {
@@ -350,7 +363,7 @@ impl DeviceState {
         for event in ready {
             let (token, flags) = (event.data.u64(), event.flags);
             if token == WAKE {
-                self.events.wake.clear();
+                self.wake.clear();
                 continue;
             }
             let broken = flags.intersects(EventFlags::HUP | EventFlags::ERR);
@@ -360,44 +373,19 @@ impl DeviceState {
             };
             self.tell(token, news);
         }
-        let again = std::mem::take(&mut *self.events.again.lock());
+        let again = std::mem::take(&mut *self.again.lock());
         for token in again {
             self.tell(token, News::default());
         }
     }
 
     fn tell(&self, token: u64, news: News) {
-        let Some(source) = self.events.source(token) else {
+        let Some(source) = self.source(token) else {
             return;
         };
-        let stays = match source {
-            Source::Listener => {
-                self.accept_all();
-                true
-            }
-            Source::Incoming(incoming) => {
-                self.greet(token, &incoming);
-                true
-            }
-            // A queue pair that is being dropped takes its token out itself.
-            Source::Early(pair) => {
-                pair.upgrade().inspect(|pair| pair.early_call_ready(token));
-                true
-            }
-            Source::Stream(pair) => {
-                pair.upgrade().inspect(|pair| pair.ready(news));
-                true
-            }
-            Source::Datagrams(pair) => {
-                pair.upgrade().inspect(|pair| pair.ready(news));
-                true
-            }
-            Source::Departed(departed) => departed.ready(),
-            // It has nothing to say: whatever comes ends it.
-            Source::TurnedAway(socket) => !super::socket::has_ended(&socket),
-        };
-        if !stays {
-            self.events.forget(token);
+        let (Source::Lasting(tell) | Source::Until(_, tell)) = source;
+        if !tell(token, news) {
+            self.forget(token);
         }
     }
 }

@@ -1,17 +1,17 @@
 //! Those who connect to the device's listener, until they have said who they are and whom they
 //! call. Strangers are turned away here.
 
-use super::device::DeviceState;
 use super::events::{Source, now};
 use super::hello::{Answer, HELLO_BYTES, Hello, Stranger, Verdict, same_secret};
 use super::socket;
+use super::state::DeviceState;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a hello may take.
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
@@ -19,9 +19,8 @@ const HELLO_WITHIN: Duration = Duration::from_secs(5);
 const INCOMING_MAX: usize = 4096;
 
 /// A peer that has connected and not said hello.
-pub(super) struct Incoming {
+struct Incoming {
     greeting: Mutex<Greeting>,
-    pub until: Instant,
     count: Arc<AtomicUsize>,
 }
 
@@ -40,7 +39,7 @@ impl Drop for Incoming {
 
 impl DeviceState {
     /// Accepts whoever waits at the listener.
-    pub(super) fn accept_all(&self) {
+    pub(super) fn accept_all(self: &Arc<Self>) {
         loop {
             match socket::accept(&self.listener) {
                 Ok(socket) => self.receive_stranger(socket),
@@ -55,7 +54,7 @@ impl DeviceState {
         }
     }
 
-    fn receive_stranger(&self, socket: OwnedFd) {
+    fn receive_stranger(self: &Arc<Self>, socket: OwnedFd) {
         let count = self.incoming.clone();
         if count.fetch_add(1, Ordering::Relaxed) >= INCOMING_MAX {
             count.fetch_sub(1, Ordering::Relaxed);
@@ -63,22 +62,29 @@ impl DeviceState {
             return;
         }
         let socket = Arc::new(socket);
-        let incoming = Arc::new(Incoming {
+        let incoming = Incoming {
             greeting: Mutex::new(Greeting {
                 socket: Some(socket.clone()),
                 hello: [0; HELLO_BYTES],
                 have: 0,
             }),
-            until: now() + HELLO_WITHIN,
             count,
-        });
-        if let Err(error) = self.events.watch(&socket, Source::Incoming(incoming)) {
+        };
+        let device = Arc::downgrade(self);
+        let greet = move |token, _| {
+            device
+                .upgrade()
+                .inspect(|device| device.greet(token, &incoming));
+            true
+        };
+        let source = Source::Until(now() + HELLO_WITHIN, Arc::new(greet));
+        if let Err(error) = self.events.watch(&socket, source) {
             tracing::warn!(%error, "a connection cannot be watched");
         }
     }
 
     /// Reads what a stranger says, and hands the connection over when it is a hello.
-    pub(super) fn greet(&self, token: u64, incoming: &Incoming) {
+    fn greet(&self, token: u64, incoming: &Incoming) {
         let mut greeting = incoming.greeting.lock();
         let Greeting {
             socket,
@@ -147,8 +153,10 @@ impl DeviceState {
     /// its end tells of the end of this device.
     pub(super) fn turn_away(&self, socket: &Arc<OwnedFd>, token: u64) {
         self.answer(socket, [0; 16], Verdict::Refused);
-        self.events
-            .replace(token, Source::TurnedAway(socket.clone()));
+        let kept = socket.clone();
+        // It has nothing to say: whatever comes ends it.
+        let tell = move |_, _| !socket::has_ended(&kept);
+        self.events.replace(token, Source::Lasting(Arc::new(tell)));
         if socket::has_ended(socket) {
             self.forget(token);
         }

@@ -21,6 +21,7 @@ mod handshake;
 mod hello;
 mod memory;
 mod socket;
+mod state;
 #[cfg(test)]
 mod tests;
 

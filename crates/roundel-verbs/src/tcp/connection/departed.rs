@@ -12,7 +12,7 @@ use crate::tcp::frame::Frame;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-pub(in crate::tcp) struct Departed {
+struct Departed {
     reader: Mutex<Reader<Then>>,
     send: Mutex<SendSide>,
 }
@@ -38,7 +38,9 @@ impl StreamPair {
             send: Mutex::new(send),
         });
         let events = &self.device.events;
-        events.replace(receiving.token, Source::Departed(departed.clone()));
+        let kept = departed.clone();
+        let source = Source::Lasting(Arc::new(move |_, _| kept.ready()));
+        events.replace(receiving.token, source);
         if !departed.ready() {
             self.device.forget(receiving.token);
         }
@@ -47,7 +49,7 @@ impl StreamPair {
 
 impl Departed {
     /// Something happened on the socket; false when it is of no use any more.
-    pub(in crate::tcp) fn ready(&self) -> bool {
+    fn ready(&self) -> bool {
         let mut send = self.send.lock();
         send.blocked = false;
         if send.transmit().is_err() {

@@ -9,6 +9,7 @@ use crate::tcp::address::{Identity, TcpAddress};
 use crate::tcp::events::{Source, now};
 use crate::tcp::hello::{ANSWER_BYTES, Answer, Hello, Verdict, same_secret};
 use crate::tcp::socket;
+use crate::tcp::state::Callee;
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -74,7 +75,7 @@ impl StreamPair {
         let (reading, writing) = socket::pair().map_err(VerbsError::system("socketpair"))?;
         let (reading, writing) = (Arc::new(reading), Arc::new(writing));
         let events = &self.device.events;
-        receiving.token = events.watch(&reading, Source::Stream(self.me.clone()))?;
+        receiving.token = events.watch(&reading, self.source())?;
         events
             .watch_too(&writing, receiving.token)
             .inspect_err(|_| events.forget(receiving.token))?;
@@ -97,10 +98,7 @@ impl StreamPair {
         let socket = socket::dial(own, address.listener)
             .map_err(|errno| unreachable(format!("connecting to it failed: {errno}")))?;
         let socket = Arc::new(socket);
-        receiving.token = self
-            .device
-            .events
-            .watch(&socket, Source::Stream(self.me.clone()))?;
+        receiving.token = self.device.events.watch(&socket, self.source())?;
         receiving.reader.socket = Some(socket);
         receiving.stage = Stage::Calling {
             greeted: false,
@@ -230,9 +228,14 @@ impl StreamPair {
             socket::shut(&socket);
         }
     }
+}
 
-    /// A peer calls.
-    pub(in crate::tcp) fn called(&self, hello: &Hello, socket: Arc<OwnedFd>, token: u64) {
+impl Callee for StreamPair {
+    fn incarnation(&self) -> u32 {
+        self.incarnation
+    }
+
+    fn called(&self, hello: &Hello, socket: Arc<OwnedFd>, token: u64) {
         let call = EarlyCall {
             from: hello.from,
             socket,
@@ -245,9 +248,10 @@ impl StreamPair {
             return;
         }
         if self.is(INIT) {
-            self.device
-                .events
-                .replace(token, Source::Early(self.me.clone()));
+            let early = Source::of(self.me.clone(), |pair, token, _| {
+                pair.early_call_ready(token)
+            });
+            self.device.events.replace(token, early);
             if receiving.early.len() == EARLY_MAX {
                 let oldest = receiving.early.remove(0);
                 self.device.turn_away(&oldest.socket, oldest.token);
@@ -272,10 +276,12 @@ impl StreamPair {
             _ => self.device.turn_away(&call.socket, call.token),
         }
     }
+}
 
+impl StreamPair {
     /// Something happened on the socket of a peer that has called and waits: it has gone, or says
     /// something, which it must not. Or it is late news of what was before it waited.
-    pub(in crate::tcp) fn early_call_ready(&self, token: u64) {
+    fn early_call_ready(&self, token: u64) {
         let mut receiving = self.receiving.lock();
         let gone = receiving
             .early
@@ -293,9 +299,7 @@ impl StreamPair {
             return;
         };
         receiving.token = call.token;
-        self.device
-            .events
-            .replace(call.token, Source::Stream(self.me.clone()));
+        self.device.events.replace(call.token, self.source());
         let posted = self.credit.posted.load(Ordering::Acquire);
         self.credit.advertised.store(posted, Ordering::Release);
         self.device.answer(

@@ -15,15 +15,14 @@ mod send_side;
 mod transmit;
 mod verbs;
 
-pub(super) use departed::Departed;
 pub(super) use send_side::RETURNING_MAX;
 
 use super::address::Identity;
-use super::completion_queue::TcpCompletionQueue;
-use super::device::{DeviceState, queue_of_this_provider};
-use super::events::News;
+use super::completion_queue::{TcpCompletionQueue, queue_of_this_provider};
+use super::events::{News, Source, Timed};
 use super::hello::ANSWER_BYTES;
 use super::socket;
+use super::state::DeviceState;
 use crate::counters::{Counters, Opcode};
 use crate::error::Result;
 use crate::provider::{RawCompletion, RawQueuePairOptions, RawReceiveRequest};
@@ -176,10 +175,6 @@ impl StreamPair {
         Ok(pair)
     }
 
-    pub(super) fn incarnation(&self) -> u32 {
-        self.incarnation
-    }
-
     fn identity(&self) -> Identity {
         Identity {
             device: self.device.address.id,
@@ -232,8 +227,12 @@ impl StreamPair {
         }
     }
 
+    fn source(&self) -> Source {
+        Source::of(self.me.clone(), |pair, _, news| pair.ready(news))
+    }
+
     /// Something happened on the socket.
-    pub(super) fn ready(&self, news: News) {
+    fn ready(&self, news: News) {
         if news.writable {
             let mut send = self.send.lock();
             if std::mem::take(&mut send.blocked) && !self.push_on(send) {
@@ -333,9 +332,10 @@ impl StreamPair {
         }
         self.push_on(send)
     }
+}
 
-    /// Time has passed.
-    pub(super) fn time_passed(&self, now: Instant) {
+impl Timed for StreamPair {
+    fn time_passed(&self, now: Instant) {
         let mut receiving = self.receiving.lock();
         if receiving.deadline.is_some_and(|deadline| now >= deadline) {
             receiving.deadline = None;

@@ -11,8 +11,8 @@ use crate::memory::Buffer;
 use crate::multicast::MulticastGroup;
 use crate::provider::{ProviderQueuePair, RawReceiveRequest, RawSendRequest};
 use crate::queue_pair::QueuePairState;
-use crate::tcp::device::{longer_than, no_multicast};
 use crate::tcp::socket;
+use crate::tcp::state::{longer_than, no_multicast};
 use crate::work::CompletionStatus;
 use std::sync::atomic::Ordering;
 

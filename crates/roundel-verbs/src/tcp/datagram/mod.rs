@@ -5,10 +5,10 @@ mod header;
 mod verbs;
 
 use super::address::TcpAddress;
-use super::completion_queue::TcpCompletionQueue;
-use super::device::{DeviceState, queue_of_this_provider};
+use super::completion_queue::{TcpCompletionQueue, queue_of_this_provider};
 use super::events::{News, Source};
 use super::socket::{self, Destination};
+use super::state::DeviceState;
 use crate::address::QueuePairAddress;
 use crate::capabilities::GRH_BYTES;
 use crate::counters::{Counters, Opcode};
@@ -140,13 +140,11 @@ impl DatagramPair {
             sends: Mutex::default(),
             counters: Counters::default(),
         });
-        let source = Source::Datagrams(Arc::downgrade(&pair));
+        let me = Arc::downgrade(&pair);
+        let source = Source::of(me.clone(), |pair, _, news| pair.ready(news));
         let token = device.events.watch_datagrams(&pair.socket, source)?;
         let _ = pair.token.set(token);
-        device
-            .datagrams
-            .write()
-            .insert(number, Arc::downgrade(&pair));
+        device.datagrams.write().insert(number, me);
         Ok(pair)
     }
 
@@ -218,7 +216,7 @@ impl DatagramPair {
     }
 
     /// Something happened on the socket.
-    pub(super) fn ready(&self, news: News) {
+    fn ready(&self, news: News) {
         if news.writable {
             let mut sends = self.sends.lock();
             if std::mem::take(&mut sends.blocked) {
