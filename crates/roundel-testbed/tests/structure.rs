@@ -54,7 +54,6 @@ const LAYERS: [(&str, &[&str]); 14] = [
 
 /// Modules beside each other that use each other in a circle, as `parent: children`. They are to be taken apart.
 const CIRCLES: &[&str] = &[
-    "roundel-verbs::rdma: address_handle channel completion_queue device events memory multicast pair_state pairs queue_pair shared_receive work",
     "roundel-verbs::shm: completion_queue datagram_receives device monitor queue_pair receive_side segment send_side visitor",
 ];
 

@@ -3,7 +3,7 @@
 
 use super::address::RdmaAddress;
 use super::bindings::*;
-use super::device::DeviceState;
+use super::device_state::DeviceState;
 use super::library::last_error;
 use crate::error::{Result, VerbsError};
 use crate::provider::ProviderAddressHandle;

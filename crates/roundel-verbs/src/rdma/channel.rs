@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // Calls the library.
 
 use super::bindings::*;
-use super::device::DeviceState;
+use super::device_state::DeviceState;
 use super::library::last_error;
 use crate::error::{Result, VerbsError};
 use crate::provider::ProviderChannel;

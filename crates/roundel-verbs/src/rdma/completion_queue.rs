@@ -3,7 +3,7 @@
 
 use super::bindings::*;
 use super::channel::RdmaChannel;
-use super::device::DeviceState;
+use super::device_state::DeviceState;
 use super::library::{check, last_error};
 use super::pair_state::PairState;
 use super::work::completion;

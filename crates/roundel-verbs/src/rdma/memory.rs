@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // Maps memory and registers it.
 
 use super::bindings::*;
-use super::device::DeviceState;
+use super::device_state::DeviceState;
 use super::locked_memory::LockedMemory;
 use crate::error::{Result, VerbsError};
 use crate::numa::Placement;

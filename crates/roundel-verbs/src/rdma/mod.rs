@@ -19,6 +19,7 @@ mod choice;
 mod completion_queue;
 mod context;
 mod device;
+mod device_state;
 mod events;
 pub mod inventory;
 mod library;

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // Calls the library.
 
 use super::bindings::{ibv_gid, ibv_qp};
-use super::device::DeviceState;
+use super::device_state::DeviceState;
 use super::library::{Verbs, check};
 use crate::error::{Result, VerbsError};
 use crate::multicast::MulticastGroup;

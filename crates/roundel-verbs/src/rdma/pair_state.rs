@@ -4,7 +4,6 @@
 
 use super::bindings::*;
 use super::library::{Verbs, check};
-use super::shared_receive::RdmaSharedReceiveQueue;
 use crate::counters::{Counters, Opcode};
 use crate::error::Result;
 use crate::provider::RawCompletion;
@@ -20,13 +19,17 @@ const INIT: u8 = 0;
 const READY: u8 = 1;
 const ERROR: u8 = 2;
 
+/// Receives of a shared receive queue whose queue pair was destroyed before their completions were
+/// polled.
+pub(super) type Abandoned = Mutex<Vec<u64>>;
+
 pub(super) struct PairState {
     pub counters: Counters,
     verbs: &'static Verbs,
     transport: Transport,
     number: u32,
-    /// Where its receives come from, if not from a queue of its own.
-    shared: Option<Arc<RdmaSharedReceiveQueue>>,
+    /// Of the shared receive queue where its receives come from, if not from a queue of its own.
+    shared: Option<Arc<Abandoned>>,
     known: AtomicU8,
     /// The queue pair, until it is destroyed: for what is not the data path.
     raw: Mutex<Option<Raw>>,
@@ -43,7 +46,7 @@ impl PairState {
         verbs: &'static Verbs,
         transport: Transport,
         raw: *mut ibv_qp,
-        shared: Option<Arc<RdmaSharedReceiveQueue>>,
+        shared: Option<Arc<Abandoned>>,
     ) -> Self {
         Self {
             counters: Counters::default(),
@@ -154,7 +157,7 @@ impl PairState {
         if let Some(shared) = &self.shared
             && completion.opcode == Opcode::Receive
         {
-            shared.abandon(completion.id);
+            shared.lock().push(completion.id);
         }
     }
 

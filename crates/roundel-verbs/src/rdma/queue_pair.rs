@@ -5,7 +5,7 @@ use super::address::RdmaAddress;
 use super::address_handle::unreachable;
 use super::bindings::*;
 use super::completion_queue::{RdmaCompletionQueue, Room};
-use super::device::DeviceState;
+use super::device_state::DeviceState;
 use super::library::last_error;
 use super::multicast::Membership;
 use super::pair_state::PairState;
@@ -114,7 +114,8 @@ impl RdmaQueuePair {
             return Err(last_error("ibv_create_qp"));
         }
         let verbs = device.verbs();
-        let state = Arc::new(PairState::new(verbs, options.transport, raw, shared));
+        let abandoned = shared.map(|shared| shared.abandoned.clone());
+        let state = Arc::new(PairState::new(verbs, options.transport, raw, abandoned));
         send_queue.attach(&state);
         receive_queue.attach(&state);
         device.pairs.add(&state);

@@ -3,8 +3,9 @@
 
 use super::bindings::*;
 use super::completion_queue::{RdmaCompletionQueue, Room};
-use super::device::DeviceState;
+use super::device_state::DeviceState;
 use super::library::last_error;
+use super::pair_state::Abandoned;
 use super::work::post_receives;
 use crate::error::{Result, VerbsError};
 use crate::provider::{ProviderSharedReceiveQueue, RawReceiveRequest};
@@ -21,8 +22,7 @@ pub(super) struct RdmaSharedReceiveQueue {
     depth: usize,
     /// Room for its completions, in each completion queue that one of its queue pairs uses.
     rooms: Mutex<Vec<Weak<Room>>>,
-    /// Receives whose queue pair was destroyed before their completions were polled.
-    abandoned: Mutex<Vec<u64>>,
+    pub abandoned: Arc<Abandoned>,
 }
 
 impl RdmaSharedReceiveQueue {
@@ -41,7 +41,7 @@ impl RdmaSharedReceiveQueue {
             raw: AtomicPtr::new(raw),
             depth,
             rooms: Mutex::default(),
-            abandoned: Mutex::default(),
+            abandoned: Arc::default(),
         })
     }
 
@@ -57,10 +57,6 @@ impl RdmaSharedReceiveQueue {
         let room = Arc::new(Room::reserve(queue, self.depth.max(1))?);
         rooms.push(Arc::downgrade(&room));
         Ok(room)
-    }
-
-    pub(super) fn abandon(&self, receive: u64) {
-        self.abandoned.lock().push(receive);
     }
 
     /// The queue behind the trait.
