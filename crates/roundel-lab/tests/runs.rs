@@ -5,10 +5,11 @@ use roundel_exchange::Buffers;
 use roundel_exchange::Design;
 use roundel_experiments::setting::{Pattern, Transport, Wait};
 use roundel_experiments::{Error, Measured, NodeCommand, Setting, run::run};
+use roundel_testbed::program::{eventually, is_alive, signal, stderr, workers_of};
 use roundel_verbs::DeviceChoice;
-use rustix::process::{Pid, Signal, kill_process};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use rustix::process::Signal;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_roundel-lab");
 
@@ -194,120 +195,78 @@ fn a_tuple_that_does_not_fit_is_an_error_that_says_so() {
     assert!(error.to_string().contains("does not fit"), "{error}");
 }
 
-/// The processes that a process has started.
-fn children(of: u32) -> Vec<Pid> {
-    let tasks = std::fs::read_dir(format!("/proc/{of}/task"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    let all: Vec<String> = lists.collect();
-    let pids = all.iter().flat_map(|list| list.split_whitespace());
-    pids.filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
-        .collect()
-}
-
-/// Waits until there is what is looked for.
-fn wait_for<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
-    let until = Instant::now() + Duration::from_secs(60);
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < until, "{what} within a minute");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
+/// Longest that nodes may take to work, and to end: well before a run ends by itself.
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// Whether a process has more threads than its first and its lifeline, so that it is within its run.
-fn works(pid: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
-    let threads = |stat: &str| {
-        stat.lines()
-            .find_map(|line| line.strip_prefix("Threads:")?.trim().parse::<u32>().ok())
-    };
-    stat.ok()
-        .and_then(|stat| threads(&stat))
-        .is_some_and(|threads| threads > 2)
+fn works(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mut lines = status.lines();
+    let threads = lines.find_map(|line| line.strip_prefix("Threads:")?.trim().parse::<u32>().ok());
+    threads.is_some_and(|threads| threads > 2)
 }
 
-fn alive(pid: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-    // One that nobody has waited for is dead.
-    stat.is_ok_and(|stat| !stat.contains(") Z "))
-}
-
-/// A long run in a process of its own, once its nodes work.
-fn long_run(transport: &str) -> (std::process::Child, Vec<Pid>) {
+/// A long run in a process of its own.
+fn long_run(transport: &str) -> Child {
     let setting = format!("{{\"transport\":\"{transport}\",\"seconds\":120,\"rows\":10000}}");
     let mut command = Command::new(PROGRAM);
     command
         .args(["experiment", "setting", &setting])
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
-    let run = command.spawn().unwrap();
-    let nodes = wait_for("nodes that work", || {
-        let nodes = children(run.id());
-        (nodes.len() == 2 && nodes.iter().all(|node| works(*node))).then_some(nodes)
-    });
-    (run, nodes)
+    command.spawn().unwrap()
+}
+
+/// The two nodes that a process has started, once they work.
+fn nodes_of(starter: u32) -> Vec<u32> {
+    let nodes = workers_of(starter, 2);
+    let work = || nodes.iter().all(|node| works(*node));
+    assert!(eventually(MINUTE, work), "nodes that work");
+    nodes
+}
+
+fn ends(node: u32) {
+    assert!(eventually(MINUTE, || !is_alive(node)), "the end of a node");
+}
+
+fn kills_a_node(run: Child, nodes: &[u32], transport: &str) {
+    signal(nodes[1], Signal::KILL);
+    // A run that does not notice is ended by its test's own end, with its nodes.
+    let output = run.wait_with_output().unwrap();
+    let said = stderr(&output);
+    assert!(
+        !output.status.success() && said.contains("node 1 failed"),
+        "{transport}: {said}"
+    );
+    ends(nodes[0]);
 }
 
 #[test]
 fn a_node_that_is_killed_is_an_error_that_names_it() {
     for transport in ["MESQ/SR", "MEMQ/WR", "sockets", "grpc"] {
-        let (run, nodes) = long_run(transport);
-        kill_process(nodes[1], Signal::KILL).unwrap();
-        // A run that does not notice is ended by its test's own end, with its nodes.
-        let output = run.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            !output.status.success() && said.contains("node 1 failed"),
-            "{transport}: {said}"
-        );
-        wait_for("the end of the other node", || {
-            (!alive(nodes[0])).then_some(())
-        });
+        let run = long_run(transport);
+        let nodes = nodes_of(run.id());
+        kills_a_node(run, &nodes, transport);
     }
 }
 
 #[cfg(feature = "mpi")]
 #[test]
 fn a_node_that_mpirun_has_started_is_named_too() {
-    let setting = r#"{"transport":"mpi","seconds":120,"rows":10000}"#;
-    let mut command = Command::new(PROGRAM);
-    command
-        .args(["experiment", "setting", setting])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    let run = command.spawn().unwrap();
-    let nodes = wait_for("nodes that work", || {
-        let mpirun = *children(run.id()).first()?;
-        let nodes = children(mpirun.as_raw_nonzero().get() as u32);
-        (nodes.len() == 2 && nodes.iter().all(|node| works(*node))).then_some(nodes)
-    });
+    let run = long_run("mpi");
+    let nodes = nodes_of(workers_of(run.id(), 1)[0]);
     // Threads of MPI come before those of the run.
     std::thread::sleep(Duration::from_secs(1));
-    kill_process(nodes[1], Signal::KILL).unwrap();
-    let output = run.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        !output.status.success() && said.contains("node 1 failed"),
-        "{said}"
-    );
-    wait_for("the end of the other node", || {
-        (!alive(nodes[0])).then_some(())
-    });
+    kills_a_node(run, &nodes, "mpi");
 }
 
 #[test]
 fn nodes_end_with_the_process_that_started_them() {
     for transport in ["MEMQ/SR", "sockets", "grpc"] {
-        let (mut run, nodes) = long_run(transport);
+        let mut run = long_run(transport);
+        let nodes = nodes_of(run.id());
         run.kill().unwrap();
         run.wait().unwrap();
-        for node in nodes {
-            wait_for("the end of a node", || (!alive(node)).then_some(()));
-        }
+        nodes.into_iter().for_each(ends);
     }
 }
