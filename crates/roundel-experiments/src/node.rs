@@ -13,7 +13,7 @@ use crate::transport::{AskEndpoints, Opened, Receiver, Sender, qperf, sockets, v
 #[cfg(feature = "mpi")]
 use crate::workload::over_mpi;
 use crate::workload::{
-    self, Outcome, Partitioning, Relation, RowsFromMessages, RowsFromTuples, RowsIn, RowsOut,
+    self, Partitioning, Relation, RowsFromMessages, RowsFromTuples, RowsIn, RowsOut,
     RowsToMessages, RowsToTuples, Threads, check_partitioning, consume_alone, grpc,
     partition_alone,
 };
@@ -197,37 +197,26 @@ async fn measure(setting: &Arc<Setting>, meeting: &mut Meeting) -> Result<NodeMe
     let mut prepared = prepare(setting, relations, meeting).await?;
     meeting.barrier().await?;
     let mut memory = Vec::new();
-    let outcome = {
+    let measured = {
         let watch = watch_memory(setting, &prepared.endpoints, &mut memory);
         tokio::select! {
             biased;
-            outcome = prepared.threads.run() => outcome?,
+            measured = prepared.threads.run() => measured?,
             never = watch => match never {},
         }
     };
-    let Outcome {
-        started,
-        ended,
-        cpu_seconds,
-        received,
-        sent,
-    } = outcome;
     // Who is done before others still answers them.
     meeting.barrier().await?;
     let endpoints = (prepared.endpoints)();
     let stopping = clock::monotonic();
     prepared.threads.stop().await;
     Ok(NodeMeasured {
-        started,
-        ended,
-        cpu_seconds,
         setup_seconds: prepared.setup_seconds,
         teardown_seconds: clock::monotonic() - stopping,
-        received,
-        sent,
-        received_bytes: received.count * prepared.row_bytes as u64,
+        received_bytes: measured.received.count * prepared.row_bytes as u64,
         endpoints,
         memory,
+        ..measured
     })
 }
 

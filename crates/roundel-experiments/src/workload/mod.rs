@@ -17,7 +17,7 @@ pub use partition::{check_partitioning, partition_alone};
 pub use relation::{Partitioning, Relation};
 #[cfg(feature = "mpi")]
 pub use run::over_mpi;
-pub use run::{Job, Outcome, Threads, consume_alone, over_qperf, ping_pong};
+pub use run::{Job, Threads, consume_alone, over_qperf, ping_pong};
 pub(crate) use run::{by_node, send_until};
 
 use crate::error::Result;

@@ -7,7 +7,7 @@ use super::{Consumer, Relation, RowsIn, RowsOut};
 use super::{RowsFromMessages, RowsToMessages};
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::measured::Rows;
+use crate::measured::{NodeMeasured, Rows};
 use crate::setting::{Pattern, Setting};
 #[cfg(feature = "mpi")]
 use crate::transport::mpi;
@@ -19,21 +19,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
-
-/// What the threads of a node did.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    /// When they began, in seconds of the host's monotonic clock.
-    pub started: f64,
-    /// When the last ended.
-    pub ended: f64,
-    /// CPU seconds of the process meanwhile.
-    pub cpu_seconds: f64,
-    /// What arrived.
-    pub received: Rows,
-    /// What was sent to each node.
-    pub sent: Vec<Rows>,
-}
 
 /// The threads of a node, waiting for the start; after their end they serve their endpoints until they are
 /// stopped.
@@ -144,15 +129,15 @@ impl Threads {
         Ok(())
     }
 
-    /// Lets them begin and waits until all have ended.
+    /// Lets them begin and waits until all have ended. What only their node knows is left at 0.
     ///
     /// # Errors
     /// Those of the first that failed.
-    pub async fn run(&mut self) -> Result<Outcome> {
+    pub async fn run(&mut self) -> Result<NodeMeasured> {
         let cpu = clock::cpu();
-        let mut outcome = Outcome {
+        let mut measured = NodeMeasured {
             started: clock::monotonic(),
-            ..Outcome::default()
+            ..NodeMeasured::default()
         };
         self.started.send_replace(true);
         let all = self.done.drain(..).map(async |told| match told.await {
@@ -160,17 +145,16 @@ impl Threads {
             Err(_) => Err(Error::Wrong("a thread ended without a word".into())),
         });
         for done in futures::future::try_join_all(all).await? {
-            outcome.ended = outcome.ended.max(done.ended);
-            outcome.received.add(done.received);
-            outcome
-                .sent
-                .resize(outcome.sent.len().max(done.sent.len()), Rows::default());
-            for (sum, sent) in outcome.sent.iter_mut().zip(done.sent) {
+            measured.ended = measured.ended.max(done.ended);
+            measured.received.add(done.received);
+            let nodes = measured.sent.len().max(done.sent.len());
+            measured.sent.resize(nodes, Rows::default());
+            for (sum, sent) in measured.sent.iter_mut().zip(done.sent) {
                 sum.add(sent);
             }
         }
-        outcome.cpu_seconds = clock::cpu() - cpu;
-        Ok(outcome)
+        measured.cpu_seconds = clock::cpu() - cpu;
+        Ok(measured)
     }
 
     /// Ends them: they drop what they have opened.
