@@ -8,7 +8,7 @@ use roundel_protocols::paradigm::{Group, Setting, simulate};
 use roundel_verbs::sim::Parameters;
 use serde::Serialize;
 
-use super::{AnyModel, measure_host, parameters, protocols_of, simulated_protocols};
+use super::{measure_host, parameters, protocols_of, simulated_protocols};
 use crate::cli::AdviseCheckArgs;
 use crate::perf::protocols::{here, measured};
 use roundel_terminal::Failure;
@@ -57,7 +57,7 @@ pub async fn run(args: &AdviseCheckArgs) -> Result<(), Failure> {
 async fn simulated(args: &AdviseCheckArgs) -> Result<Vec<Verdict>, Failure> {
     let parameters = parameters(&args.model)?;
     let protocols = simulated_protocols(&args.model, &parameters);
-    let model = Arc::new(AnyModel::Preset(Box::new(Model::new(parameters.clone()))));
+    let model = Arc::new(Model::new(parameters.clone()));
     let wishes = Range::cluster().draw(args.settings as usize, args.seed, &protocols);
     let bar = run_bar(wishes.len() as u64);
     bar.set_message("simulating settings");
@@ -93,7 +93,7 @@ async fn of_host(args: &AdviseCheckArgs) -> Result<Vec<Verdict>, Failure> {
     let device = choice.open()?;
     let protocols = protocols_of(&args.model, &device);
     let work = async |group: &mut Group| {
-        let model = AnyModel::Host(measure_host(group, &protocols, REQUEST_BYTES).await?);
+        let model = measure_host(group, &protocols, REQUEST_BYTES).await?;
         let wishes = Range::host().draw(args.settings as usize, args.seed, &protocols);
         let bar = run_bar(wishes.len() as u64);
         bar.set_message("measuring settings");

@@ -6,8 +6,8 @@ mod protocol;
 mod shuffle;
 
 use roundel_protocols::Protocol;
-use roundel_protocols::advise::{HostModel, Model, Predict, Prediction, probes};
-use roundel_protocols::paradigm::{Group, Setting};
+use roundel_protocols::advise::{HostModel, probes};
+use roundel_protocols::paradigm::Group;
 use roundel_verbs::Device;
 use roundel_verbs::sim::Parameters;
 
@@ -31,21 +31,6 @@ pub async fn run(args: &AdviseArgs) -> Result<(), Failure> {
         }
     };
     signals.or_signal(work).await
-}
-
-/// The model that predicts: of given hardware, or of this host.
-enum AnyModel {
-    Preset(Box<Model>),
-    Host(HostModel),
-}
-
-impl Predict for AnyModel {
-    fn predict(&self, setting: &Setting) -> Result<Prediction, roundel_protocols::ProtocolError> {
-        match self {
-            Self::Preset(model) => model.predict(setting),
-            Self::Host(model) => model.predict(setting),
-        }
-    }
 }
 
 fn parameters(args: &ModelArgs) -> Result<Parameters, Failure> {

@@ -4,7 +4,7 @@ use roundel_protocols::Protocol;
 use roundel_protocols::advise::{Advice, Model, Prediction, Wish, advise};
 use roundel_protocols::paradigm::{Paradigm, Setting};
 
-use super::{AnyModel, measure_host, parameters, protocols_of, simulated_protocols};
+use super::{measure_host, parameters, protocols_of, simulated_protocols};
 use crate::cli::AdviseProtocolArgs;
 use crate::perf::protocols::here;
 use roundel_terminal::Failure;
@@ -25,14 +25,14 @@ pub async fn run(args: &AdviseProtocolArgs) -> Result<(), Failure> {
         let protocols = protocols_of(&args.model, &device);
         let (request, choice) = (setting.request_bytes, &args.model.fabric);
         let measure = async |group: &mut _| measure_host(group, &protocols, request).await;
-        let model = AnyModel::Host(here(choice, device, 2, measure).await?);
+        let model = here(choice, device, 2, measure).await?;
         let advice = advise(&wish(protocols.clone()), &model)?;
         (advice, format!("{choice} of this host"))
     } else {
         let parameters = parameters(&args.model)?;
         let protocols = simulated_protocols(&args.model, &parameters);
-        let model = AnyModel::Preset(Box::new(Model::new(parameters)));
-        (advise(&wish(protocols), &model)?, args.model.nic.clone())
+        let advice = advise(&wish(protocols), &Model::new(parameters))?;
+        (advice, args.model.nic.clone())
     };
     show(args, &advice, &whose)?;
     match &args.model.json {
