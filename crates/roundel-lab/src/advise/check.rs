@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use roundel_protocols::advise::{GOOD, Model, Range, Verdict, check};
-use roundel_protocols::paradigm::{Group, Setting, simulate};
-use roundel_verbs::sim::Parameters;
+use roundel_protocols::paradigm::{Group, Setting};
 use serde::Serialize;
 
 use super::{measure_host, parameters, protocols_of, simulated_protocols};
 use crate::cli::AdviseCheckArgs;
-use crate::perf::protocols::{here, measured};
+use crate::perf::protocols::{here, in_simulation, measured};
 use roundel_terminal::Failure;
 use roundel_terminal::progress::run_bar;
 use roundel_terminal::{Text, write_json};
@@ -64,7 +63,9 @@ async fn simulated(args: &AdviseCheckArgs) -> Result<Vec<Verdict>, Failure> {
     let judge = |wish| {
         let (model, parameters, bar) = (model.clone(), parameters.clone(), bar.clone());
         async move {
-            let run = async |setting: &Setting| in_simulation(setting, &parameters).await;
+            let run = async |setting: &Setting| {
+                in_simulation(setting.for_simulation(), &parameters).await
+            };
             let verdict = check::<Failure>(&wish, &*model, 1, run).await;
             bar.inc(1);
             verdict
@@ -74,18 +75,6 @@ async fn simulated(args: &AdviseCheckArgs) -> Result<Vec<Verdict>, Failure> {
     let all: Vec<_> = all.buffered(args.jobs as usize).collect().await;
     bar.finish_and_clear();
     all.into_iter().collect()
-}
-
-async fn in_simulation(
-    setting: &Setting,
-    parameters: &Parameters,
-) -> Result<roundel_protocols::paradigm::Measured, Failure> {
-    let (setting, parameters) = (setting.for_simulation(), parameters.clone());
-    let work = tokio::task::spawn_blocking(move || simulate(&setting, &parameters));
-    match work.await {
-        Ok(measured) => Ok(measured?),
-        Err(error) => Err(Failure::panicked(&*error.into_panic())),
-    }
 }
 
 async fn of_host(args: &AdviseCheckArgs) -> Result<Vec<Verdict>, Failure> {

@@ -122,16 +122,19 @@ fn median(mut runs: Vec<Measured>) -> (Vec<f64>, Measured) {
 async fn simulated(args: &ProtocolsArgs, parameters: Parameters) -> Result<(), Failure> {
     let settings = settings::simulated(args, &parameters)?;
     let mut session = Session::new(args, settings)?;
-    let run = async |setting: &Setting| {
-        let (setting, parameters) = (setting.clone(), parameters.clone());
-        let work = tokio::task::spawn_blocking(move || simulate(&setting, &parameters));
-        match work.await {
-            Ok(measured) => Ok(measured?),
-            Err(error) => Err(Failure::panicked(&*error.into_panic())),
-        }
-    };
+    let run = async |setting: &Setting| in_simulation(setting.clone(), &parameters).await;
     let done = session.measure(run).await;
     session.end(done)
+}
+
+/// Simulates a setting, beside what else this program does.
+pub async fn in_simulation(setting: Setting, parameters: &Parameters) -> Result<Measured, Failure> {
+    let parameters = parameters.clone();
+    let work = tokio::task::spawn_blocking(move || simulate(&setting, &parameters));
+    match work.await {
+        Ok(measured) => Ok(measured?),
+        Err(error) => Err(Failure::panicked(&*error.into_panic())),
+    }
 }
 
 /// Node 0: measures with others that it starts, or that connect.
