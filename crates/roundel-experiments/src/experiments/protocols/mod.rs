@@ -1,17 +1,11 @@
 //! Message passing protocols between many simulated nodes (Huang, Ghandeharizadeh 2019, section 4): the sweeps of its figures,
 //! with the protocols that it leaves for later beside its own.
 
-mod nodes;
-mod pending;
+mod figures;
 mod summary;
-mod threads;
-mod value_size;
 
-pub use nodes::EXPERIMENT as NODES;
-pub use pending::EXPERIMENT as PENDING;
+pub use figures::{NODES, PENDING, THREADS, VALUES};
 pub use summary::EXPERIMENT as SUMMARY;
-pub use threads::EXPERIMENT as THREADS;
-pub use value_size::EXPERIMENT as VALUES;
 
 use super::tell::{About, axis, verdict};
 use super::{Case, Got, Options, Results, Work};

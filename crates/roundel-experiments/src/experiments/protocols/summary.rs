@@ -2,7 +2,8 @@
 //! points are those of the other experiments, from which it takes them.
 
 use super::super::tell::{About, axis};
-use super::super::{Experiment, Options, Results};
+use super::super::{Experiment, Results};
+use super::figures::sweep;
 use super::{findings, known, measured, plan, protocols, series};
 use crate::conversation::{
     FIG_10A, FIG_10B, FIG_10C, FIG_11, FIG_12A, FIG_12B, FIG_12C, FIG_13, FIG_14A, FIG_14B,
@@ -13,21 +14,18 @@ use crate::paper::Paper;
 use roundel_protocols::Protocol;
 use roundel_protocols::paradigm::Paradigm;
 
-pub const EXPERIMENT: Experiment = Experiment {
-    name: "protocols-summary",
-    title: "Message passing protocols in the three paradigms",
-    figures: &[
+pub const EXPERIMENT: Experiment = sweep(
+    "protocols-summary",
+    "Message passing protocols in the three paradigms",
+    &[
         "Huang, Ghandeharizadeh 3",
         "Huang, Ghandeharizadeh 4",
         "Huang, Ghandeharizadeh 5",
         "Huang, Ghandeharizadeh 6",
     ],
-    simulated: true,
-    on_devices: false,
-    hardware: "fdr",
-    plan: |options: &Options| plan(options, SWEEPS),
+    |options| plan(options, SWEEPS),
     tell,
-};
+);
 
 const PENDING: [&Sweep; 3] = [&FIG_10A, &FIG_12A, &FIG_14A];
 const THREADS: [&Sweep; 3] = [&FIG_10B, &FIG_12B, &FIG_14B];
