@@ -164,6 +164,7 @@ pub(crate) enum Work {
 }
 
 /// What a run gave.
+#[derive(strum::EnumTryAs)]
 pub(crate) enum Got {
     Measured(Measured),
     Queries(Vec<TpchQuery>),

@@ -44,22 +44,26 @@ impl Results<'_> {
         value: impl Fn(&Measured) -> f64,
     ) -> Figure {
         let mut figure = about.figure();
-        self.add_settings(&mut figure, series, value);
+        self.add(&mut figure, series, |run| {
+            run.try_as_measured_ref().map(&value)
+        });
         figure
     }
 
-    /// Adds those cases to a figure.
-    pub fn add_settings(
+    /// Adds to a figure those cases for which `series` has a name, with a value of each run that has one.
+    pub fn add(
         &self,
         figure: &mut Figure,
         series: impl Fn(&str) -> Option<String>,
-        value: impl Fn(&Measured) -> f64,
+        value: impl Fn(&Got) -> Option<f64>,
     ) {
         for (case, runs) in &self.cases {
-            let Some(name) = series(&case.series) else {
-                continue;
-            };
-            figure.add(&name, Point::of_runs(case.x.clone(), values(runs, &value)));
+            let values: Vec<_> = runs.iter().filter_map(&value).collect();
+            if let Some(name) = series(&case.series)
+                && !values.is_empty()
+            {
+                figure.add(&name, Point::of_runs(case.x.clone(), values));
+            }
         }
     }
 
@@ -71,16 +75,8 @@ impl Results<'_> {
         name: &str,
         value: impl Fn(&RingMeasured) -> f64,
     ) {
-        for (case, runs) in &self.cases {
-            let rings = runs.iter().filter_map(|run| match run {
-                Got::Ring(measured) => Some(value(measured)),
-                _ => None,
-            });
-            let values: Vec<_> = rings.collect();
-            if case.series == of && !values.is_empty() {
-                figure.add(name, Point::of_runs(case.x.clone(), values));
-            }
-        }
+        let series = |series: &str| (series == of).then(|| name.into());
+        self.add(figure, series, |run| run.try_as_ring_ref().map(&value));
     }
 
     /// The median of a value over the runs of a case.
@@ -89,18 +85,9 @@ impl Results<'_> {
             .cases
             .iter()
             .find(|(case, _)| case.series == series && case.x == *x);
-        let (_, runs) = found?;
-        Some(Point::of_runs(x.clone(), values(runs, value)).median)
+        let measured = found?.1.iter().filter_map(Got::try_as_measured_ref);
+        Some(Point::of_runs(x.clone(), measured.map(value).collect()).median)
     }
-}
-
-/// A value of each run that measured rows.
-fn values(runs: &[Got], value: impl Fn(&Measured) -> f64) -> Vec<f64> {
-    let measured = runs.iter().filter_map(|run| match run {
-        Got::Measured(measured) => Some(value(measured)),
-        _ => None,
-    });
-    measured.collect()
 }
 
 impl About<'_> {

@@ -94,7 +94,9 @@ fn tell(results: &Results) -> Vec<Figure> {
                     false => by_threads.map(str::to_owned),
                 }
             };
-            results.add_hybrids(&mut figure, series, value);
+            results.add(&mut figure, series, |run| {
+                run.try_as_hybrid_ref().map(value)
+            });
             figure
         };
         let mut pairs = of(

@@ -14,9 +14,9 @@ pub use schedule::EXPERIMENT as SCHEDULE;
 pub use skew::EXPERIMENT as SKEW;
 pub use straggler::EXPERIMENT as STRAGGLER;
 
-use super::{Case, Got, Results, Work};
-use crate::figure::{Figure, Point, X};
-use crate::hybrid::{Hybrid, HybridMeasured};
+use super::{Case, Got, Work};
+use crate::figure::X;
+use crate::hybrid::Hybrid;
 
 fn case(series: impl Into<String>, x: X, hybrid: Hybrid) -> Case {
     Case {
@@ -28,43 +28,15 @@ fn case(series: impl Into<String>, x: X, hybrid: Hybrid) -> Case {
 
 /// Seconds of all queries in each run.
 fn totals(runs: &[Got]) -> impl Iterator<Item = f64> {
-    runs.iter().filter_map(|run| match run {
-        Got::Queries(queries) => Some(queries.iter().map(|query| query.seconds).sum()),
-        _ => None,
-    })
+    let all = runs.iter().filter_map(Got::try_as_queries_ref);
+    all.map(|queries| queries.iter().map(|query| query.seconds).sum())
 }
 
 /// Queries in an hour, in each run.
 fn hourly(runs: &[Got]) -> Vec<f64> {
-    let count = |run: &Got| match run {
-        Got::Queries(queries) => queries.len(),
-        _ => 0,
-    };
-    let count = runs.first().map_or(0, count) as f64;
+    let first = runs.first().and_then(Got::try_as_queries_ref);
+    let count = first.map_or(0, Vec::len) as f64;
     totals(runs)
         .map(|seconds| 3600.0 * count / seconds)
         .collect()
-}
-
-impl Results<'_> {
-    /// Adds a value of each run of hybrid exchanges to a figure; `series` says which line a case is on, if any.
-    fn add_hybrids(
-        &self,
-        figure: &mut Figure,
-        series: impl Fn(&str) -> Option<String>,
-        value: impl Fn(&HybridMeasured) -> f64,
-    ) {
-        for (case, runs) in &self.cases {
-            let values = runs.iter().filter_map(|run| match run {
-                Got::Hybrid(measured) => Some(value(measured)),
-                _ => None,
-            });
-            let values: Vec<_> = values.collect();
-            if let Some(name) = series(&case.series)
-                && !values.is_empty()
-            {
-                figure.add(&name, Point::of_runs(case.x.clone(), values));
-            }
-        }
-    }
 }

@@ -103,17 +103,15 @@ fn speed_up(results: &Results, architecture: Architecture) -> Figure {
 
 /// What a query took in each run.
 fn seconds(runs: &[Got], query: u32) -> Vec<f64> {
-    let of_query = runs.iter().filter_map(|run| match run {
-        Got::Queries(queries) => queries.iter().find(|one| one.query == query),
-        _ => None,
+    let of_query = runs.iter().filter_map(|run| {
+        let mut queries = run.try_as_queries_ref()?.iter();
+        queries.find(|one| one.query == query)
     });
     of_query.map(|one| one.seconds).collect()
 }
 
 /// The queries that were run.
 fn numbers(runs: &[Got]) -> Vec<u32> {
-    match runs.first() {
-        Some(Got::Queries(queries)) => queries.iter().map(|query| query.query).collect(),
-        _ => Vec::new(),
-    }
+    let first = runs.first().and_then(Got::try_as_queries_ref);
+    first.into_iter().flatten().map(|one| one.query).collect()
 }

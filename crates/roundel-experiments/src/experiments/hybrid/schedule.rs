@@ -90,11 +90,10 @@ fn tell(results: &Results) -> Vec<Figure> {
         throughput(),
     )
     .figure_of(Paper::Hybrid);
-    results.add_hybrids(
-        &mut rates,
-        |name| Some(name.to_owned()),
-        |measured| measured.bytes_per_second,
-    );
+    let all = |name: &str| Some(name.to_owned());
+    results.add(&mut rates, all, |run| {
+        Some(run.try_as_hybrid_ref()?.bytes_per_second)
+    });
     let ratio = |name, one, other| rates.ratio(&series(name, one), &series(name, other));
     let gain = |name| ratio(name, Scheduling::On, Scheduling::Off);
     let judged = |agrees| match results.options.fabric.is_simulated() {
@@ -122,7 +121,9 @@ fn tell(results: &Results) -> Vec<Figure> {
     let scheduled = |id, title, y, value: fn(&HybridMeasured) -> f64| {
         let mut figure = about(id, title, y).figure_of(Paper::Hybrid);
         let series = |name: &str| name.ends_with("on").then(|| name.to_owned());
-        results.add_hybrids(&mut figure, series, value);
+        results.add(&mut figure, series, |run| {
+            run.try_as_hybrid_ref().map(value)
+        });
         figure
     };
     vec![

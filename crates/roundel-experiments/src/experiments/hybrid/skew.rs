@@ -1,8 +1,8 @@
 //! Joins whose keys are not alike, with and without what is done about it.
 
 use super::super::tell::{About, axis, verdict};
-use super::super::{Case, Experiment, Got, Options, Results, Work};
-use crate::figure::{Axis, Figure, Point, Scale, Unit, X};
+use super::super::{Case, Experiment, Options, Results, Work};
+use crate::figure::{Axis, Figure, Scale, Unit, X};
 use crate::hybrid::{SkewedJoin, SkewedMeasured};
 use crate::paper::Paper;
 use roundel_exchange::Architecture;
@@ -66,16 +66,10 @@ fn tell(results: &Results) -> Vec<Figure> {
             y,
         }
         .figure_of(Paper::Hybrid);
-        for (case, runs) in &results.cases {
-            let values = runs.iter().filter_map(|run| match run {
-                Got::Skewed(measured) => Some(value(measured)),
-                _ => None,
-            });
-            let values: Vec<_> = values.collect();
-            if !values.is_empty() {
-                figure.add(&case.series, Point::of_runs(case.x.clone(), values));
-            }
-        }
+        let series = |name: &str| Some(name.to_owned());
+        results.add(&mut figure, series, |run| {
+            run.try_as_skewed_ref().map(value)
+        });
         figure
     };
     let mut time = of(

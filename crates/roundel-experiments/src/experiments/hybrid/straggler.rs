@@ -52,11 +52,10 @@ fn tell(results: &Results) -> Vec<Figure> {
         y: axis("time", Unit::Seconds, Scale::Linear),
     }
     .figure_of(Paper::Hybrid);
-    results.add_hybrids(
-        &mut figure,
-        |name| Some(name.to_owned()),
-        |measured| measured.seconds,
-    );
+    let series = |name: &str| Some(name.to_owned());
+    results.add(&mut figure, series, |run| {
+        Some(run.try_as_hybrid_ref()?.seconds)
+    });
     let worst = SLOW[SLOW.len() - 1];
     let times = |architecture: Architecture| {
         let at = |slow: u32| figure.at(architecture.name(), &X::Number(f64::from(slow)));

@@ -152,10 +152,8 @@ fn measured<'a>(
         .iter()
         .filter(move |(case, _)| case.series == series);
     own.flat_map(|(case, runs)| {
-        runs.iter().filter_map(|run| match run {
-            Got::Conversation(measured) => Some((&case.x, &**measured)),
-            _ => None,
-        })
+        let measured = runs.iter().filter_map(Got::try_as_conversation_ref);
+        measured.map(|measured| (&case.x, &**measured))
     })
 }
 
@@ -165,12 +163,8 @@ fn known(results: &Results) -> Vec<(Conversation, f64)> {
         let Work::Conversation(conversation) = &case.work else {
             return None;
         };
-        match runs.first() {
-            Some(Got::Conversation(measured)) => {
-                Some((Conversation::clone(conversation), measured.gigabits()))
-            }
-            _ => None,
-        }
+        let measured = runs.first()?.try_as_conversation_ref()?;
+        Some((Conversation::clone(conversation), measured.gigabits()))
     });
     each.collect()
 }

@@ -190,10 +190,7 @@ fn calibrated(results: &Results) -> Option<Rates> {
 }
 
 fn ring(runs: &[Got]) -> Option<&RingMeasured> {
-    runs.iter().find_map(|run| match run {
-        Got::Ring(measured) => Some(measured),
-        _ => None,
-    })
+    runs.iter().find_map(Got::try_as_ring_ref)
 }
 
 /// Rates each of which is off by chance.

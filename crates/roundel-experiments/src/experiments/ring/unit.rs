@@ -47,11 +47,10 @@ fn tell(results: &Results) -> Vec<Figure> {
         y: throughput(),
     }
     .figure_of(Paper::Ring);
-    results.add_settings(
-        &mut figure,
-        |series| (series == RAW).then(|| series.into()),
-        |measured| measured.bytes_per_second,
-    );
+    let own = |series: &str| (series == RAW).then(|| series.into());
+    results.add(&mut figure, own, |run| {
+        Some(run.try_as_measured_ref()?.bytes_per_second)
+    });
     results.add_rings(&mut figure, RING, RING, RingMeasured::link_rate);
     for (series, claim, least) in [(RAW, "CJ01a", 4e3), (RING, "CJ01c", 1e6)] {
         let found = figure.best(series).map(|best| {

@@ -4,7 +4,7 @@
 mod replay;
 
 use super::tell::{About, axis, reaches, verdict};
-use super::{Case, Experiment, Got, Options, Results, Work};
+use super::{Case, Experiment, Options, Results, Work};
 use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;
 use crate::figure::{Figure, Point, Scale, Unit, X};
@@ -266,9 +266,9 @@ fn of_query(results: &Results, query: u32) -> Figure {
     }
     .figure();
     for (case, runs) in &results.cases {
-        let found = runs.iter().filter_map(|run| match run {
-            Got::Queries(queries) => queries.iter().find(|one| one.query == query),
-            _ => None,
+        let found = runs.iter().filter_map(|run| {
+            let mut queries = run.try_as_queries_ref()?.iter();
+            queries.find(|one| one.query == query)
         });
         let found: Vec<_> = found.collect();
         let ours: Vec<_> = found.iter().map(|one| one.seconds).collect();
