@@ -39,6 +39,7 @@ mod meeting;
 pub mod node;
 pub mod outcome;
 mod paper;
+mod parallel;
 mod recorded;
 pub mod report;
 pub mod ring;

@@ -7,6 +7,7 @@ use super::tried::Tried;
 use super::{AS_GOOD, LeftOut, Run, Said, ShuffleWish};
 use crate::error::Result;
 use crate::figure::Unit;
+use crate::parallel;
 use crate::report::quantity;
 use roundel_exchange::Design;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -92,7 +93,7 @@ impl<'a> Search<'a> {
         let sensible = Candidate::starts(Design::default())[0].setting(self.wish, 0.0);
         sensible.check()?;
         let designs: Vec<_> = Design::every().collect();
-        let first = self.side_by_side(&designs, |design| self.first(*design));
+        let first = parallel::each(self.jobs, &designs, |_, design| self.first(*design));
         let mut found = Found::default();
         for one in first {
             found.tried.extend(one.tried);
@@ -102,7 +103,7 @@ impl<'a> Search<'a> {
         let mut decided = Vec::new();
         loop {
             let next = self.undecided(&found, &decided);
-            for climbed in self.side_by_side(&next, |from| self.climb(*from)) {
+            for climbed in parallel::each(self.jobs, &next, |_, from| self.climb(*from)) {
                 let climbed = climbed?;
                 for tried in climbed.tried.into_iter().chain(climbed.too_large) {
                     found.take(self.wish, tried);
@@ -228,28 +229,5 @@ impl<'a> Search<'a> {
         let round = (wish.nodes * wish.threads * candidate.bytes()) as f64;
         let rounds = times * (2 + candidate.buffers.min(FILLED)) as f64;
         (rounds * round / hardware.most(wish.threads)).max(SIMULATED_SECONDS)
-    }
-
-    /// What comes of each, in their order.
-    fn side_by_side<T: Sync, R: Send>(&self, items: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
-        let next = AtomicUsize::new(0);
-        let work = || {
-            let mut own = Vec::new();
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                let Some(item) = items.get(number) else {
-                    return own;
-                };
-                own.push((number, each(item)));
-            }
-        };
-        let mut all: Vec<_> = std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..self.jobs).map(|_| scope.spawn(work)).collect();
-            let done = workers.into_iter().map(|worker| worker.join());
-            done.flat_map(|own| own.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect()
-        });
-        all.sort_by_key(|(number, _)| *number);
-        all.into_iter().map(|(_, result)| result).collect()
     }
 }

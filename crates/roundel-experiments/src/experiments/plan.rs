@@ -4,8 +4,8 @@ use super::{Case, Got, Options, Results, TpchQuery, Work};
 use crate::conversation;
 use crate::error::Result;
 use crate::hybrid::{self, Hybrid};
+use crate::parallel;
 use crate::run::{run as run_setting, run_ring};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 /// Runs all cases in turn, again and again, so that what else the machine does meets all alike, and says before each which it
@@ -33,43 +33,21 @@ fn once(plan: &[Case], options: &Options, before: &mut dyn FnMut(&str)) -> Resul
         true => options.jobs.max(1),
         false => 1,
     };
-    let next = AtomicUsize::new(0);
     let (say, said) = mpsc::channel();
-    let work = |say: mpsc::Sender<usize>| {
-        let mut own = Vec::new();
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(case) = plan.get(number) else {
-                return Ok(own);
-            };
+    let each = move || {
+        parallel::try_each(threads, plan, |_, case| {
             // Only a thread that is being unwound does not listen.
-            let _ = say.send(number);
-            match case.work.run(options) {
-                Ok(got) => own.push((number, got)),
-                Err(error) => {
-                    next.store(plan.len(), Ordering::Relaxed);
-                    return Err(error);
-                }
-            }
-        }
+            let _ = say.send(case.name());
+            case.work.run(options)
+        })
     };
     std::thread::scope(|scope| {
-        let mut workers = Vec::new();
-        for _ in 0..threads {
-            let (work, say) = (&work, say.clone());
-            workers.push(scope.spawn(move || work(say)));
+        let runs = scope.spawn(each);
+        for name in said {
+            before(&name);
         }
-        drop(say);
-        for number in said {
-            before(&plan[number].name());
-        }
-        let done = workers.into_iter().map(|worker| worker.join());
-        let done = done
-            .map(|own| own.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect::<Result<Vec<Vec<_>>>>()?;
-        let mut all: Vec<_> = done.into_iter().flatten().collect();
-        all.sort_by_key(|(number, _)| *number);
-        Ok(all.into_iter().map(|(_, got)| got).collect())
+        let runs = runs.join();
+        runs.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 

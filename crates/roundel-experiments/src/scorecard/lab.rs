@@ -5,13 +5,13 @@ use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;
 use crate::hybrid::{self, Hybrid, HybridMeasured};
 use crate::measured::Measured;
+use crate::parallel;
 use crate::ring::{self, RingJoin, RingMeasured};
 use crate::run::simulate;
 use crate::setting::{Pattern, Setting, Transport};
 use parking_lot::Mutex;
 use roundel_exchange::{Buffers, Design, Notification};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Threads of a node of the paper's clusters.
@@ -81,18 +81,8 @@ impl Lab {
 
     /// Gigabits per second of each of these conversations.
     pub(super) fn conversations(&self, all: &[Conversation]) -> Result<Vec<f64>> {
-        let next = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            let work = || -> Result<()> {
-                while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    self.conversation(one)?;
-                }
-                Ok(())
-            };
-            let workers: Vec<_> = (0..self.threads).map(|_| scope.spawn(work)).collect();
-            let mut done = workers.into_iter().map(|worker| worker.join());
-            done.try_for_each(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-        })?;
+        parallel::try_each(self.threads, all, |_, one| self.conversation(one))?;
+        // Without threads nothing was run: what is known tells.
         let known = all.iter().map(|one| self.conversation(one));
         known.collect()
     }

@@ -21,9 +21,9 @@ use crate::claims::claim;
 use crate::conversation::Conversation;
 use crate::error::Result;
 pub use crate::paper::Paper;
+use crate::parallel;
 use lab::Lab;
 use serde::{Deserialize, Serialize};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What judges a claim, by the name of its row.
 type Judge = (&'static str, fn(&Lab) -> Result<Seen>);
@@ -111,28 +111,12 @@ pub fn judge(
         judges.retain(|(claim, _)| rows.iter().any(|row| claim.starts_with(row.as_str())));
     }
     let (threads, for_each) = paper.share(threads.max(1));
-    let (lab, next) = (Lab::new(for_each), AtomicUsize::new(0));
-    let mut verdicts: Vec<(usize, Verdict)> = std::thread::scope(|scope| {
-        let work = || {
-            let mut own = Vec::new();
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                let Some(judge) = judges.get(number) else {
-                    return own;
-                };
-                said(number, judges.len(), judge.0);
-                own.push((number, verdict(judge, &lab)));
-            }
-        };
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let done = workers.into_iter().map(|worker| worker.join());
-        done.flat_map(|own| own.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
+    let lab = Lab::new(for_each);
+    let claims = parallel::each(threads, &judges, |number, judge| {
+        said(number, judges.len(), judge.0);
+        verdict(judge, &lab)
     });
-    verdicts.sort_by_key(|(number, _)| *number);
-    Scorecard {
-        claims: verdicts.into_iter().map(|(_, verdict)| verdict).collect(),
-    }
+    Scorecard { claims }
 }
 
 /// Judges the claims about conversations whose names begin with one of `rows` by what is known of conversations, in gigabits
