@@ -1,8 +1,10 @@
 //! Buffers in plain memory, for transports that register none.
 
-use super::MessageBuffer;
+use super::{Message, MessageBuffer};
+use crate::error::Result;
+use arrow::buffer::Buffer;
 use roundel_exchange::Selection;
-use roundel_exchange::frame::RowSource;
+use roundel_exchange::frame::{RowSource, aligned};
 
 /// A buffer in memory.
 pub struct Memory(Box<[u8]>);
@@ -52,5 +54,34 @@ impl<const N: usize> MessageBuffer for Behind<N> {
 
     fn encode(&mut self, at: usize, source: &RowSource<'_>, rows: &Selection<'_>) -> usize {
         self.0.encode(N + at, source, rows)
+    }
+}
+
+/// A message that came, behind `N` bytes of memory.
+pub struct Filled<const N: usize> {
+    /// Where it lies.
+    pub memory: Memory,
+    /// Its bytes, without those before it.
+    pub length: usize,
+}
+
+impl<const N: usize> Filled<N> {
+    fn bytes(&self) -> &[u8] {
+        &self.memory.filled(N + self.length)[N..]
+    }
+}
+
+impl<const N: usize> Message for Filled<N> {
+    fn length(&self) -> usize {
+        self.length
+    }
+
+    fn copy_to(&self, target: &mut [u8]) -> Result<()> {
+        target.copy_from_slice(self.bytes());
+        Ok(())
+    }
+
+    fn copy(&self) -> Result<Buffer> {
+        Ok(aligned(Vec::from(self.bytes())))
     }
 }

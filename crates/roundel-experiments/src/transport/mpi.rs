@@ -4,19 +4,17 @@
 //! A thread sends and receives in turns, as MPI has no events: while its sends are under way it takes what
 //! has come. Threads of the same number belong together, by a tag or by communicators of their own.
 
-use super::memory::{Behind, Memory};
-use super::{Message, MessageBuffer, Receiver, Sender};
+use super::memory::{Behind, Filled, Memory};
+use super::{MessageBuffer, Receiver, Sender};
 use crate::error::{Error, Result};
 use crate::meeting::Meeting;
 use crate::setting::{MESSAGE_BYTES, Pattern, Setting};
-use arrow::buffer::Buffer;
 use mpi::Threading;
 use mpi::environment::Universe;
 use mpi::request::scope;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, Destination, Equivalence, Root, Source};
 use parking_lot::{Condvar, Mutex};
-use roundel_exchange::frame;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -122,7 +120,7 @@ struct End {
     of_root: Vec<SimpleCommunicator>,
     tag: i32,
     message_bytes: usize,
-    arrived: VecDeque<MpiMessage>,
+    arrived: VecDeque<Filled<HEAD_BYTES>>,
     spare: Vec<Memory>,
     /// By node: whether it has ended.
     ended: Vec<bool>,
@@ -146,29 +144,6 @@ struct Outgoing {
 /// The receiving side.
 pub struct MpiReceiver {
     end: Rc<RefCell<End>>,
-}
-
-/// A message that was received, behind its head.
-pub struct MpiMessage {
-    memory: Memory,
-    length: usize,
-}
-
-impl Message for MpiMessage {
-    fn length(&self) -> usize {
-        self.length
-    }
-
-    fn copy_to(&self, target: &mut [u8]) -> Result<()> {
-        target.copy_from_slice(&self.memory.filled(HEAD_BYTES + self.length)[HEAD_BYTES..]);
-        Ok(())
-    }
-
-    fn copy(&self) -> Result<Buffer> {
-        Ok(frame::aligned(Vec::from(
-            &self.memory.filled(HEAD_BYTES + self.length)[HEAD_BYTES..],
-        )))
-    }
 }
 
 impl Sender for MpiSender {
@@ -201,9 +176,9 @@ impl Sender for MpiSender {
 }
 
 impl Receiver for MpiReceiver {
-    type Message = MpiMessage;
+    type Message = Filled<HEAD_BYTES>;
 
-    async fn get(&mut self) -> Result<Option<MpiMessage>> {
+    async fn get(&mut self) -> Result<Option<Filled<HEAD_BYTES>>> {
         loop {
             if let Some(message) = self.take()? {
                 return Ok(Some(message));
@@ -216,7 +191,7 @@ impl Receiver for MpiReceiver {
         }
     }
 
-    fn take(&mut self) -> Result<Option<MpiMessage>> {
+    fn take(&mut self) -> Result<Option<Filled<HEAD_BYTES>>> {
         let mut end = self.end.borrow_mut();
         if end.arrived.is_empty() {
             end.receive();
@@ -224,7 +199,7 @@ impl Receiver for MpiReceiver {
         Ok(end.arrived.pop_front())
     }
 
-    fn release(&mut self, message: MpiMessage) {
+    fn release(&mut self, message: Filled<HEAD_BYTES>) {
         self.end.borrow_mut().spare.push(message.memory);
     }
 }
@@ -306,7 +281,7 @@ impl End {
                 self.ended[status.source_rank() as usize] = true;
                 self.spare.push(memory);
             } else {
-                self.arrived.push_back(MpiMessage { memory, length });
+                self.arrived.push_back(Filled { memory, length });
             }
         }
         DEPTH
@@ -354,7 +329,7 @@ impl End {
             self.ended[root] |= last;
             match length {
                 0 => self.spare.push(memory),
-                _ => self.arrived.push_back(MpiMessage { memory, length }),
+                _ => self.arrived.push_back(Filled { memory, length }),
             }
         }
     }

@@ -6,14 +6,12 @@
 //! the end     a length of 0
 //! ```
 
-use super::memory::{Behind, Memory};
-use super::{Ends, Message, MessageBuffer, Opened, Receiver, Sender};
+use super::memory::{Behind, Filled, Memory};
+use super::{Ends, MessageBuffer, Opened, Receiver, Sender};
 use crate::error::{Error, Result};
 use crate::measured::Endpoints;
 use crate::meeting::Meeting;
 use crate::setting::{SOCKET_MESSAGE_BYTES, Setting};
-use arrow::buffer::Buffer;
-use roundel_exchange::frame;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -75,41 +73,20 @@ impl Sender for SocketSender {
 
 /// The receiving side of a thread: it takes what the node's one receiver has read.
 pub struct SocketReceiver {
-    arrived: Arc<Mutex<mpsc::Receiver<Result<SocketMessage>>>>,
+    arrived: Arc<Mutex<mpsc::Receiver<Result<Filled<0>>>>>,
     spare: mpsc::Sender<Memory>,
 }
 
-/// A message that was read.
-pub struct SocketMessage {
-    memory: Memory,
-    length: usize,
-}
-
-impl Message for SocketMessage {
-    fn length(&self) -> usize {
-        self.length
-    }
-
-    fn copy_to(&self, target: &mut [u8]) -> Result<()> {
-        target.copy_from_slice(self.memory.filled(self.length));
-        Ok(())
-    }
-
-    fn copy(&self) -> Result<Buffer> {
-        Ok(frame::aligned(Vec::from(self.memory.filled(self.length))))
-    }
-}
-
 impl Receiver for SocketReceiver {
-    type Message = SocketMessage;
+    type Message = Filled<0>;
 
-    async fn get(&mut self) -> Result<Option<SocketMessage>> {
+    async fn get(&mut self) -> Result<Option<Filled<0>>> {
         let arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
         // The receiver leaves when all sources have ended.
         arrived.recv().ok().transpose()
     }
 
-    fn release(&mut self, message: SocketMessage) {
+    fn release(&mut self, message: Filled<0>) {
         // At the end nobody needs it.
         let _ = self.spare.send(message.memory);
     }
@@ -192,7 +169,7 @@ struct Reader {
     incoming: Vec<Incoming>,
     message_bytes: usize,
     spare: mpsc::Receiver<Memory>,
-    arrived: mpsc::SyncSender<Result<SocketMessage>>,
+    arrived: mpsc::SyncSender<Result<Filled<0>>>,
 }
 
 /// A socket that is read.
@@ -208,7 +185,7 @@ struct Incoming {
 enum Came {
     /// Nothing more for now.
     Nothing,
-    Message(SocketMessage),
+    Message(Filled<0>),
     End,
 }
 
@@ -296,7 +273,7 @@ impl Incoming {
         self.read = 0;
         let memory = self.memory.take();
         Ok(memory.map_or(Came::Nothing, |memory| {
-            Came::Message(SocketMessage { memory, length })
+            Came::Message(Filled { memory, length })
         }))
     }
 }
