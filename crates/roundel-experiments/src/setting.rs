@@ -190,42 +190,36 @@ impl Setting {
 impl Transport {
     /// Its name in figures: `MESQ/SR`, `sockets`, ….
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Design(design) => design.name(),
-            Self::ZeroCopy(_) => "zero copy",
-            Self::Sockets => "sockets",
-            Self::Grpc => "gRPC",
-            Self::Mpi => "MPI",
-            Self::MpiProcesses => "MPI processes",
-            Self::Qperf => "qperf",
-            Self::PingPong => "ping pong",
-            Self::Partition => "partitioning alone",
-            Self::Consume => "consuming alone",
-        }
+        self.names().1
     }
 
-    /// The name by which nodes and the command line know it.
-    fn key(self) -> String {
+    /// The name by which nodes and the command line know it, and that in figures.
+    fn names(self) -> (&'static str, &'static str) {
         match self {
-            Self::Design(design) => design.name().into(),
-            Self::ZeroCopy(design) => format!("{ZERO_COPY}{design}"),
-            Self::Sockets => "sockets".into(),
-            Self::Grpc => "grpc".into(),
-            Self::Mpi => "mpi".into(),
-            Self::MpiProcesses => "mpi-processes".into(),
-            Self::Qperf => "qperf".into(),
-            Self::PingPong => "ping-pong".into(),
-            Self::Partition => "partition".into(),
-            Self::Consume => "consume".into(),
+            Self::Design(design) => (design.name(), design.name()),
+            Self::ZeroCopy(_) => (ZERO_COPY, "zero copy"),
+            Self::Sockets => ("sockets", "sockets"),
+            Self::Grpc => ("grpc", "gRPC"),
+            Self::Mpi => ("mpi", "MPI"),
+            Self::MpiProcesses => ("mpi-processes", "MPI processes"),
+            Self::Qperf => ("qperf", "qperf"),
+            Self::PingPong => ("ping-pong", "ping pong"),
+            Self::Partition => ("partition", "partitioning alone"),
+            Self::Consume => ("consume", "consuming alone"),
         }
     }
 }
 
+/// Before the name of a design that is run so.
 const ZERO_COPY: &str = "zero-copy:";
 
 impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.key())
+        f.write_str(self.names().0)?;
+        match self {
+            Self::ZeroCopy(design) => f.write_str(design.name()),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -243,7 +237,7 @@ impl std::str::FromStr for Transport {
             Self::Partition,
             Self::Consume,
         ];
-        if let Some(found) = plain.into_iter().find(|one| one.key() == key) {
+        if let Some(found) = plain.into_iter().find(|one| one.names().0 == key) {
             return Ok(found);
         }
         let design = |name: &str| {
