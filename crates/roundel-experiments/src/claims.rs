@@ -4,19 +4,22 @@
 //! numbers. This knows nothing of how a row is judged.
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use strum::Display;
 
 /// How much of a claim a simulation tests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, Serialize, Deserialize)]
 pub enum Test {
     /// All of it.
     #[serde(rename = "Y")]
+    #[strum(to_string = "Y")]
     Fully,
     /// It depends on a cost of the host, which comes from elsewhere.
     #[serde(rename = "P")]
+    #[strum(to_string = "P")]
     Partly,
     /// Nothing: only experiments judge it.
     #[serde(rename = "N")]
+    #[strum(to_string = "N")]
     Not,
 }
 
@@ -68,16 +71,6 @@ const fn measured(id: &'static str, says: &'static str) -> Claim {
 impl Claim {
     const fn times(self, times: f64) -> Self {
         Self { times, ..self }
-    }
-}
-
-impl fmt::Display for Test {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Fully => "Y",
-            Self::Partly => "P",
-            Self::Not => "N",
-        })
     }
 }
 
