@@ -33,8 +33,8 @@ pub struct Candidate {
     pub buffers: usize,
 }
 
-/// A direction on the ladders.
-pub(super) type Step = fn(&Candidate) -> Option<Candidate>;
+/// A step on a ladder, up or down.
+pub(super) type Step = fn(&Candidate, bool) -> Option<Candidate>;
 
 fn beside(ladder: &[usize], at: usize, up: bool) -> Option<usize> {
     match up {
@@ -58,7 +58,7 @@ impl Candidate {
                 buffers: FIRST_BUFFERS,
             },
         };
-        let less = |from: &Self| from.smaller().or_else(|| from.fewer());
+        let less = |from: &Self| from.resized(false).or_else(|| from.buffered(false));
         std::iter::successors(Some(start), less).collect()
     }
 
@@ -87,7 +87,8 @@ impl Candidate {
         }
     }
 
-    fn resized(&self, up: bool) -> Option<Self> {
+    /// With the next larger messages, or the next smaller ones.
+    pub(super) fn resized(&self, up: bool) -> Option<Self> {
         let bytes = beside(&SIZES, self.message_bytes?, up)?;
         Some(Self {
             message_bytes: Some(bytes),
@@ -95,29 +96,10 @@ impl Candidate {
         })
     }
 
-    fn buffered(&self, up: bool) -> Option<Self> {
+    /// With more buffers, or with fewer.
+    pub(super) fn buffered(&self, up: bool) -> Option<Self> {
         let buffers = beside(self.ladder(), self.buffers, up)?;
         Some(Self { buffers, ..*self })
-    }
-
-    /// With the next smaller messages.
-    pub(super) fn smaller(&self) -> Option<Self> {
-        self.resized(false)
-    }
-
-    /// With the next larger messages.
-    pub(super) fn larger(&self) -> Option<Self> {
-        self.resized(true)
-    }
-
-    /// With fewer buffers.
-    pub(super) fn fewer(&self) -> Option<Self> {
-        self.buffered(false)
-    }
-
-    /// With more buffers.
-    pub(super) fn more(&self) -> Option<Self> {
-        self.buffered(true)
     }
 
     /// Bytes of a message, or a few more.

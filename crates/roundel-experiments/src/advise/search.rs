@@ -169,23 +169,23 @@ impl<'a> Search<'a> {
     fn climb(&self, from: Candidate) -> Result<Found> {
         let mut found = Found::default();
         found.take(self.wish, self.try_out(from, DECIDING)?);
-        self.walk(&mut found, Candidate::smaller, true);
-        self.walk(&mut found, Candidate::larger, false);
-        self.walk(&mut found, Candidate::fewer, true);
-        self.walk(&mut found, Candidate::more, false);
+        self.walk(&mut found, Candidate::resized, false);
+        self.walk(&mut found, Candidate::resized, true);
+        self.walk(&mut found, Candidate::buffered, false);
+        self.walk(&mut found, Candidate::buffered, true);
         Ok(found)
     }
 
     /// Goes on in one direction from the best so far: towards less memory as long as it is as good, towards more as
     /// long as that is better.
-    fn walk(&self, found: &mut Found, step: Step, less: bool) {
+    fn walk(&self, found: &mut Found, step: Step, up: bool) {
         while let Some(best) = self.wish.best(&found.tried) {
             let best = found.tried[best].clone();
-            let Some(next) = step(&best.candidate) else {
+            let Some(next) = step(&best.candidate, up) else {
                 return;
             };
             let known = found.tried.iter().any(|one| one.candidate == next);
-            let enough = !less && self.is_most(&best);
+            let enough = up && self.is_most(&best);
             if known || enough || !self.wish.allows(next.registered_at_least(self.wish)) {
                 return;
             }
