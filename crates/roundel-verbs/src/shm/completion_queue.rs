@@ -3,10 +3,9 @@
 //! Receive completions stay in the receive rings, where the peer wrote them, until a poll visits
 //! the ring; send completions are pushed by the posting thread.
 
-use super::device::DeviceState;
+use super::device::{DeviceState, Pair};
 use super::layout::{CHANNELS_MAX, NO_CHANNEL};
 use super::peer::{kick, signal};
-use super::queue_pair::ShmQueuePair;
 use super::sync::Ordering;
 use super::wakeup;
 use crate::error::{Result, VerbsError};
@@ -15,6 +14,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 pub(super) struct ShmChannel {
     device: Arc<DeviceState>,
@@ -71,8 +71,8 @@ pub(super) struct ShmCompletionQueue {
 /// The queue pairs to visit; each at most once per role.
 #[derive(Default)]
 struct Pairs {
-    receivers: Vec<Arc<ShmQueuePair>>,
-    senders: BTreeMap<u32, Arc<ShmQueuePair>>,
+    receivers: Vec<Arc<dyn Pair>>,
+    senders: BTreeMap<u32, Arc<dyn Pair>>,
     /// Where the next poll begins, so that no queue pair starves the others.
     turn: usize,
 }
@@ -122,15 +122,12 @@ impl ShmCompletionQueue {
             .expect("the index came from the free list")
     }
 
-    pub(super) fn attach_sender(&self, pair: &Arc<ShmQueuePair>) {
-        self.pairs
-            .lock()
-            .senders
-            .insert(pair.number(), pair.clone());
+    pub(super) fn attach_sender(&self, pair: Arc<dyn Pair>) {
+        self.pairs.lock().senders.insert(pair.number(), pair);
     }
 
-    pub(super) fn attach_receiver(&self, pair: &Arc<ShmQueuePair>) {
-        self.pairs.lock().receivers.push(pair.clone());
+    pub(super) fn attach_receiver(&self, pair: Arc<dyn Pair>) {
+        self.pairs.lock().receivers.push(pair);
     }
 
     pub(super) fn detach(&self, number: u32) {
@@ -155,6 +152,16 @@ impl ShmCompletionQueue {
     /// Wakes whoever sleeps on this queue in this process.
     pub(super) fn kick(&self) {
         kick(self.entry(), &self.device.eventfds);
+    }
+
+    /// The same, at `when`.
+    pub(super) fn kick_at(self: &Arc<Self>, when: Instant) {
+        let queue = Arc::downgrade(self);
+        self.device.watch_list.call_at(when, move || {
+            if let Some(queue) = queue.upgrade() {
+                queue.kick();
+            }
+        });
     }
 }
 

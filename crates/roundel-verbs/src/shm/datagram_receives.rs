@@ -6,7 +6,7 @@
 
 use super::datagram_ring::{self, Slot};
 use super::device::DeviceState;
-use super::receive_side::{Request, Ring, completion, flushed};
+use super::receive::{Request, Ring, completion, flushed};
 use super::visitor::Claim;
 use crate::provider::RawCompletion;
 

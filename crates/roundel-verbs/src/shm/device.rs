@@ -1,29 +1,22 @@
 //! A shared-memory device: its memory, its peers, and the tables its objects live in.
 
-use super::completion_queue::{ShmChannel, ShmCompletionQueue};
 use super::connected_ring::Posted;
 use super::hello::{self, Hello, ShmAddress};
 use super::layout::{
     CHANNELS_MAX, PAGE, QUEUE_PAIRS_MAX, QUEUES_MAX, REGIONS_MAX, RINGS_AT, SEGMENTS_AT, SlotEntry,
 };
 use super::mapping::{Mapping, punch_hole};
-use super::monitor::{self, Monitor};
 use super::peer::Peer;
 use super::peers::PeerTable;
-use super::queue_pair::ShmQueuePair;
-use super::send_side::ShmAddressHandle;
 use super::sync::Ordering;
 use super::visitor::{Claim, Retired, Visitor};
-use crate::address::{DeviceAddress, QueuePairAddress};
+use super::watch_list::WatchList;
+use crate::address::DeviceAddress;
 use crate::capabilities::{Capabilities, GRH_BYTES};
 use crate::counters::{CounterSnapshot, Counters};
-use crate::device::Device;
 use crate::error::{Result, VerbsError};
 use crate::memory::FreeRanges;
-use crate::provider::{
-    ProviderAddressHandle, ProviderChannel, ProviderCompletionQueue, ProviderDevice,
-    ProviderQueuePair, ProviderSegment, RawLocal, RawQueuePairOptions,
-};
+use crate::provider::{ProviderQueuePair, RawCompletion, RawLocal};
 use crate::queue_pair::Transport;
 use crate::work::INLINE_BYTES_MAX;
 use parking_lot::{Mutex, RwLock};
@@ -57,9 +50,8 @@ impl Default for ShmOptions {
     }
 }
 
-/// Opens a device in shared memory. Its peers are other devices of this host, in this process or
-/// in others of the same user.
-pub fn open(options: ShmOptions) -> Result<Device> {
+/// A device without its thread yet, and where its peers will knock.
+pub(super) fn create(options: ShmOptions) -> Result<(Arc<DeviceState>, OwnedFd)> {
     let registered_bytes_max = options.registered_bytes_max.next_multiple_of(PAGE);
     let (mapping, memory) = Mapping::create(registered_bytes_max)?;
     let mut eventfds = Vec::with_capacity(CHANNELS_MAX);
@@ -122,17 +114,35 @@ pub fn open(options: ShmOptions) -> Result<Device> {
         pairs: RwLock::default(),
         retired: Mutex::default(),
         counters: Mutex::default(),
-        monitor: Monitor::new()?,
+        watch_list: WatchList {
+            watched: Mutex::default(),
+            wake: eventfd()?,
+        },
     });
     state.add_self();
-    monitor::start(&state, listener)?;
-    Ok(Device::new(Arc::new(ShmDevice(state))))
+    Ok((state, listener))
 }
 
-pub(super) fn eventfd() -> Result<OwnedFd> {
+fn eventfd() -> Result<OwnedFd> {
     use rustix::event::{EventfdFlags, eventfd};
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
         .map_err(VerbsError::system("eventfd"))
+}
+
+/// A queue pair, as far as its device and its completion queues ask something of it.
+pub(super) trait Pair: ProviderQueuePair {
+    fn number(&self) -> u32;
+    /// Breaks a reliable connection if `peer` is at its other end. A datagram queue pair is woken
+    /// to look after its receives, one of which the peer may have died in.
+    fn peer_died(&self, peer: &Arc<Peer>);
+    /// The peer's queue pair, if it is inside an operation on this device's memory.
+    fn visitor(&self) -> Option<Visitor>;
+    /// A completion of the send queue was polled: there is room for one more.
+    fn send_polled(&self);
+    /// Tries the sends again that wait for the receiver.
+    fn progress(&self);
+    /// Appends at most `limit` completions of receives.
+    fn poll_receives(&self, completions: &mut Vec<RawCompletion>, limit: usize);
 }
 
 /// What the handle that users hold and the device's objects share.
@@ -154,12 +164,12 @@ pub(super) struct DeviceState {
     incarnations: AtomicU32,
     pub peers: PeerTable,
     /// Queue pairs by number, for those who must hear of a peer's death.
-    pub pairs: RwLock<HashMap<u32, Weak<ShmQueuePair>>>,
+    pub pairs: RwLock<HashMap<u32, Weak<dyn Pair>>>,
     /// Memory not in use any more that a peer may still be at work in.
     retired: Mutex<Vec<Retired>>,
     /// Of destroyed queue pairs.
-    counters: Mutex<CounterSnapshot>,
-    pub monitor: Monitor,
+    pub counters: Mutex<CounterSnapshot>,
+    pub watch_list: WatchList,
 }
 
 impl DeviceState {
@@ -212,7 +222,7 @@ impl DeviceState {
             ));
         }
         let peer = self.peers.insert(&theirs, descriptors, token)?;
-        self.monitor.watch(socket, peer.clone());
+        self.watch_list.watch(socket, peer.clone());
         Ok(peer)
     }
 
@@ -229,7 +239,7 @@ impl DeviceState {
             .send_hello(&socket, theirs.secret, token)
             .and_then(|()| self.peers.insert(&theirs, descriptors, token))
             .inspect_err(|_| self.peers.withdraw_token(token))?;
-        self.monitor.watch(socket, peer);
+        self.watch_list.watch(socket, peer);
         Ok(())
     }
 
@@ -255,7 +265,7 @@ impl DeviceState {
         }
     }
 
-    fn living_pairs(&self) -> Vec<Arc<ShmQueuePair>> {
+    fn living_pairs(&self) -> Vec<Arc<dyn Pair>> {
         self.pairs
             .read()
             .values()
@@ -284,13 +294,13 @@ impl DeviceState {
             _kept: Box::new(kept),
         };
         for _ in 0..QUIESCE_SPINS {
-            if retired.is_quiescent(self) {
+            if retired.is_quiescent(&self.mapping, &self.peers) {
                 return;
             }
             std::hint::spin_loop();
         }
         self.retired.lock().push(retired);
-        self.monitor.wake();
+        self.watch_list.wake();
     }
 
     pub(super) fn has_retired(&self) -> bool {
@@ -303,7 +313,7 @@ impl DeviceState {
             let mut retired = self.retired.lock();
             let (done, busy) = std::mem::take(&mut *retired)
                 .into_iter()
-                .partition(|entry| entry.is_quiescent(self));
+                .partition(|entry| entry.is_quiescent(&self.mapping, &self.peers));
             *retired = busy;
             done
         };
@@ -379,74 +389,9 @@ impl DeviceState {
     }
 }
 
-struct ShmDevice(Arc<DeviceState>);
-
-impl ProviderDevice for ShmDevice {
-    fn capabilities(&self) -> &Capabilities {
-        &self.0.capabilities
-    }
-
-    fn address(&self) -> DeviceAddress {
-        self.0.address.encode()
-    }
-
-    fn register_segment(
-        &self,
-        length: usize,
-        exposed: bool,
-        node: Option<u32>,
-    ) -> Result<Box<dyn ProviderSegment>> {
-        self.0.sweep_retired();
-        Ok(Box::new(self.0.register(length, exposed, node)?))
-    }
-
-    fn create_channel(&self) -> Result<Arc<dyn ProviderChannel>> {
-        Ok(Arc::new(ShmChannel::create(&self.0)?))
-    }
-
-    fn create_completion_queue(
-        &self,
-        _depth: usize,
-        channel: Option<&Arc<dyn ProviderChannel>>,
-    ) -> Result<Arc<dyn ProviderCompletionQueue>> {
-        Ok(Arc::new(ShmCompletionQueue::create(&self.0, channel)?))
-    }
-
-    fn create_queue_pair(
-        &self,
-        options: RawQueuePairOptions,
-    ) -> Result<Arc<dyn ProviderQueuePair>> {
-        self.0.sweep_retired();
-        Ok(ShmQueuePair::create(&self.0, options)?)
-    }
-
-    fn create_address_handle(
-        &self,
-        remote: &QueuePairAddress,
-    ) -> Result<Arc<dyn ProviderAddressHandle>> {
-        let peer = self.0.peer(&remote.device)?;
-        Ok(Arc::new(ShmAddressHandle {
-            peer,
-            number: remote.number,
-            incarnation: remote.incarnation,
-            queue_key: remote.queue_key,
-        }))
-    }
-
-    fn counters(&self) -> CounterSnapshot {
-        // The lock keeps a queue pair from being counted twice, or not at all.
-        let pairs = self.0.pairs.read();
-        let mut sum = *self.0.counters.lock();
-        for pair in pairs.values().filter_map(Weak::upgrade) {
-            sum.merge(&pair.counters().snapshot());
-        }
-        sum
-    }
-}
-
 impl Drop for DeviceState {
     fn drop(&mut self) {
         // The thread holds a weak reference only: woken, it finds the device gone and ends.
-        self.monitor.wake();
+        self.watch_list.wake();
     }
 }

@@ -37,13 +37,19 @@ mod peers;
 #[cfg(not(roundel_loom))]
 mod queue_pair;
 #[cfg(not(roundel_loom))]
+mod receive;
+#[cfg(not(roundel_loom))]
 mod receive_side;
 #[cfg(not(roundel_loom))]
 mod segment;
 #[cfg(not(roundel_loom))]
 mod send_side;
 #[cfg(not(roundel_loom))]
+mod verbs;
+#[cfg(not(roundel_loom))]
 mod visitor;
+#[cfg(not(roundel_loom))]
+mod watch_list;
 
 #[cfg(not(roundel_loom))]
-pub use device::{ShmOptions, open};
+pub use {device::ShmOptions, verbs::open};

@@ -1,12 +1,10 @@
 //! The one thread of a device: it accepts peers, notices their death, frees memory once nobody
 //! is inside any more, and wakes queues whose retry timer ran out. It is not on the data path.
 
-use super::completion_queue::ShmCompletionQueue;
 use super::device::DeviceState;
 use super::hello;
-use super::peer::Peer;
+use super::watch_list::Connection;
 use crate::error::{Result, VerbsError};
-use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,56 +18,6 @@ const GREETINGS_MAX: usize = 64;
 /// How long no connection is accepted after the process has run out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What the thread watches, and the means to tell it of more.
-pub(super) struct Monitor {
-    watched: Mutex<Watched>,
-    /// Readable when there is something new to watch, or when the device is closed.
-    wake: OwnedFd,
-}
-
-#[derive(Default)]
-struct Watched {
-    connections: Vec<Connection>,
-    alarms: Vec<(Instant, Weak<ShmCompletionQueue>)>,
-}
-
-#[derive(Clone)]
-struct Connection {
-    socket: Arc<OwnedFd>,
-    peer: Arc<Peer>,
-}
-
-impl Monitor {
-    pub(super) fn new() -> Result<Self> {
-        Ok(Self {
-            watched: Mutex::default(),
-            wake: super::device::eventfd()?,
-        })
-    }
-
-    /// Watches the connection to a peer for its end.
-    pub(super) fn watch(&self, socket: OwnedFd, peer: Arc<Peer>) {
-        self.watched.lock().connections.push(Connection {
-            socket: Arc::new(socket),
-            peer,
-        });
-        self.wake();
-    }
-
-    /// Wakes whoever sleeps on the queue at `when`.
-    pub(super) fn wake_queue_at(&self, when: Instant, queue: &Arc<ShmCompletionQueue>) {
-        self.watched
-            .lock()
-            .alarms
-            .push((when, Arc::downgrade(queue)));
-        self.wake();
-    }
-
-    pub(super) fn wake(&self) {
-        super::peer::signal(&self.wake);
-    }
-}
-
 /// The provider's own clock, for timers: a NIC has one too.
 pub(super) fn now() -> Instant {
     Instant::now()
@@ -78,7 +26,7 @@ pub(super) fn now() -> Instant {
 /// Starts the thread. It ends when the device is gone.
 pub(super) fn start(device: &Arc<DeviceState>, listener: OwnedFd) -> Result<()> {
     let wake = device
-        .monitor
+        .watch_list
         .wake
         .try_clone()
         .map_err(|source| VerbsError::System {
@@ -164,7 +112,7 @@ impl Thread {
             // from a peer that broke the protocol.
             if *ready {
                 device
-                    .monitor
+                    .watch_list
                     .watched
                     .lock()
                     .connections
@@ -187,7 +135,7 @@ impl Thread {
             self.accept_after = None;
         }
         let sweep = device.has_retired().then(|| now + SWEEP_INTERVAL);
-        let watched = device.monitor.watched.lock();
+        let watched = device.watch_list.watched.lock();
         let until = watched
             .alarms
             .iter()
@@ -240,16 +188,14 @@ impl Thread {
 fn ring_alarms(device: &DeviceState) {
     let now = now();
     let due: Vec<_> = {
-        let mut watched = device.monitor.watched.lock();
+        let mut watched = device.watch_list.watched.lock();
         let (due, later) = std::mem::take(&mut watched.alarms)
             .into_iter()
             .partition(|(when, _)| *when <= now);
         watched.alarms = later;
         due
     };
-    for (_, queue) in due {
-        if let Some(queue) = queue.upgrade() {
-            queue.kick();
-        }
+    for (_, alarm) in due {
+        alarm();
     }
 }

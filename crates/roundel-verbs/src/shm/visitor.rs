@@ -2,8 +2,9 @@
 
 use super::connected_ring;
 use super::datagram_ring::{self, Slot};
-use super::device::DeviceState;
+use super::mapping::Mapping;
 use super::peer::Peer;
+use super::peers::PeerTable;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -50,14 +51,14 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    fn is_over(&self, device: &DeviceState) -> bool {
-        let Some(slots) = device.mapping.slots(self.ring_at, self.ring_slots) else {
+    fn is_over(&self, own: &Mapping, peers: &PeerTable) -> bool {
+        let Some(slots) = own.slots(self.ring_at, self.ring_slots) else {
             return true;
         };
         !matches!(
             datagram_ring::look(slots, self.incarnation, self.sequence),
             Slot::Claimed(token) if token == self.token
-        ) || device.peers.token_is_dead(self.token)
+        ) || peers.token_is_dead(self.token)
     }
 }
 
@@ -72,8 +73,8 @@ pub(super) struct Retired {
 
 impl Retired {
     /// Whether nobody is inside any more.
-    pub(super) fn is_quiescent(&self, device: &DeviceState) -> bool {
+    pub(super) fn is_quiescent(&self, own: &Mapping, peers: &PeerTable) -> bool {
         self.visitors.iter().all(Visitor::has_left)
-            && self.claims.iter().all(|claim| claim.is_over(device))
+            && self.claims.iter().all(|claim| claim.is_over(own, peers))
     }
 }

@@ -5,11 +5,12 @@ mod verbs;
 use super::completion_queue::ShmCompletionQueue;
 use super::connected_ring;
 use super::datagram_ring;
-use super::device::DeviceState;
+use super::device::{DeviceState, Pair};
 use super::layout::{PAGE, PAIR_ERROR, PAIR_INIT, PairEntry, QUEUE_PAIRS_MAX, SlotEntry, life};
 use super::monitor::now;
 use super::peer::Peer;
-use super::receive_side::{ReceiveSide, Ring};
+use super::receive::Ring;
+use super::receive_side::ReceiveSide;
 use super::send_side::{self, Outcome, Progress, Remote, ShmAddressHandle, Transfer};
 use super::sync::Ordering;
 use super::visitor::Visitor;
@@ -109,9 +110,10 @@ impl ShmQueuePair {
             counters: Counters::default(),
         });
         pair.publish();
-        pair.send_queue.attach_sender(&pair);
-        pair.receive_queue.attach_receiver(&pair);
-        device.pairs.write().insert(number, Arc::downgrade(&pair));
+        pair.send_queue.attach_sender(pair.clone());
+        pair.receive_queue.attach_receiver(pair.clone());
+        let living = Arc::downgrade(&pair);
+        device.pairs.write().insert(number, living);
         Ok(pair)
     }
 
@@ -137,10 +139,6 @@ impl ShmQueuePair {
         entry
             .life
             .store(life(self.incarnation, PAIR_INIT), Ordering::Release);
-    }
-
-    pub(super) fn number(&self) -> u32 {
-        self.number
     }
 
     fn entry(&self) -> &PairEntry {
@@ -190,31 +188,6 @@ impl ShmQueuePair {
         if let Some(remote) = self.remote.get() {
             remote.kick_sends();
         }
-    }
-
-    /// Breaks a reliable connection if `peer` is at its other end. A datagram queue pair is woken
-    /// to look after its receives, one of which the peer may have died in.
-    pub(super) fn peer_died(&self, peer: &Arc<Peer>) {
-        match self.transport {
-            Transport::ReliableConnection => {
-                if self
-                    .remote
-                    .get()
-                    .is_some_and(|remote| Arc::ptr_eq(&remote.peer, peer))
-                {
-                    self.break_off(&mut self.send.lock());
-                }
-            }
-            // It never hears of its peer, and the receive that the peer died in stays posted.
-            Transport::UnreliableConnection => {}
-            Transport::UnreliableDatagram => self.receive_queue.kick(),
-        }
-    }
-
-    /// The peer's queue pair, if it is inside an operation on this device's memory.
-    pub(super) fn visitor(&self) -> Option<Visitor> {
-        let remote = self.remote.get()?;
-        Visitor::find(&remote.peer, remote.number, remote.incarnation)
     }
 
     fn complete(&self, transfer: &Transfer, status: CompletionStatus) {
@@ -278,32 +251,6 @@ impl ShmQueuePair {
                 source_queue_pair: 0,
             }));
         written
-    }
-
-    /// A completion of the send queue was polled: there is room for one more.
-    pub(super) fn send_polled(&self) {
-        self.outstanding.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    /// Tries the sends again that wait for the receiver.
-    pub(super) fn progress(&self) {
-        if !self.has_pending.load(Ordering::Acquire) {
-            return;
-        }
-        let mut send = self.send.lock();
-        while let Some(transfer) = send.pending.pop_front() {
-            if self.try_connected(&mut send, &transfer) {
-                send.waiting_since = None;
-            } else if self.patience_ended(&mut send) {
-                self.complete(&transfer, CompletionStatus::ReceiverNotReady);
-                self.break_off(&mut send);
-            } else {
-                send.pending.push_front(transfer);
-                break;
-            }
-        }
-        self.has_pending
-            .store(!send.pending.is_empty(), Ordering::Release);
     }
 
     /// Tries a request on a reliable connection; false when the receiver is not ready.
@@ -378,9 +325,7 @@ impl ShmQueuePair {
                 let since = now();
                 send.waiting_since = Some(since);
                 if self.rnr_retry != RETRY_WITHOUT_END {
-                    self.device
-                        .monitor
-                        .wake_queue_at(since + self.patience(), &self.send_queue);
+                    self.send_queue.kick_at(since + self.patience());
                 }
                 since
             }
@@ -442,8 +387,60 @@ impl ShmQueuePair {
             remote.kick_sends();
         }
     }
+}
 
-    pub(super) fn poll_receives(&self, completions: &mut Vec<RawCompletion>, limit: usize) {
+impl Pair for ShmQueuePair {
+    fn number(&self) -> u32 {
+        self.number
+    }
+
+    fn peer_died(&self, peer: &Arc<Peer>) {
+        match self.transport {
+            Transport::ReliableConnection => {
+                if self
+                    .remote
+                    .get()
+                    .is_some_and(|remote| Arc::ptr_eq(&remote.peer, peer))
+                {
+                    self.break_off(&mut self.send.lock());
+                }
+            }
+            // It never hears of its peer, and the receive that the peer died in stays posted.
+            Transport::UnreliableConnection => {}
+            Transport::UnreliableDatagram => self.receive_queue.kick(),
+        }
+    }
+
+    fn visitor(&self) -> Option<Visitor> {
+        let remote = self.remote.get()?;
+        Visitor::find(&remote.peer, remote.number, remote.incarnation)
+    }
+
+    fn progress(&self) {
+        if !self.has_pending.load(Ordering::Acquire) {
+            return;
+        }
+        let mut send = self.send.lock();
+        while let Some(transfer) = send.pending.pop_front() {
+            if self.try_connected(&mut send, &transfer) {
+                send.waiting_since = None;
+            } else if self.patience_ended(&mut send) {
+                self.complete(&transfer, CompletionStatus::ReceiverNotReady);
+                self.break_off(&mut send);
+            } else {
+                send.pending.push_front(transfer);
+                break;
+            }
+        }
+        self.has_pending
+            .store(!send.pending.is_empty(), Ordering::Release);
+    }
+
+    fn send_polled(&self) {
+        self.outstanding.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn poll_receives(&self, completions: &mut Vec<RawCompletion>, limit: usize) {
         self.check_peer();
         let ring = self.ring();
         // Whether a peer is inside must be known before the ring is read for the last time.
