@@ -16,7 +16,7 @@ use crate::broadcast::gather_in;
 use crate::calls::{Channels, ConnectWorkers};
 use crate::client::{OwnWorker, RoundelChannels};
 use crate::devices::Devices;
-use crate::error::{Result, TransportError};
+use crate::error::Result;
 use crate::fabric::Fabric;
 use crate::options::ExchangeOptions;
 use crate::own_address::all_here;

@@ -1,4 +1,4 @@
-//! A rule of the physical optimizer that replaces nodes of a plan one by one, leaves first.
+//! Rules of the physical optimizer, of a whole plan or of its nodes one by one, leaves first.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,37 @@ pub(crate) fn node_rule(
     name: &'static str,
     replace: impl Fn(&Arc<dyn ExecutionPlan>) -> Replacement + Send + Sync + 'static,
 ) -> Rule {
-    Arc::new(NodeRule { name, replace })
+    rule(name, true, move |plan, _| replace_nodes(plan, &replace))
+}
+
+/// The rule of this name that makes one plan of another.
+pub(crate) fn rule(
+    name: impl Into<String>,
+    schema_check: bool,
+    optimize: impl Fn(Arc<dyn ExecutionPlan>, &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>>
+    + Send
+    + Sync
+    + 'static,
+) -> Rule {
+    Arc::new(PlanRule {
+        name: name.into(),
+        schema_check,
+        optimize,
+    })
+}
+
+/// Puts replacements in the places of a plan's nodes.
+pub(crate) fn replace_nodes(
+    plan: Arc<dyn ExecutionPlan>,
+    replace: impl Fn(&Arc<dyn ExecutionPlan>) -> Replacement,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.transform_up(|node| {
+        Ok(match replace(&node)? {
+            Some(replacement) => Transformed::yes(replacement),
+            None => Transformed::no(node),
+        })
+    })
+    .data()
 }
 
 /// Puts a node above other inputs, and finds out anew what is known of its rows.
@@ -32,40 +62,38 @@ pub(crate) fn above(
     Arc::clone(node).replace_children(inputs, options)
 }
 
-struct NodeRule<F> {
-    name: &'static str,
-    replace: F,
+struct PlanRule<F> {
+    name: String,
+    schema_check: bool,
+    optimize: F,
 }
 
-impl<F> fmt::Debug for NodeRule<F> {
+impl<F> fmt::Debug for PlanRule<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
+        f.write_str(&self.name)
     }
 }
 
-impl<F> PhysicalOptimizerRule for NodeRule<F>
+impl<F> PhysicalOptimizerRule for PlanRule<F>
 where
-    F: Fn(&Arc<dyn ExecutionPlan>) -> Replacement + Send + Sync + 'static,
+    F: Fn(Arc<dyn ExecutionPlan>, &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>>
+        + Send
+        + Sync
+        + 'static,
 {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
+        config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|node| {
-            Ok(match (self.replace)(&node)? {
-                Some(replacement) => Transformed::yes(replacement),
-                None => Transformed::no(node),
-            })
-        })
-        .data()
+        (self.optimize)(plan, config)
     }
 
     fn name(&self) -> &str {
-        self.name
+        &self.name
     }
 
     fn schema_check(&self) -> bool {
-        true
+        self.schema_check
     }
 }

@@ -22,9 +22,7 @@ use parking_lot::Mutex;
 use crate::cluster::Core;
 use crate::membership::LiveWorkers;
 use crate::order_only::OrderOnlyCodec;
-use crate::planner::{
-    self, ClusterPlanner, CycloJoins, Planned, RunSubquery, placement, with_values,
-};
+use crate::planner::{self, ClusterPlanner, Planned, RunSubquery, placement, with_values};
 use crate::query::{Run, Watch, restarting, watched};
 use crate::ring::{CycloJoinCodec, is_on_ring, measure_once};
 use crate::settings::{self, ExchangeConfig, may_use_rings};
@@ -70,7 +68,7 @@ impl Session {
             .with_extension(Arc::clone(&core.catalog))
             .with_extension(Arc::new(files::Notices::default()));
         settings::keep_right(config.options_mut());
-        let rings = Arc::new(CycloJoins(Arc::clone(&core.membership)));
+        let rings = planner::cyclo_joins(Arc::clone(&core.membership));
         let rules = planner::physical_rules(rings, Arc::clone(&core.runtime))?;
         let mut state = SessionStateBuilder::new()
             .with_default_features()

@@ -8,15 +8,11 @@ mod choice;
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{
-    Transformed, TransformedResult as _, TreeNode as _, TreeNodeRecursion,
-};
+use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::common::{JoinSide, JoinType, NullEquality};
-use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{Partitioning, PhysicalExpr};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{
     CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PartitionMode,
@@ -30,23 +26,17 @@ use uuid::Uuid;
 
 use crate::Fabric;
 use crate::membership::Membership;
+use crate::node_rule::{Rule, replace_nodes, rule};
 use crate::ring::{CycloJoinExec, Keys, known_rates, name_of_pinned};
 use crate::settings::{JoinChoice, RingSettings, Spin, fabric_of};
 use crate::tables::memory_shard::{MemoryShardExec, Placement};
 use choice::{Guess, Hosts, Sides, smaller, statistics};
 
 /// Puts joins on rings.
-#[derive(Debug)]
-pub(crate) struct CycloJoins(pub(crate) Arc<Membership>);
-
-impl PhysicalOptimizerRule for CycloJoins {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        config: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+pub(crate) fn cyclo_joins(membership: Arc<Membership>) -> Rule {
+    rule("CycloJoins", true, move |plan, config| {
         let settings = RingSettings::of(config)?;
-        let live: Vec<Url> = self.0.live().into_iter().map(|(url, _)| url).collect();
+        let live: Vec<Url> = membership.live().into_iter().map(|(url, _)| url).collect();
         let fabric = fabric_of(config)?;
         // A ring has a task on each worker.
         let tasks_max = DistributedConfig::from_config_options(config)?.max_tasks_per_stage;
@@ -64,32 +54,17 @@ impl PhysicalOptimizerRule for CycloJoins {
         let on_ring =
             |node: &Arc<dyn ExecutionPlan>| on_ring(node, &live, hosts.as_ref(), settings.spin);
         let plan_of = |ring: OnRing| ring.with(fabric, &settings)?.plan();
-        plan.transform_up(|node| {
-            let replaced = match settings.join {
-                JoinChoice::Auto if rings => on_ring(&node)?
-                    .filter(|ring| is_best(&node, ring.guess.as_ref()))
-                    .map(plan_of)
-                    .transpose()?,
-                JoinChoice::Cyclo if rings => on_ring(&node)?.map(plan_of).transpose()?,
-                JoinChoice::Repartition => in_mode(&node, PartitionMode::Partitioned)?,
-                JoinChoice::Broadcast => in_mode(&node, PartitionMode::CollectLeft)?,
-                JoinChoice::Auto | JoinChoice::Cyclo => None,
-            };
-            Ok(match replaced {
-                Some(join) => Transformed::yes(join),
-                None => Transformed::no(node),
-            })
+        replace_nodes(plan, |node| match settings.join {
+            JoinChoice::Auto if rings => on_ring(node)?
+                .filter(|ring| is_best(node, ring.guess.as_ref()))
+                .map(plan_of)
+                .transpose(),
+            JoinChoice::Cyclo if rings => on_ring(node)?.map(plan_of).transpose(),
+            JoinChoice::Repartition => in_mode(node, PartitionMode::Partitioned),
+            JoinChoice::Broadcast => in_mode(node, PartitionMode::CollectLeft),
+            JoinChoice::Auto | JoinChoice::Cyclo => Ok(None),
         })
-        .data()
-    }
-
-    fn name(&self) -> &str {
-        "CycloJoins"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
+    })
 }
 
 /// Whether a join that can be on a ring should be, by what is estimated of it.

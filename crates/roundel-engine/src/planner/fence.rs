@@ -6,65 +6,36 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::internal_err;
-use datafusion::common::tree_node::{
-    Transformed, TransformedResult as _, TreeNode as _, TreeNodeRecursion,
-};
-use datafusion::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
-use crate::node_rule::Rule;
+use crate::node_rule::{Rule, replace_nodes, rule};
 
 /// Whether a node has a fence.
 type Fenced = fn(&Arc<dyn ExecutionPlan>) -> bool;
 
 /// The rule, which moves nothing through nodes of this kind from above.
-pub(super) fn with_fences(rule: Rule, above: Fenced) -> Rule {
-    Arc::new(WithFences { rule, above })
-}
-
-#[derive(Debug)]
-struct WithFences {
-    rule: Rule,
-    above: Fenced,
-}
-
-impl PhysicalOptimizerRule for WithFences {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        config: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+pub(super) fn with_fences(inner: Rule, above: Fenced) -> Rule {
+    let (name, schema_check) = (inner.name().to_owned(), inner.schema_check());
+    rule(name, schema_check, move |plan, config| {
         let fenced = plan.transform_up(|node| {
-            Ok(match (self.above)(&node) {
+            Ok(match above(&node) {
                 true => Transformed::yes(Arc::new(Fence(node))),
                 false => Transformed::no(node),
             })
         })?;
-        let optimized = self.rule.optimize(fenced.data, config)?;
+        let optimized = inner.optimize(fenced.data, config)?;
         if !fenced.transformed {
             return Ok(optimized);
         }
-        optimized
-            .transform_up(|node| {
-                Ok(match node.downcast_ref::<Fence>() {
-                    Some(Fence(inner)) => Transformed::yes(Arc::clone(inner)),
-                    None => Transformed::no(node),
-                })
-            })
-            .data()
-    }
-
-    fn name(&self) -> &str {
-        self.rule.name()
-    }
-
-    fn schema_check(&self) -> bool {
-        self.rule.schema_check()
-    }
+        replace_nodes(optimized, |node| {
+            let fence = node.downcast_ref::<Fence>();
+            Ok(fence.map(|Fence(inner)| Arc::clone(inner)))
+        })
+    })
 }
 
 /// It takes no filter and no order, and is gone when the plan runs.

@@ -10,41 +10,20 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{
     Transformed, TransformedResult as _, TreeNode as _, TreeNodeRewriter,
 };
-use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::output_requirements::OutputRequirementExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
 
-use crate::node_rule::{Rule, above};
+use crate::node_rule::{Rule, above, rule};
 use crate::order_only::OrderOnlyExec;
 
 /// This must come before the rule that leaves out sorts.
 pub(super) fn misplaced_keys() -> Rule {
-    Arc::new(MisplacedKeys)
-}
-
-#[derive(Debug)]
-struct MisplacedKeys;
-
-impl PhysicalOptimizerRule for MisplacedKeys {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+    rule("misplaced_keys", true, |plan, _| {
         plan.rewrite(&mut Forget { ordered_above: 0 }).data()
-    }
-
-    fn name(&self) -> &str {
-        "misplaced_keys"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
+    })
 }
 
 struct Forget {

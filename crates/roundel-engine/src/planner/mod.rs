@@ -132,7 +132,7 @@ use unambiguous_filters::unambiguous;
 use window_orders::window_orders;
 use yielding::yielding_joins;
 
-pub(crate) use cyclo_joins::CycloJoins;
+pub(crate) use cyclo_joins::cyclo_joins;
 pub(crate) use depth::{check_depth, check_length};
 pub(crate) use ignored_clauses::check_clauses;
 pub(crate) use invariant::desired_task_count;

@@ -4,12 +4,9 @@
 
 use std::sync::Arc;
 
-use datafusion::config::ConfigOptions;
-use datafusion::error::{DataFusionError, Result};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::error::DataFusionError;
 
-use crate::node_rule::Rule;
+use crate::node_rule::{Rule, rule};
 
 /// DataFusion's physical rules without which a plan is as right.
 const OPTIONAL: [&str; 14] = [
@@ -30,39 +27,21 @@ const OPTIONAL: [&str; 14] = [
 ];
 
 /// The rule, which may fail if a plan is as right without it.
-pub(super) fn optional(rule: Rule) -> Rule {
-    match OPTIONAL.contains(&rule.name()) {
-        true => Arc::new(OptionalRule(rule)),
-        false => rule,
+pub(super) fn optional(inner: Rule) -> Rule {
+    if !OPTIONAL.contains(&inner.name()) {
+        return inner;
     }
-}
-
-/// A rule of DataFusion that may fail.
-#[derive(Debug)]
-struct OptionalRule(Rule);
-
-impl PhysicalOptimizerRule for OptionalRule {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        config: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match self.0.optimize(Arc::clone(&plan), config) {
+    let (name, schema_check) = (inner.name().to_owned(), inner.schema_check());
+    rule(name, schema_check, move |plan, config| {
+        match inner.optimize(Arc::clone(&plan), config) {
             Err(error) if matches!(error.find_root(), DataFusionError::Internal(_)) => {
-                tracing::debug!("the rule {} fails, and is left out: {error}", self.name());
+                let name = inner.name();
+                tracing::debug!("the rule {name} fails, and is left out: {error}");
                 Ok(plan)
             }
             optimized => optimized,
         }
-    }
-
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn schema_check(&self) -> bool {
-        self.0.schema_check()
-    }
+    })
 }
 
 #[cfg(test)]

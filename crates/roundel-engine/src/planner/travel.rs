@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::not_impl_err;
-use datafusion::common::tree_node::{
-    Transformed, TransformedResult as _, TreeNode as _, TreeNodeRecursion,
-};
+use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
@@ -28,6 +26,7 @@ use datafusion_proto::physical_plan::DeduplicatingProtoConverter;
 
 use super::order::{REVERSED, window};
 use crate::Extensions;
+use crate::node_rule::replace_nodes;
 
 /// Refuses a plan with a stage that a worker could not read, which has these extensions. `worker` is one that nothing was set for.
 pub(super) fn check(
@@ -43,17 +42,10 @@ pub(super) fn check(
             .try_for_each(|child| check(child, config, worker, extensions));
     }
     // The stages below travel within the one above here, and are decoded with it.
-    let stage = Arc::clone(plan)
-        .transform_up(|node| {
-            let first = node
-                .downcast_ref::<DistributedLeafExec>()
-                .and_then(|leaf| leaf.variants().first().cloned());
-            Ok(match first {
-                Some(part) => Transformed::yes(part),
-                None => Transformed::no(node),
-            })
-        })
-        .data()?;
+    let stage = replace_nodes(Arc::clone(plan), |node| {
+        let leaf = node.downcast_ref::<DistributedLeafExec>();
+        Ok(leaf.and_then(|leaf| leaf.variants().first().cloned()))
+    })?;
     if stage.exists(|node| Ok(has_empty_grouping_sets(node)))? {
         return not_impl_err!("grouping sets without a column have no encoding");
     }
