@@ -9,6 +9,7 @@ use datafusion::catalog::Session;
 use datafusion::common::{Constraints, plan_datafusion_err};
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::logical_expr::{Expr, SortExpr};
+use parking_lot::Mutex;
 
 use super::csv::{self, Form, Sample, Seen};
 use super::format::{Format, Named, Shape};
@@ -173,23 +174,25 @@ pub(super) async fn describe(state: &dyn Session, request: Request) -> Result<Fi
             "has no columns: there is neither a header nor a row",
         ));
     }
-    let table = FileTable::new(
+    let own = file_schema.fields().iter().cloned();
+    let all = own.chain(partitions.iter().cloned().map(Arc::new));
+    let schema = Schema::new(all.collect::<Vec<_>>());
+    check_order(&schema, &request.order)?;
+    Ok(FileTable {
         locations,
         choice,
-        declared_compression,
+        compression: declared_compression,
         reader,
         file_schema,
         partitions,
-    );
-    let table = table.with_known(known);
-    check_order(&table.own_schema(), &request.order)?;
-    Ok(table.with_declared(
-        request.columns.is_some(),
-        request.order,
-        request.constraints,
-        request.definition,
-        request.defaults,
-    ))
+        schema: Arc::new(schema),
+        declared: request.columns.is_some(),
+        order: request.order,
+        constraints: request.constraints,
+        definition: request.definition,
+        defaults: request.defaults,
+        known: Mutex::new(known),
+    })
 }
 
 /// The columns of a statement's PARTITIONED BY, or of the directories' names.

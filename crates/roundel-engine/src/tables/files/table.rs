@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{Field, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Constraints, Statistics, project_schema};
@@ -67,78 +67,26 @@ impl Known {
 /// A table of files.
 #[derive(Debug)]
 pub(super) struct FileTable {
-    locations: Vec<Location>,
-    choice: Choice,
-    compression: Option<FileCompressionType>,
-    reader: Reader,
+    pub(super) locations: Vec<Location>,
+    pub(super) choice: Choice,
+    pub(super) compression: Option<FileCompressionType>,
+    pub(super) reader: Reader,
     /// The columns that are in the files.
-    file_schema: SchemaRef,
+    pub(super) file_schema: SchemaRef,
     /// The columns that are in the names of directories.
-    partitions: Vec<Field>,
-    schema: SchemaRef,
+    pub(super) partitions: Vec<Field>,
+    /// Both of these.
+    pub(super) schema: SchemaRef,
     /// Whether a statement declares the columns, so that names in a CSV file's header may be others.
-    declared: bool,
-    order: Vec<Vec<SortExpr>>,
-    constraints: Constraints,
-    definition: Option<String>,
-    defaults: HashMap<String, Expr>,
-    known: Mutex<HashMap<PathBuf, Known>>,
+    pub(super) declared: bool,
+    pub(super) order: Vec<Vec<SortExpr>>,
+    pub(super) constraints: Constraints,
+    pub(super) definition: Option<String>,
+    pub(super) defaults: HashMap<String, Expr>,
+    pub(super) known: Mutex<HashMap<PathBuf, Known>>,
 }
 
 impl FileTable {
-    pub(super) fn new(
-        locations: Vec<Location>,
-        choice: Choice,
-        compression: Option<FileCompressionType>,
-        reader: Reader,
-        file_schema: SchemaRef,
-        partitions: Vec<Field>,
-    ) -> Self {
-        let own = file_schema.fields().iter().cloned();
-        let all = own.chain(partitions.iter().cloned().map(Arc::new));
-        Self {
-            schema: Arc::new(Schema::new(all.collect::<Vec<_>>())),
-            locations,
-            choice,
-            compression,
-            reader,
-            file_schema,
-            partitions,
-            declared: false,
-            order: Vec::new(),
-            constraints: Constraints::default(),
-            definition: None,
-            defaults: HashMap::new(),
-            known: Mutex::default(),
-        }
-    }
-
-    pub(super) fn with_known(self, known: HashMap<PathBuf, Known>) -> Self {
-        *self.known.lock() = known;
-        self
-    }
-
-    pub(super) fn with_declared(
-        mut self,
-        columns: bool,
-        order: Vec<Vec<SortExpr>>,
-        constraints: Constraints,
-        definition: Option<String>,
-        defaults: HashMap<String, Expr>,
-    ) -> Self {
-        self.declared = columns;
-        self.order = order;
-        self.constraints = constraints;
-        self.definition = definition;
-        self.defaults = defaults;
-        self
-    }
-
-    /// The columns of the files and those of their directories.
-    pub(super) fn own_schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
     /// The files that the table has now. A file that is new, or was changed, is looked at first.
     async fn files(&self, state: &dyn Session) -> Result<Vec<FoundFile>> {
         let execution = &state.config_options().execution;
