@@ -61,7 +61,7 @@ fn broken(node: &Arc<dyn ExecutionPlan>, why: &str) -> Result<()> {
 /// The tasks of a leaf have each of its rows once.
 fn check_leaf(leaf: &Arc<dyn ExecutionPlan>, tasks: usize) -> Result<()> {
     if let Some(shards) = leaf.downcast_ref::<MemoryShardExec>() {
-        return match shards.placement() {
+        return match &shards.placement {
             Placement::Sharded { shards, .. } if *shards > tasks => {
                 broken(leaf, "has more shards than tasks")
             }

@@ -259,7 +259,7 @@ fn hosts(inputs: [&Arc<dyn ExecutionPlan>; 2], live: &[Url]) -> Result<Option<Ar
     for side in inputs {
         side.apply(|node| {
             if let Some(leaf) = node.downcast_ref::<MemoryShardExec>()
-                && let Placement::Sharded { workers, .. } = leaf.placement()
+                && let Placement::Sharded { workers, .. } = &leaf.placement
             {
                 match &placed {
                     None => placed = Some(Arc::clone(workers)),

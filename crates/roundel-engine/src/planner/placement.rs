@@ -27,7 +27,7 @@ pub(crate) fn desired_task_count(
         return Some(Ok(DesiredTaskCountEventResponse::desired(tasks)));
     }
     let leaf = event.plan.downcast_ref::<MemoryShardExec>()?;
-    let tasks = match leaf.placement() {
+    let tasks = match &leaf.placement {
         Placement::Replicated => 1,
         Placement::Sharded { shards, .. } => *shards,
     };
@@ -40,7 +40,7 @@ pub(crate) fn scale_up_leaf(
     event: ScaleUpLeafNodeEvent<'_>,
 ) -> Option<Result<ScaleUpLeafNodeEventResponse>> {
     let leaf = event.plan.downcast_ref::<MemoryShardExec>()?;
-    let Placement::Sharded { shards, .. } = leaf.placement() else {
+    let Placement::Sharded { shards, .. } = &leaf.placement else {
         return None;
     };
     match event.task_count {
@@ -50,7 +50,7 @@ pub(crate) fn scale_up_leaf(
         ),
         tasks if tasks < *shards => Some(internal_err!(
             "memory table {} has {shards} shards, but its stage may have only {tasks} tasks",
-            leaf.scan().table
+            leaf.scan.table
         )),
         _ => None,
     }
@@ -71,7 +71,7 @@ fn route(event: &RouteTasksEvent<'_>) -> Result<Option<RouteTasksEventResponse>>
             return Ok(TreeNodeRecursion::Jump);
         }
         if let Some(leaf) = node.downcast_ref::<MemoryShardExec>()
-            && let Placement::Sharded { workers, .. } = leaf.placement()
+            && let Placement::Sharded { workers, .. } = &leaf.placement
         {
             match &placed {
                 None => placed = Some(Arc::clone(workers)),

@@ -126,28 +126,19 @@ impl PhysicalExtensionCodec for CycloJoinCodec {
             return internal_err!("no codec for {}", node.name());
         };
         let filter = join
-            .filter()
+            .filter
+            .as_ref()
             .map(|filter| FilterProto::encode(filter, converter));
         let proto = CycloJoinProto {
-            ring: join.ring().as_bytes().to_vec(),
+            ring: join.ring.as_bytes().to_vec(),
             hosts: join.hosts().iter().map(Url::to_string).collect(),
-            join_type: protobuf::JoinType::from(join.join_type()).into(),
+            join_type: protobuf::JoinType::from(join.join_type).into(),
             filter: filter.transpose()?,
-            right_spins: join.spins() == JoinSide::Right,
-            left_keys: join
-                .keys()
-                .columns
-                .iter()
-                .map(|key| key[0] as u32)
-                .collect(),
-            right_keys: join
-                .keys()
-                .columns
-                .iter()
-                .map(|key| key[1] as u32)
-                .collect(),
-            nulls_equal: join.keys().nulls_equal,
-            pinned: join.pinned().map(|relation| relation.as_bytes().to_vec()),
+            right_spins: join.spins == JoinSide::Right,
+            left_keys: join.keys.columns.iter().map(|key| key[0] as u32).collect(),
+            right_keys: join.keys.columns.iter().map(|key| key[1] as u32).collect(),
+            nulls_equal: join.keys.nulls_equal,
+            pinned: join.pinned.map(|relation| relation.as_bytes().to_vec()),
         };
         proto
             .encode(bytes)

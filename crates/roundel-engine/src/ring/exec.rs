@@ -47,19 +47,19 @@ pub(crate) struct Keys {
 #[derive(Debug)]
 pub(crate) struct CycloJoinExec {
     inputs: [Arc<dyn ExecutionPlan>; 2],
-    keys: Keys,
-    filter: Option<JoinFilter>,
-    join_type: JoinType,
-    spins: JoinSide,
+    pub(super) keys: Keys,
+    pub(super) filter: Option<JoinFilter>,
+    pub(super) join_type: JoinType,
+    pub(super) spins: JoinSide,
     algorithm: Algorithm,
     /// The worker of each task.
     hosts: Arc<[Url]>,
     /// What tells the ring from others.
-    ring: Uuid,
+    pub(super) ring: Uuid,
     /// What was thought of its cost when it was planned.
     ways: Option<Ways>,
     /// The name of what spins, where it stays pinned.
-    pinned: Option<Uuid>,
+    pub(super) pinned: Option<Uuid>,
     /// Whether it has a task on each worker, however little there is to read; for the planner only.
     spread: bool,
     properties: Arc<PlanProperties>,
@@ -178,33 +178,9 @@ impl CycloJoinExec {
         &self.algorithm
     }
 
-    pub(super) fn keys(&self) -> &Keys {
-        &self.keys
-    }
-
-    pub(super) fn filter(&self) -> Option<&JoinFilter> {
-        self.filter.as_ref()
-    }
-
-    pub(super) fn join_type(&self) -> JoinType {
-        self.join_type
-    }
-
-    pub(super) fn spins(&self) -> JoinSide {
-        self.spins
-    }
-
-    pub(super) fn pinned(&self) -> Option<Uuid> {
-        self.pinned
-    }
-
     /// The input that spins.
     pub(crate) fn spinning(&self) -> &Arc<dyn ExecutionPlan> {
         self.sides()[0]
-    }
-
-    pub(super) fn ring(&self) -> Uuid {
-        self.ring
     }
 
     /// The worker of each task: there may be more of them than tasks.

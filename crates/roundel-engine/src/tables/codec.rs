@@ -90,7 +90,7 @@ impl PhysicalExtensionCodec for MemoryShardCodec {
         let Some(leaf) = node.downcast_ref::<MemoryShardExec>() else {
             return internal_err!("no codec for {}", node.name());
         };
-        let scan = leaf.scan();
+        let scan = &leaf.scan;
         let proto = MemoryShardProto {
             table_set: scan.table_set.clone(),
             table: scan.table.clone(),
@@ -98,7 +98,7 @@ impl PhysicalExtensionCodec for MemoryShardCodec {
             columns: scan.columns.iter().map(|c| *c as u32).collect(),
             partitions: scan.partitions as u32,
             key: scan.key.map(|column| column as u32),
-            shards: match leaf.placement() {
+            shards: match &leaf.placement {
                 Placement::Replicated => 0,
                 Placement::Sharded { shards, .. } => *shards as u32,
             },

@@ -62,7 +62,7 @@ impl fmt::Display for Placement {
 pub(crate) fn needs_shards(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     plan.exists(|node| {
         let leaf = node.downcast_ref::<MemoryShardExec>();
-        Ok(leaf.is_some_and(|leaf| matches!(leaf.placement(), Placement::Sharded { .. })))
+        Ok(leaf.is_some_and(|leaf| matches!(leaf.placement, Placement::Sharded { .. })))
     })
 }
 
@@ -100,8 +100,8 @@ impl Scan {
 /// Reads one shard of a memory table, or a replicated table.
 #[derive(Debug, Clone)]
 pub(crate) struct MemoryShardExec {
-    scan: Scan,
-    placement: Placement,
+    pub(crate) scan: Scan,
+    pub(crate) placement: Placement,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -120,14 +120,6 @@ impl MemoryShardExec {
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         }
-    }
-
-    pub(crate) fn scan(&self) -> &Scan {
-        &self.scan
-    }
-
-    pub(crate) fn placement(&self) -> &Placement {
-        &self.placement
     }
 
     /// The shard that a task reads, if any.
