@@ -5,11 +5,12 @@ use crate::error::Result;
 use crate::fabric::Fabric;
 use crate::node::ExchangeNode;
 use crate::protocol::{CountersAnswer, CountersRequest};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use url::Url;
 
 /// Counters of the verbs layer, over all processes of a cluster since they started.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct FabricCounters {
     /// Most queue pairs that one operator, a SHUFFLE or a RECEIVE, had in one process. A worker
     /// exchanges rows with the other workers, the coordinator with all of them.
@@ -24,7 +25,8 @@ pub struct FabricCounters {
     pub registered_bytes_max: u64,
     /// Most bytes that were registered at one time in each process, added up.
     pub registered_bytes_sum: u64,
-    /// Bytes that buffers of running queries hold now, in all processes.
+    /// Bytes that buffers of running queries hold now, in all processes. It changes all the time, so that no report has it.
+    #[serde(skip)]
     pub buffer_bytes: u64,
 }
 

@@ -114,7 +114,7 @@ impl Bench<'_> {
         bar.finish_and_clear();
         // After a failure a worker may be gone, and with it its counts.
         let fabric = match failed {
-            Ok(()) => self.cluster.fabric_counters().await?.map(Into::into),
+            Ok(()) => self.cluster.fabric_counters().await?,
             Err(_) => None,
         };
         let mut report = Report::new(queries, self.settings(), fabric);

@@ -25,7 +25,7 @@ pub struct Report {
     /// What the run was started with.
     pub settings: Settings,
     /// What the verbs layer counted; nothing, if the rows did not go through it.
-    pub fabric: Option<FabricReport>,
+    pub fabric: Option<FabricCounters>,
     /// Why the run stopped early, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -105,36 +105,6 @@ pub struct Settings {
     pub memory_limit_bytes: Option<u64>,
 }
 
-/// What the verbs layer counted, over all processes.
-#[derive(Debug, Serialize)]
-pub struct FabricReport {
-    /// Queue pairs of one SHUFFLE or RECEIVE in one process, at most.
-    pub queue_pairs: u64,
-    /// Queue pairs of one process at a time, at most, of all operators together.
-    pub device_queue_pairs: u64,
-    /// Messages by opcode, such as `send`.
-    pub messages: BTreeMap<String, u64>,
-    /// Bytes of these messages by opcode.
-    pub bytes: BTreeMap<String, u64>,
-    /// Most bytes that were registered at one time by one process.
-    pub registered_bytes_max: u64,
-    /// The same of each process, added up.
-    pub registered_bytes_sum: u64,
-}
-
-impl From<FabricCounters> for FabricReport {
-    fn from(counters: FabricCounters) -> Self {
-        Self {
-            queue_pairs: counters.queue_pairs,
-            device_queue_pairs: counters.device_queue_pairs,
-            messages: counters.messages,
-            bytes: counters.bytes,
-            registered_bytes_max: counters.registered_bytes_max,
-            registered_bytes_sum: counters.registered_bytes_sum,
-        }
-    }
-}
-
 impl Settings {
     /// What runs, in a line.
     pub fn line(&self) -> String {
@@ -149,32 +119,26 @@ impl Settings {
     }
 }
 
-impl FabricReport {
-    /// What went over the exchange, in a line.
-    pub fn line(&self, exchange: &str) -> String {
-        // Rows are most of what is moved.
-        let by = ["send", "read", "write_with_immediate", "write"]
-            .into_iter()
-            .max_by_key(|opcode| self.bytes.get(*opcode).copied().unwrap_or(0))
-            .unwrap_or("send");
-        let of = |counts: &BTreeMap<String, u64>| counts.get(by).copied().unwrap_or(0);
-        format!(
-            "exchange: {} in {} messages by {}, {}, {} registered",
-            ByteSize(of(&self.bytes)),
-            of(&self.messages),
-            by.to_uppercase().replace('_', " "),
-            self.connections(exchange),
-            ByteSize(self.registered_bytes_max),
-        )
-    }
-
-    /// The queue pairs that say most of an exchange.
-    fn connections(&self, exchange: &str) -> String {
-        match exchange {
-            "multiplexer" => format!("queue pairs per process: {}", self.device_queue_pairs),
-            _ => format!("queue pairs per operator: {}", self.queue_pairs),
-        }
-    }
+/// What went over the exchange, in a line.
+pub fn exchange_line(counters: &FabricCounters, exchange: &str) -> String {
+    // Rows are most of what is moved.
+    let by = ["send", "read", "write_with_immediate", "write"]
+        .into_iter()
+        .max_by_key(|opcode| counters.bytes.get(*opcode).copied().unwrap_or(0))
+        .unwrap_or("send");
+    let of = |counts: &BTreeMap<String, u64>| counts.get(by).copied().unwrap_or(0);
+    // The queue pairs that say most of an exchange.
+    let connections = match exchange {
+        "multiplexer" => format!("queue pairs per process: {}", counters.device_queue_pairs),
+        _ => format!("queue pairs per operator: {}", counters.queue_pairs),
+    };
+    format!(
+        "exchange: {} in {} messages by {}, {connections}, {} registered",
+        ByteSize(of(&counters.bytes)),
+        of(&counters.messages),
+        by.to_uppercase().replace('_', " "),
+        ByteSize(counters.registered_bytes_max),
+    )
 }
 
 impl Report {
@@ -182,7 +146,7 @@ impl Report {
     pub fn new(
         queries: Vec<QueryReport>,
         settings: Settings,
-        fabric: Option<FabricReport>,
+        fabric: Option<FabricCounters>,
     ) -> Self {
         let total_seconds = queries.iter().map(|query| query.seconds).sum();
         let total_of = |seconds: fn(&QueryReport) -> Option<f64>| -> Option<f64> {
@@ -266,7 +230,8 @@ impl Table {
             ))?;
         }
         if let Some(fabric) = &report.fabric {
-            self.text.line(&fabric.line(&report.settings.exchange))?;
+            self.text
+                .line(&exchange_line(fabric, &report.settings.exchange))?;
         }
         Ok(())
     }

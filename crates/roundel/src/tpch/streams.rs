@@ -117,7 +117,7 @@ pub(super) async fn run(
 
     // After a failure a worker may be gone, and with it its counts.
     let fabric = match failed {
-        Ok(()) => cluster.fabric_counters().await?.map(Into::into),
+        Ok(()) => cluster.fabric_counters().await?,
         Err(_) => None,
     };
     let queries = numbers

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use roundel_engine::FabricCounters;
 use serde::Serialize;
 
 use super::super::median;
-use super::super::report::{FabricReport, Settings};
+use super::super::report::{Settings, exchange_line};
 use super::Ended;
 use roundel_terminal::Failure;
 use roundel_terminal::Text;
@@ -27,7 +28,7 @@ pub(super) struct Report {
     /// What the run was started with.
     pub(super) settings: Settings,
     /// What the verbs layer counted; nothing, if the rows did not go through it.
-    pub(super) fabric: Option<FabricReport>,
+    pub(super) fabric: Option<FabricCounters>,
     /// Why the run stopped early, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
@@ -72,7 +73,7 @@ impl Report {
         queries: Vec<QueryReport>,
         elapsed: Duration,
         settings: Settings,
-        fabric: Option<FabricReport>,
+        fabric: Option<FabricCounters>,
     ) -> Self {
         let queries_done = queries.iter().map(|query| query.runs).sum();
         let elapsed_seconds = elapsed.as_secs_f64();
@@ -122,7 +123,7 @@ impl Report {
             self.queries_done,
         ))?;
         if let Some(fabric) = &self.fabric {
-            text.line(&fabric.line(&self.settings.exchange))?;
+            text.line(&exchange_line(fabric, &self.settings.exchange))?;
             text.line(&format!(
                 "{} processes with {} queue pairs each at most; {} registered in all of them, of {} for each",
                 self.processes,
