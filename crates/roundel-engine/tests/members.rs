@@ -1,6 +1,8 @@
 //! What becomes of a cluster when a worker, a coordinator or a client misbehaves.
 
 mod common;
+#[path = "common/tpch.rs"]
+mod tpch;
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
@@ -10,8 +12,8 @@ use futures::StreamExt as _;
 use roundel_engine::tpch::TpchLayout;
 use roundel_engine::{Cluster, ClusterOptions, Design, DesignChoice, EngineError, Session, Token};
 use roundel_verbs::Blame as _;
+use tpch::SCALE;
 
-const SCALE: f64 = 0.01;
 /// A client learns of a lost worker within this time.
 const NOTICE_MAX: Duration = Duration::from_secs(5);
 /// How long something may take that is only to happen at all.
@@ -126,10 +128,7 @@ async fn a_killed_worker_is_named_and_used_again_when_it_is_back() {
     let mut second = Worker::start("127.0.0.1:0", &token, true);
     let cluster = join(&[&first, &second], &token).await.expect("joins");
     let session = cluster.session().expect("a session");
-    session
-        .load_tpch_memory(SCALE, TpchLayout::Random, &())
-        .await
-        .expect("loads");
+    tpch::load(&session).await;
     let dir = tempfile::tempdir().expect("a directory");
     let files = cluster.session().expect("a session");
     files
@@ -175,10 +174,7 @@ async fn a_killed_worker_is_named_and_used_again_when_it_is_back() {
         .await
         .expect_err("shards are lost");
     assert!(matches!(error, EngineError::ShardLost { .. }), "{error}");
-    session
-        .load_tpch_memory(SCALE, TpchLayout::Random, &())
-        .await
-        .expect("loads again");
+    tpch::load(&session).await;
     let rows = common::run(&session, count).await.expect("runs on both");
     assert_eq!(common::rows(&rows), ["60175"]);
 }
@@ -189,10 +185,7 @@ async fn workers_end_with_their_lifeline() {
     let mut worker = Worker::start("127.0.0.1:0", &token, true);
     let cluster = join(&[&worker], &token).await.expect("joins");
     let session = cluster.session().expect("a session");
-    session
-        .load_tpch_memory(SCALE, TpchLayout::Random, &())
-        .await
-        .expect("loads");
+    tpch::load(&session).await;
     let mut batches = start_endless(&session).await;
     let running = tokio::time::timeout(Duration::from_millis(300), batches.next()).await;
     assert!(running.is_err(), "it was to run for long");
@@ -226,10 +219,7 @@ async fn a_dropped_stream_cancels_the_query() {
 
 async fn cancel_a_query(cluster: &Cluster) {
     let session = cluster.session().expect("a session");
-    session
-        .load_tpch_memory(SCALE, TpchLayout::Random, &())
-        .await
-        .expect("loads");
+    tpch::load(&session).await;
     let mut batches = start_endless(&session).await;
     let running = tokio::time::timeout(Duration::from_millis(500), batches.next()).await;
     assert!(running.is_err(), "it was to run for long");
@@ -259,12 +249,7 @@ async fn cancel_a_query(cluster: &Cluster) {
 /// Whatever ends early frees everything: a query whose LIMIT is reached, one that fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn queries_that_end_early_leave_no_buffers() {
-    let cluster = Cluster::start(common::options(2)).await.expect("starts");
-    let session = cluster.session().expect("a session");
-    session
-        .load_tpch_memory(SCALE, TpchLayout::Random, &())
-        .await
-        .expect("loads");
+    let (cluster, session) = tpch::start(common::options(2)).await;
     for sql in [
         "SELECT l_orderkey FROM lineitem JOIN orders ON l_orderkey = o_orderkey LIMIT 3",
         "SELECT l_partkey, count(*) FROM lineitem GROUP BY l_partkey LIMIT 1",

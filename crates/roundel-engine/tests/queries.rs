@@ -3,6 +3,8 @@
 mod common;
 #[path = "common/measures.rs"]
 mod measures;
+#[path = "common/tpch.rs"]
+mod tpch;
 
 use arrow::array::RecordBatch;
 use futures::TryStreamExt as _;
@@ -10,8 +12,7 @@ use roundel_engine::tpch::{QUERY_COUNT, SingleProcess, TpchLayout, TpchTables, q
 use roundel_engine::{
     Architecture, Cluster, ClusterOptions, Design, DesignChoice, Fabric, Session,
 };
-
-const SCALE: f64 = 0.01;
+use tpch::SCALE;
 
 /// All rows of a query that is right.
 async fn all(reference: &SingleProcess, sql: &str) -> Vec<RecordBatch> {
@@ -40,12 +41,7 @@ async fn compare(session: &Session, tables: &TpchTables) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_tables_on_two_workers() {
-    let cluster = Cluster::start(common::options(2)).await.expect("starts");
-    let session = cluster.session().expect("a session");
-    session
-        .load_tpch_memory(SCALE, TpchLayout::Random, &())
-        .await
-        .expect("loads");
+    let (cluster, session) = tpch::start(common::options(2)).await;
     compare(&session, &TpchTables::Memory { scale: SCALE }).await;
     cluster.stop().await.expect("stops");
 }
@@ -82,10 +78,7 @@ async fn tables_that_are_dealt_by_their_keys() {
 async fn memory_tables_over_grpc() {
     let cluster = Cluster::start(common::options(1)).await.expect("starts");
     let session = cluster.session_with(Fabric::Grpc).expect("a session");
-    session
-        .load_tpch_memory(SCALE, TpchLayout::Random, &())
-        .await
-        .expect("loads");
+    tpch::load(&session).await;
     compare(&session, &TpchTables::Memory { scale: SCALE }).await;
     cluster.stop().await.expect("stops");
 }
@@ -114,12 +107,7 @@ async fn files_on_three_workers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_and_file_tables_agree_row_for_row() {
     let dir = tempfile::tempdir().expect("a directory");
-    let cluster = Cluster::start(common::options(3)).await.expect("starts");
-    let memory = cluster.session().expect("a session");
-    memory
-        .load_tpch_memory(SCALE, TpchLayout::Random, &())
-        .await
-        .expect("loads");
+    let (cluster, memory) = tpch::start(common::options(3)).await;
     let files = cluster.session().expect("a session");
     files
         .register_tpch_files(dir.path(), SCALE, &())
@@ -139,12 +127,7 @@ async fn memory_and_file_tables_agree_row_for_row() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn other_shapes_of_plans() {
-    let cluster = Cluster::start(common::options(2)).await.expect("starts");
-    let session = cluster.session().expect("a session");
-    session
-        .load_tpch_memory(SCALE, TpchLayout::Random, &())
-        .await
-        .expect("loads");
+    let (cluster, session) = tpch::start(common::options(2)).await;
     other_shapes(&session, &TpchTables::Memory { scale: SCALE }).await;
     cluster.stop().await.expect("stops");
 }
@@ -241,12 +224,7 @@ async fn every_type_crosses_the_exchange() {
             design: DesignChoice::Of(design),
             ..common::options(2)
         };
-        let cluster = Cluster::start(options).await.expect("starts");
-        let session = cluster.session().expect("a session");
-        session
-            .load_tpch_memory(SCALE, TpchLayout::Random, &())
-            .await
-            .expect("loads");
+        let (cluster, session) = tpch::start(options).await;
         for sql in [TYPES, &joined] {
             let expected = all(&reference, sql).await;
             let expected = common::rows(&expected);
@@ -260,13 +238,7 @@ async fn every_type_crosses_the_exchange() {
 
 /// A cluster with TPC-H in memory, and a session whose joins send one side to all.
 async fn that_broadcasts(options: ClusterOptions) -> (Cluster, Session) {
-    let cluster = Cluster::start(options).await.expect("starts");
-    let session = cluster.session().expect("a session");
-    let layout = TpchLayout::Random;
-    session
-        .load_tpch_memory(SCALE, layout, &())
-        .await
-        .expect("loads");
+    let (cluster, session) = tpch::start(options).await;
     common::run(&session, "SET roundel.join = 'broadcast'")
         .await
         .expect("a setting");
