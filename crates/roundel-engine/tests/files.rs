@@ -1,61 +1,21 @@
 //! Tables of files on real workers: what can be read, what is guessed, and what is refused.
 
 mod common;
+#[path = "common/trial.rs"]
+mod trial;
 
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
 
 use arrow::ipc::writer::StreamWriter;
-use roundel_engine::{Cluster, Session};
+use trial::Trial;
 
-/// A cluster, a session of it, and a directory of files.
-struct Fixture {
-    cluster: Cluster,
-    session: Session,
-    dir: tempfile::TempDir,
-}
-
-impl Fixture {
+impl Trial {
+    /// Of workers that cut even small files.
     async fn new(workers: usize) -> Self {
-        let cluster = Cluster::start(common::options(workers))
-            .await
-            .expect("starts");
-        let session = cluster.session().expect("a session");
-        // So that even small files are read by several tasks.
-        let each = "SET distributed.file_scan_config_bytes_per_partition = 1";
-        common::run(&session, each).await.expect("a setting");
-        Self {
-            cluster,
-            session,
-            dir: tempfile::tempdir().expect("a directory"),
-        }
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
-        let path = self.at(name);
-        fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
-        fs::write(&path, bytes).expect("a file");
-        shown(&path)
-    }
-
-    async fn rows(&self, sql: &str) -> Vec<String> {
-        let rows = common::run(&self.session, sql).await;
-        common::rows(&rows.unwrap_or_else(|e| panic!("{sql}: {e}")))
-    }
-
-    async fn error(&self, sql: &str) -> String {
-        let rows = common::run(&self.session, sql).await;
-        let error = match rows {
-            Ok(rows) => panic!("{sql}: {:?}", common::rows(&rows)),
-            Err(error) => error.to_string(),
-        };
-        assert!(!error.contains('\n') && error.len() < 600, "{error}");
-        error
+        let trial = Self::with(common::options(workers)).await;
+        trial.cut_small().await;
+        trial
     }
 
     /// The same rows in each way to ask for a table.
@@ -73,21 +33,13 @@ impl Fixture {
         assert_eq!(self.rows(&from("e")).await, expected, "{create}");
         self.rows("DROP TABLE e").await;
     }
-
-    async fn stop(self) {
-        self.cluster.stop().await.expect("stops");
-    }
-}
-
-fn shown(path: &Path) -> String {
-    path.to_str().expect("UTF-8").to_owned()
 }
 
 const SUM: &str = "SELECT count(*), sum(a), count(b) FROM TABLE";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn formats() {
-    let f = Fixture::new(2).await;
+    let f = Trial::new(2).await;
     let csv: String = (0..2000).fold("a,b\n".to_owned(), |text, i| text + &format!("{i},x{i}\n"));
     let expected = ["2000|1999000|2000"];
     let plain = f.write("x.csv", &csv);
@@ -112,7 +64,7 @@ async fn formats() {
         ("xz", "xz"),
     ] {
         for format in ["csv", "json"] {
-            let path = shown(&f.at(&format!("x.{format}.{extension}")));
+            let path = f.path(&format!("x.{format}.{extension}"));
             let copy = format!(
                 "COPY (SELECT * FROM '{plain}') TO '{path}' STORED AS {format} \
                  OPTIONS ('format.compression' '{compression}')"
@@ -121,7 +73,7 @@ async fn formats() {
             f.everywhere(&path, SUM, &expected).await;
         }
     }
-    let stream = f.at("stream.arrow");
+    let stream = f.path("stream.arrow");
     let rows = common::run(&f.session, &format!("SELECT * FROM '{plain}'")).await;
     let rows = rows.expect("rows");
     let file = fs::File::create(&stream).expect("a file");
@@ -130,9 +82,9 @@ async fn formats() {
         writer.write(batch).expect("writes");
     }
     writer.finish().expect("writes");
-    f.everywhere(&shown(&stream), SUM, &expected).await;
+    f.everywhere(&stream, SUM, &expected).await;
     for format in ["parquet", "arrow"] {
-        let path = shown(&f.at(&format!("x.{format}")));
+        let path = f.path(&format!("x.{format}"));
         let copy = format!("COPY (SELECT * FROM '{plain}') TO '{path}' STORED AS {format}");
         f.rows(&copy).await;
         f.everywhere(&path, SUM, &expected).await;
@@ -142,12 +94,12 @@ async fn formats() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn directories_patterns_and_partitions() {
-    let f = Fixture::new(2).await;
+    let f = Trial::new(2).await;
     f.write("d/y=2024/a.csv", "a\n1\n");
     f.write("d/y=__HIVE_DEFAULT_PARTITION__/b.csv", "a\n2\n");
     f.write("d/_SUCCESS", "");
     f.write("d/y=2024/.a.csv.crc", "x");
-    let dir = shown(&f.at("d"));
+    let dir = f.path("d");
     let all = ["1|2024", "2|NULL"];
     f.everywhere(&dir, "SELECT a, y FROM TABLE", &all).await;
     let pattern = format!("{dir}/y=*/*.csv");
@@ -183,17 +135,17 @@ async fn directories_patterns_and_partitions() {
     );
 
     f.write("j/a=2/x.json", "{\"b\":\"1\"}\n");
-    f.everywhere(&shown(&f.at("j")), "SELECT a, b FROM TABLE", &["2|1"])
+    f.everywhere(&f.path("j"), "SELECT a, b FROM TABLE", &["2|1"])
         .await;
     f.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn columns_of_several_files_are_matched_by_name() {
-    let f = Fixture::new(2).await;
+    let f = Trial::new(2).await;
     f.write("d1/1.csv", "a,b\n1,2\n");
     f.write("d1/2.csv", "b,a\n20,10\n");
-    let at = |name: &str| shown(&f.at(name));
+    let at = |name: &str| f.path(name);
     f.everywhere(&at("d1"), "SELECT a, b FROM TABLE", &["10|20", "1|2"])
         .await;
     f.write("d2/1.csv", "a,b\n1,2\n");
@@ -280,7 +232,7 @@ async fn columns_of_several_files_are_matched_by_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dialects_are_guessed_and_said() {
-    let f = Fixture::new(2).await;
+    let f = Trial::new(2).await;
     for (name, text, expected, notice) in [
         (
             "bar.csv",
@@ -320,10 +272,7 @@ async fn dialects_are_guessed_and_said() {
         );
     }
     let names = f
-        .rows(&format!(
-            "SELECT a, a_1 FROM '{}'",
-            shown(&f.at("twice.csv"))
-        ))
+        .rows(&format!("SELECT a, a_1 FROM '{}'", f.path("twice.csv")))
         .await;
     assert_eq!(names, ["1|2", "3|4"]);
     let path = f.write("options.txt", "x/NA\n'y/z'/\n");
@@ -379,7 +328,7 @@ async fn dialects_are_guessed_and_said() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_a_table_is_refused_in_one_line() {
-    let f = Fixture::new(1).await;
+    let f = Trial::new(1).await;
     f.write("mixed/a.csv", "a\n1\n");
     f.write("mixed/b.json", "{\"a\":1}\n");
     f.write("empty.csv", "");
@@ -411,11 +360,11 @@ async fn what_cannot_be_a_table_is_refused_in_one_line() {
         ("none/*.csv", "there is no such file"),
         ("mixed/*.parquet", "there are no files"),
     ] {
-        let path = shown(&f.at(name));
+        let path = f.path(name);
         let error = f.session.register_file("t", &path).await.expect_err(name);
         let error = error.to_string();
         assert!(error.contains(reason), "{name}: {error}");
-        assert!(error.contains(&shown(f.dir.path())), "{name}: {error}");
+        assert!(error.contains(&f.path("")), "{name}: {error}");
         assert!(!error.contains('\n'), "{error}");
         let error = f.error(&format!("SELECT * FROM '{path}'")).await;
         assert!(error.contains(reason), "FROM {name}: {error}");
@@ -431,9 +380,9 @@ async fn what_cannot_be_a_table_is_refused_in_one_line() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_that_statements_declare() {
-    let f = Fixture::new(2).await;
+    let f = Trial::new(2).await;
     // A table without files, to be written to.
-    let dir = shown(&f.at("new"));
+    let dir = f.path("new");
     f.rows(&format!(
         "CREATE EXTERNAL TABLE w (a BIGINT, b TEXT) STORED AS CSV LOCATION '{dir}/'"
     ))
@@ -446,7 +395,7 @@ async fn tables_that_statements_declare() {
     // Rows in a declared order.
     f.write("sorted/1.csv", "a\n1\n3\n");
     f.write("sorted/2.csv", "a\n2\n4\n");
-    let dir = shown(&f.at("sorted"));
+    let dir = f.path("sorted");
     f.rows(&format!(
         "CREATE EXTERNAL TABLE s (a BIGINT) STORED AS CSV WITH ORDER (a) LOCATION '{dir}' \
          OPTIONS (header 'true')"
@@ -471,15 +420,15 @@ async fn tables_that_statements_declare() {
     assert_eq!(f.rows("SELECT a FROM several").await, ["1", "2"]);
     let mut gz = fs::File::create(f.at("no.csv.gz")).expect("a file");
     gz.write_all(b"a\n1\n").expect("writes");
-    let path = shown(&f.at("no.csv.gz"));
+    let path = f.path("no.csv.gz");
     assert_eq!(f.rows(&format!("SELECT a FROM '{path}'")).await, ["1"]);
     f.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bounds_of_parquet_say_nothing_of_nan() {
-    let f = Fixture::new(3).await;
-    let path = shown(&f.at("nan.parquet"));
+    let f = Trial::new(3).await;
+    let path = f.path("nan.parquet");
     let write = format!(
         "COPY (SELECT v, CASE WHEN v % 1000 = 7 THEN 'NaN'::double ELSE 1.5 END AS x, \
          CASE WHEN v = 7 THEN 'NaN'::float ELSE 1.5::float END AS f, \
@@ -525,8 +474,8 @@ async fn bounds_of_parquet_say_nothing_of_nan() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_estimated_is_planned_without_statistics() {
-    let f = Fixture::new(2).await;
-    let path = shown(&f.at("times.parquet"));
+    let f = Trial::new(2).await;
+    let path = f.path("times.parquet");
     // DataFusion takes the dates of a part of a day for whole days, and more than all rows for those that remain.
     f.rows(&format!(
         "COPY (SELECT CASE WHEN v % 3 > 0 THEN to_timestamp(1640982600 + (v % 5) * 3600) END AS t, \
@@ -545,7 +494,7 @@ async fn what_cannot_be_estimated_is_planned_without_statistics() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn schemas_come_and_go() {
-    let f = Fixture::new(1).await;
+    let f = Trial::new(1).await;
     f.rows("CREATE SCHEMA s").await;
     f.rows("CREATE TABLE s.t AS VALUES (1)").await;
     assert_eq!(f.rows("SELECT * FROM s.t").await, ["1"]);
@@ -560,13 +509,13 @@ async fn schemas_come_and_go() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bounds_of_narrower_types_are_not_taken_for_none() {
-    let f = Fixture::new(2).await;
+    let f = Trial::new(2).await;
     for (narrow, wide, greatest) in [
         ("INT", "BIGINT", "500"),
         ("INT UNSIGNED", "BIGINT", "500"),
         ("TIMESTAMP(3)", "TIMESTAMP(9)", "1970-01-01T00:00:00.500"),
     ] {
-        let dir = shown(&f.at(narrow.trim_end_matches("(3)")));
+        let dir = f.path(narrow.trim_end_matches("(3)"));
         for (file, data_type, value) in [("1", narrow, 500), ("2", wide, 0)] {
             let copy = format!(
                 "COPY (SELECT CAST({value} AS {data_type}) AS d) TO '{dir}/{file}.parquet'"
@@ -581,7 +530,7 @@ async fn bounds_of_narrower_types_are_not_taken_for_none() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_header_is_found_behind_a_preamble_that_is_longer_than_a_part() {
-    let f = Fixture::new(3).await;
+    let f = Trial::new(3).await;
     let rows: String = (0..12_000).map(|row| format!("x{row},y\n")).collect();
     let comments = "# a line that says nothing\n".repeat(13_000);
     let path = f.write("comments.csv", format!("{comments}a,b\n{rows}"));
@@ -603,7 +552,7 @@ async fn a_header_is_found_behind_a_preamble_that_is_longer_than_a_part() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn arrays_are_not_cut_also_where_they_have_an_order() {
-    let f = Fixture::new(3).await;
+    let f = Trial::new(3).await;
     let objects: Vec<String> = (0..5000).map(|row| format!("{{\"a\": {row}}}")).collect();
     let path = f.write("a.json", format!("[{}]", objects.join(",\n")));
     f.rows("SET datafusion.optimizer.repartition_file_min_size = 1")
@@ -622,28 +571,28 @@ async fn arrays_are_not_cut_also_where_they_have_an_order() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_without_a_key_is_written_where_it_is_read_as_null() {
-    let f = Fixture::new(2).await;
+    let f = Trial::new(2).await;
     f.rows(
         "CREATE TABLE m(v BIGINT, k BIGINT, s TEXT, d DATE) AS VALUES (1, 0, 'a', DATE '2020-01-02'), \
          (2, NULL, 'b', NULL), (3, 7, NULL, NULL)",
     )
     .await;
     for key in ["k", "s", "d"] {
-        let dir = shown(&f.at(key));
+        let dir = f.path(key);
         let copy = format!("COPY m TO '{dir}/' STORED AS PARQUET PARTITIONED BY ({key})");
         f.rows(&copy).await;
         let back = f.rows(&format!("SELECT v, k, s, d FROM '{dir}/'")).await;
         let expected = ["1|0|a|2020-01-02", "2|NULL|b|NULL", "3|7|NULL|NULL"];
         assert_eq!(back, expected, "by {key}");
     }
-    let dir = shown(&f.at("explained"));
+    let dir = f.path("explained");
     f.rows(&format!(
         "EXPLAIN ANALYZE COPY m TO '{dir}/' STORED AS PARQUET PARTITIONED BY (k)"
     ))
     .await;
     let nulls = format!("SELECT v FROM '{dir}/' WHERE k IS NULL");
     assert_eq!(f.rows(&nulls).await, ["2"]);
-    let dir = shown(&f.at("inserted"));
+    let dir = f.path("inserted");
     fs::create_dir(&dir).expect("a directory");
     f.rows(&format!(
         "CREATE EXTERNAL TABLE i (v BIGINT, k BIGINT) STORED AS PARQUET PARTITIONED BY (k) LOCATION '{dir}/'"
@@ -656,7 +605,7 @@ async fn a_row_without_a_key_is_written_where_it_is_read_as_null() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_has_one_time() {
-    let f = Fixture::new(1).await;
+    let f = Trial::new(1).await;
     for (sql, expected) in [
         (
             "SELECT now() = (SELECT now()) AND now() = (SELECT (SELECT now()))",
@@ -674,7 +623,7 @@ async fn a_statement_has_one_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_would_be_ignored_or_take_all_memory_is_refused() {
-    let f = Fixture::new(1).await;
+    let f = Trial::new(1).await;
     let error = f
         .error("SET datafusion.execution.target_partitions = 100000")
         .await;
@@ -688,7 +637,7 @@ async fn what_would_be_ignored_or_take_all_memory_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_comes_later_has_the_tables_names() {
-    let f = Fixture::new(1).await;
+    let f = Trial::new(1).await;
     let first = f.write("d/a.csv", "id,age\n1,2\n");
     let dir = first.trim_end_matches("a.csv");
     f.rows(&format!("CREATE EXTERNAL TABLE t LOCATION '{dir}'"))

@@ -3,85 +3,39 @@
 mod common;
 #[path = "common/measures.rs"]
 mod measures;
+#[path = "common/trial.rs"]
+mod trial;
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use common::{options, rows, run};
-use roundel_engine::{Cluster, ClusterOptions, Session};
-use tempfile::TempDir;
-
-/// A cluster, a session over it whose files are cut small, and a directory for files.
-struct Trial {
-    cluster: Cluster,
-    session: Session,
-    dir: TempDir,
-}
+use common::options;
+use roundel_engine::ClusterOptions;
+use trial::Trial;
 
 impl Trial {
     async fn new(workers: usize) -> Self {
-        Self::with(ClusterOptions {
+        let options = ClusterOptions {
             threads: 2,
             ..options(workers)
-        })
-        .await
-    }
-
-    async fn with(options: ClusterOptions) -> Self {
-        let cluster = Cluster::start(options).await.expect("starts");
-        let session = cluster.session().expect("a session");
-        let dir = tempfile::tempdir().expect("a directory");
-        Self {
-            cluster,
-            session,
-            dir,
-        }
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.dir.path().join(name).display().to_string()
-    }
-
-    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
-        let path = self.dir.path().join(name);
-        fs::create_dir_all(path.parent().expect("a parent")).expect("makes directories");
-        fs::write(path, bytes).expect("writes");
+        };
+        Self::with(options).await
     }
 
     /// A table of the file or directory `name`; `how` is what comes before and behind its place in SQL.
     async fn table(&self, columns: &str, format: &str, name: &str, with: &str) {
         let path = self.path(name);
-        self.run("DROP TABLE IF EXISTS t").await;
-        self.run(&format!(
+        self.rows("DROP TABLE IF EXISTS t").await;
+        self.rows(&format!(
             "CREATE EXTERNAL TABLE t {columns} STORED AS {format} LOCATION '{path}' {with}"
         ))
         .await;
     }
 
-    async fn run(&self, sql: &str) -> Vec<String> {
-        match run(&self.session, sql).await {
-            Ok(batches) => rows(&batches),
-            Err(error) => panic!("{sql}: {error}"),
-        }
-    }
-
-    async fn error(&self, sql: &str) -> String {
-        let told = match run(&self.session, sql).await {
-            Ok(batches) => panic!("{sql}: {:?}", rows(&batches)),
-            Err(error) => error.to_string(),
-        };
-        assert!(told.len() <= 400 && !told.contains('\n'), "{told}");
-        told
-    }
-
     /// How many tasks and file ranges the plan of a query has.
     async fn plan(&self, sql: &str) -> String {
         measures::text_of(&self.session, &format!("EXPLAIN {sql}")).await
-    }
-
-    async fn stop(self) {
-        self.cluster.stop().await.expect("stops");
     }
 }
 
@@ -106,9 +60,9 @@ async fn line_breaks_in_quotes_make_no_rows() {
             trial
                 .table("(id BIGINT, t TEXT)", "CSV", "x.csv", &with)
                 .await;
-            assert_eq!(trial.run(TOTAL).await, ["20000|20000|199990000"]);
+            assert_eq!(trial.rows(TOTAL).await, ["20000|20000|199990000"]);
             let long = "SELECT count(*) FROM t WHERE t LIKE 'line one of %line two, of %'";
-            assert_eq!(trial.run(long).await, ["20000"]);
+            assert_eq!(trial.rows(long).await, ["20000"]);
             if workers > 1 {
                 let plan = trial.plan(TOTAL).await;
                 assert!(plan.contains("Network"), "{plan}");
@@ -138,12 +92,12 @@ async fn compressed_files_are_read_whole() {
         ("xz", "xz"),
     ] {
         let with = format!("OPTIONS('format.compression' '{name}')");
-        fs::create_dir(trial.dir.path().join(extension)).expect("makes");
+        fs::create_dir(trial.at(extension)).expect("makes");
         trial.table(columns, "CSV", "plain.csv", "").await;
         for part in ["a", "b"] {
             let path = trial.path(&format!("{extension}/{part}.csv.{extension}"));
             let copy = format!("COPY (SELECT * FROM t) TO '{path}' STORED AS CSV {with}");
-            trial.run(&copy).await;
+            trial.rows(&copy).await;
             assert!(fs::metadata(&path).expect("a file").len() > 128 << 10);
         }
         for (place, times) in [
@@ -152,7 +106,7 @@ async fn compressed_files_are_read_whole() {
         ] {
             trial.table(columns, "CSV", &place, &with).await;
             let expected = format!("{}|30000|{}", 30_000 * times, 449_985_000 * times);
-            assert_eq!(trial.run(TOTAL).await, [expected], "{place}");
+            assert_eq!(trial.rows(TOTAL).await, [expected], "{place}");
         }
     }
     trial.stop().await;
@@ -170,32 +124,32 @@ async fn every_format_travels() {
         let columns = "(id BIGINT, s TEXT)";
         let whole = "OPTIONS('format.newline_delimited' 'false')";
         trial.table(columns, "JSON", "a.json", whole).await;
-        assert_eq!(trial.run(TOTAL).await, ["20000|20000|199990000"]);
+        assert_eq!(trial.rows(TOTAL).await, ["20000|20000|199990000"]);
         trial.table(columns, "JSON", "n.json", "").await;
-        assert_eq!(trial.run(TOTAL).await, ["20000|20000|199990000"]);
+        assert_eq!(trial.rows(TOTAL).await, ["20000|20000|199990000"]);
         for format in ["PARQUET", "ARROW"] {
             let path = trial.path(&format!("out.{}", format.to_lowercase()));
             trial.table(columns, "JSON", "n.json", "").await;
             let copy = format!("COPY (SELECT * FROM t) TO '{path}' STORED AS {format}");
-            trial.run(&copy).await;
+            trial.rows(&copy).await;
             let name = format!("out.{}", format.to_lowercase());
             trial.table("", format, &name, "").await;
             assert_eq!(
-                trial.run(TOTAL).await,
+                trial.rows(TOTAL).await,
                 ["20000|20000|199990000"],
                 "{format}"
             );
             let some = "SELECT s FROM t WHERE id = 12345";
-            assert_eq!(trial.run(some).await, ["text 12345"], "{format}");
+            assert_eq!(trial.rows(some).await, ["text 12345"], "{format}");
         }
-        write_avro(&trial.dir.path().join("x.avro"), 20_000);
+        write_avro(&trial.at("x.avro"), 20_000);
         trial.table("", "AVRO", "x.avro", "").await;
-        assert_eq!(trial.run(TOTAL).await, ["20000|20000|199990000"]);
+        assert_eq!(trial.rows(TOTAL).await, ["20000|20000|199990000"]);
         let some = "SELECT s FROM t WHERE id = 12345";
-        assert_eq!(trial.run(some).await, ["text 12345"]);
-        write_arrow_stream(&trial.dir.path().join("stream.arrow"), 20_000);
+        assert_eq!(trial.rows(some).await, ["text 12345"]);
+        write_arrow_stream(&trial.at("stream.arrow"), 20_000);
         trial.table("", "ARROW", "stream.arrow", "").await;
-        assert_eq!(trial.run(TOTAL).await, ["20000|20000|199990000"]);
+        assert_eq!(trial.rows(TOTAL).await, ["20000|20000|199990000"]);
         trial.stop().await;
     }
 }
@@ -247,27 +201,25 @@ fn write_parquet(path: &Path, range: std::ops::Range<i64>, group: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn columns_of_csv_are_matched_by_name() {
     let trial = Trial::new(3).await;
-    trial
-        .run("SET distributed.file_scan_config_bytes_per_partition = 1")
-        .await;
+    trial.cut_small().await;
     trial.write("d1/1.csv", "a,b\n1,2\n");
     trial.write("d1/2.csv", "b,a\n20,10\n");
     trial.table("(a BIGINT, b BIGINT)", "CSV", "d1/", "").await;
-    assert_eq!(trial.run("SELECT a, b FROM t").await, ["10|20", "1|2"]);
-    assert_eq!(trial.run("SELECT b FROM t").await, ["2", "20"]);
+    assert_eq!(trial.rows("SELECT a, b FROM t").await, ["10|20", "1|2"]);
+    assert_eq!(trial.rows("SELECT b FROM t").await, ["2", "20"]);
     trial.write("d2/1.csv", "a,b\n1,2\n");
     trial.write("d2/2.csv", "a,b,c\n3,4,5\n");
     trial
         .table("(a BIGINT, b BIGINT, c BIGINT)", "CSV", "d2/", "")
         .await;
-    assert_eq!(trial.run("SELECT * FROM t").await, ["1|2|NULL", "3|4|5"]);
-    assert_eq!(trial.run("SELECT c FROM t").await, ["5", "NULL"]);
-    assert_eq!(trial.run("SELECT count(*) FROM t").await, ["2"]);
+    assert_eq!(trial.rows("SELECT * FROM t").await, ["1|2|NULL", "3|4|5"]);
+    assert_eq!(trial.rows("SELECT c FROM t").await, ["5", "NULL"]);
+    assert_eq!(trial.rows("SELECT count(*) FROM t").await, ["2"]);
     trial.write("d3/1.csv", "a,b\n");
     trial.write("d3/2.csv", "a,b\n1,2\n3,\n");
     trial.write("d3/3.csv", "");
     trial.table("(a BIGINT, b BIGINT)", "CSV", "d3/", "").await;
-    assert_eq!(trial.run("SELECT sum(b), count(*) FROM t").await, ["2|2"]);
+    assert_eq!(trial.rows("SELECT sum(b), count(*) FROM t").await, ["2|2"]);
     trial.stop().await;
 }
 
@@ -333,7 +285,11 @@ async fn byte_order_marks_and_other_line_ends_are_no_part_of_values() {
     trial.write("blank.csv", "id,v\n\n1,x\n\n\n2,y\n\n");
     for name in ["bom.csv", "old.csv", "end.csv", "blank.csv"] {
         trial.table("(id BIGINT, v TEXT)", "CSV", name, "").await;
-        assert_eq!(trial.run("SELECT * FROM t").await, ["1|x", "2|y"], "{name}");
+        assert_eq!(
+            trial.rows("SELECT * FROM t").await,
+            ["1|x", "2|y"],
+            "{name}"
+        );
     }
     let mut large = b"\xef\xbb\xbfid,v\r\n".to_vec();
     for id in 0..40_000 {
@@ -343,7 +299,7 @@ async fn byte_order_marks_and_other_line_ends_are_no_part_of_values() {
     trial
         .table("(id BIGINT, v TEXT)", "CSV", "large.csv", "")
         .await;
-    assert_eq!(trial.run(TOTAL).await, ["40000|40000|799980000"]);
+    assert_eq!(trial.rows(TOTAL).await, ["40000|40000|799980000"]);
     trial.stop().await;
 }
 
@@ -355,7 +311,7 @@ async fn ragged_rows_are_filled_where_that_was_asked_for() {
     let with = "OPTIONS('format.truncated_rows' 'true')";
     trial.table(columns, "CSV", "x.csv", with).await;
     let expected = ["1|2|3", "4|NULL|NULL", "5|6|NULL"];
-    assert_eq!(trial.run("SELECT * FROM t").await, expected);
+    assert_eq!(trial.rows("SELECT * FROM t").await, expected);
     trial.stop().await;
 }
 
@@ -363,7 +319,7 @@ async fn ragged_rows_are_filled_where_that_was_asked_for() {
 async fn a_file_that_was_replaced_has_its_new_rows() {
     let trial = Trial::new(2).await;
     for (name, format) in [("x.csv", "CSV"), ("x.parquet", "PARQUET")] {
-        let path = trial.dir.path().join(name);
+        let path = trial.at(name);
         let write = |ids: std::ops::Range<i64>| match format {
             "CSV" => {
                 let lines: Vec<String> = ids.map(|id| format!("{id},x")).collect();
@@ -374,12 +330,12 @@ async fn a_file_that_was_replaced_has_its_new_rows() {
         write(0..10_000);
         trial.table("", format, name, "").await;
         assert_eq!(
-            trial.run("SELECT count(*), min(id) FROM t").await,
+            trial.rows("SELECT count(*), min(id) FROM t").await,
             ["10000|0"]
         );
         write(5..25_005);
         assert_eq!(
-            trial.run("SELECT count(*), min(id) FROM t").await,
+            trial.rows("SELECT count(*), min(id) FROM t").await,
             ["25000|5"]
         );
     }
@@ -405,7 +361,7 @@ async fn a_file_that_changes_between_planning_and_reading_is_an_error() {
         let plan = frame.create_physical_plan().await.expect("plans");
         match is_removed {
             true => fs::remove_file(&path).expect("removes"),
-            false => trial.write("x.csv", two_lines(10_000)),
+            false => fs::write(&path, two_lines(10_000)).expect("writes"),
         }
         let task = context.task_ctx();
         let rows = datafusion::physical_plan::execute_stream(plan, task).expect("starts");
@@ -419,10 +375,8 @@ async fn a_file_that_changes_between_planning_and_reading_is_an_error() {
 #[tokio::test(flavor = "multi_thread")]
 async fn parquet_is_cut_at_row_groups_and_its_footers_are_read_once() {
     let trial = Trial::new(3).await;
-    trial
-        .run("SET distributed.file_scan_config_bytes_per_partition = 1")
-        .await;
-    write_parquet(&trial.dir.path().join("one.parquet"), 0..50_000, 5000);
+    trial.cut_small().await;
+    write_parquet(&trial.at("one.parquet"), 0..50_000, 5000);
     trial.table("", "PARQUET", "one.parquet", "").await;
     let sql = "SELECT count(*), count(DISTINCT s) FROM t WHERE id % 2 = 0";
     let mut read = 0;
@@ -435,11 +389,11 @@ async fn parquet_is_cut_at_row_groups_and_its_footers_are_read_once() {
     }
     // Each worker reads it once, for all queries.
     assert!((1..=3).contains(&read), "{read} footers");
-    assert_eq!(trial.run(TOTAL).await, ["50000|50000|1249975000"]);
+    assert_eq!(trial.rows(TOTAL).await, ["50000|50000|1249975000"]);
 
-    fs::create_dir(trial.dir.path().join("many")).expect("makes");
+    fs::create_dir(trial.at("many")).expect("makes");
     for file in 0..1000 {
-        let path = trial.dir.path().join(format!("many/{file}.parquet"));
+        let path = trial.at(&format!("many/{file}.parquet"));
         write_parquet(&path, file * 10..file * 10 + 10, 5);
     }
     trial.table("", "PARQUET", "many/", "").await;
@@ -447,18 +401,16 @@ async fn parquet_is_cut_at_row_groups_and_its_footers_are_read_once() {
     let read = measures::sum_of(&text, "footers_read");
     // As it is told in three digits; a file at the end of a task's share may be read by the next one, too.
     assert!((995..=1015).contains(&read), "{read}: {text}");
-    assert_eq!(trial.run(sql).await, ["5000|5000"]);
-    assert_eq!(trial.run(TOTAL).await, ["10000|10000|49995000"]);
+    assert_eq!(trial.rows(sql).await, ["5000|5000"]);
+    assert_eq!(trial.rows(TOTAL).await, ["10000|10000|49995000"]);
     trial.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn columns_of_parquet_are_matched_by_name() {
     let trial = Trial::new(2).await;
-    trial
-        .run("SET distributed.file_scan_config_bytes_per_partition = 1")
-        .await;
-    fs::create_dir(trial.dir.path().join("d9")).expect("makes");
+    trial.cut_small().await;
+    fs::create_dir(trial.at("d9")).expect("makes");
     for (name, select) in [
         ("1", "1 AS a, 2 AS b"),
         ("2", "20 AS b, 10 AS a"),
@@ -466,7 +418,7 @@ async fn columns_of_parquet_are_matched_by_name() {
     ] {
         let path = trial.path(&format!("d9/{name}.parquet"));
         trial
-            .run(&format!(
+            .rows(&format!(
                 "COPY (SELECT {select}) TO '{path}' STORED AS PARQUET"
             ))
             .await;
@@ -475,7 +427,7 @@ async fn columns_of_parquet_are_matched_by_name() {
         .table("(a BIGINT, b BIGINT)", "PARQUET", "d9/", "")
         .await;
     assert_eq!(
-        trial.run("SELECT a, b FROM t").await,
+        trial.rows("SELECT a, b FROM t").await,
         ["10|20", "1|2", "5|NULL"]
     );
     trial.stop().await;
@@ -484,11 +436,9 @@ async fn columns_of_parquet_are_matched_by_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn corrupt_parquet_names_its_file_and_no_worker_dies() {
     let trial = Trial::new(2).await;
-    trial
-        .run("SET distributed.file_scan_config_bytes_per_partition = 1")
-        .await;
+    trial.cut_small().await;
     let write = |name: &str| {
-        let path = trial.dir.path().join(name);
+        let path = trial.at(name);
         write_parquet(&path, 0..20_000, 2000);
         path
     };
@@ -519,7 +469,7 @@ async fn corrupt_parquet_names_its_file_and_no_worker_dies() {
         assert!(error.contains(&trial.path("x.parquet")), "{error}");
     }
     spoil(&good);
-    assert_eq!(trial.run(TOTAL).await, ["20000|20000|199990000"]);
+    assert_eq!(trial.rows(TOTAL).await, ["20000|20000|199990000"]);
     for worker in trial.cluster.workers() {
         assert!(worker.alive, "{worker:?}");
     }
@@ -544,11 +494,11 @@ async fn sorted_files_stay_sorted_on_any_number_of_workers() {
             .table("(u BIGINT, v BIGINT)", "CSV", "o/", order)
             .await;
         assert_eq!(
-            trial.run("SELECT count(*), sum(u) FROM t").await,
+            trial.rows("SELECT count(*), sum(u) FROM t").await,
             ["60000|1799970000"]
         );
         let ordered = "SELECT u FROM t ORDER BY u LIMIT 3";
-        assert_eq!(trial.run(ordered).await, ["0", "1", "2"]);
+        assert_eq!(trial.rows(ordered).await, ["0", "1", "2"]);
         trial.stop().await;
     }
 }
