@@ -14,6 +14,10 @@ use datafusion_distributed::DistributedExt as _;
 use datafusion_proto::physical_plan::PhysicalExtensionCodec;
 
 use crate::functions;
+use crate::order_only::OrderOnlyCodec;
+use crate::ring::CycloJoinCodec;
+use crate::tables::codec::MemoryShardCodec;
+use crate::tables::scan::ScanCodec;
 
 /// Functions, and codecs of operators, that an application has in its coordinator and in its workers.
 ///
@@ -85,8 +89,12 @@ impl Extensions {
             .collect()
     }
 
-    /// Has a session know the codecs. Those of this crate come before.
+    /// Has a session know the codecs of this crate, and then these.
     pub(crate) fn add_codecs(&self, builder: &mut SessionStateBuilder) {
+        builder.set_distributed_user_codec(MemoryShardCodec);
+        builder.set_distributed_user_codec(CycloJoinCodec);
+        builder.set_distributed_user_codec(ScanCodec);
+        builder.set_distributed_user_codec(OrderOnlyCodec);
         for codec in &self.codecs {
             builder.set_distributed_user_codec_arc(Arc::clone(codec));
         }

@@ -21,14 +21,11 @@ use parking_lot::Mutex;
 
 use crate::cluster::Core;
 use crate::membership::LiveWorkers;
-use crate::order_only::OrderOnlyCodec;
 use crate::planner::{self, ClusterPlanner, Planned, RunSubquery, placement, with_values};
 use crate::query::{Run, Watch, restarting, watched};
-use crate::ring::{CycloJoinCodec, is_on_ring, measure_once};
+use crate::ring::{is_on_ring, measure_once};
 use crate::settings::{self, ExchangeConfig, may_use_rings};
-use crate::tables::codec::MemoryShardCodec;
 use crate::tables::memory_shard::needs_shards;
-use crate::tables::scan::ScanCodec;
 use crate::tables::{files, scan};
 use crate::tpch::TpchLayout;
 use crate::{EngineError, Fabric, FabricReason, Result, tpch};
@@ -79,10 +76,6 @@ impl Session {
             .with_distributed_worker_resolver(LiveWorkers(Arc::clone(&core.membership)))
             .with_distributed_channel_resolver(core.exchange.resolver_over(fabric)?)
             .with_distributed_planner()
-            .with_distributed_user_codec(MemoryShardCodec)
-            .with_distributed_user_codec(CycloJoinCodec)
-            .with_distributed_user_codec(ScanCodec)
-            .with_distributed_user_codec(OrderOnlyCodec)
             // The first that answers decides: no other may spread a stage that the planner limits.
             .with_distributed_desired_task_count_handler(planner::desired_task_count)
             .with_distributed_desired_task_count_handler(placement::desired_task_count)

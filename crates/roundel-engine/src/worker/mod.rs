@@ -22,17 +22,15 @@ use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Status};
 
 use crate::channel::{Authenticated, authorization};
-use crate::order_only::OrderOnlyCodec;
 use crate::protocol::control::control_server::ControlServer;
 use crate::protocol::ring::ring_server::RingServer;
 use crate::protocol::{LISTENING, VERSION};
-use crate::ring::{CycloJoinCodec, Meetings, Pins, RingService, RingWorker};
+use crate::ring::{Meetings, Pins, RingService, RingWorker};
 use crate::runtime::runtime_env;
 use crate::settings::hear;
 use crate::spill_dir::SpillDir;
 use crate::tables::catalog::ShardCatalog;
-use crate::tables::codec::MemoryShardCodec;
-use crate::tables::scan::{ReadBy, ScanCodec};
+use crate::tables::scan::ReadBy;
 use crate::{EngineError, Result, Token, WorkerOptions, partitions_per_task};
 use control::ControlService;
 use loader::Loader;
@@ -144,12 +142,7 @@ fn worker(
         let extensions = extensions.clone();
         let read_by = Arc::clone(&read_by);
         async move {
-            let mut builder = context
-                .builder
-                .with_distributed_user_codec(MemoryShardCodec)
-                .with_distributed_user_codec(CycloJoinCodec)
-                .with_distributed_user_codec(ScanCodec)
-                .with_distributed_user_codec(OrderOnlyCodec);
+            let mut builder = context.builder;
             extensions.add_codecs(&mut builder);
             let config = builder.config().get_or_insert_default();
             config.options_mut().execution.target_partitions = partitions;
