@@ -117,7 +117,10 @@ impl Load {
         report.complete = true;
         for (key, batches, stats) in loaded {
             if let Some(table) = report.tables.iter_mut().find(|t| t.table == key.table) {
-                add_columns(&mut table.columns, stats);
+                table.columns.resize(stats.len(), ColumnStats::default());
+                for (sum, column) in table.columns.iter_mut().zip(&stats) {
+                    sum.add(column);
+                }
             }
             self.lease.catalog.insert(key, batches);
         }
@@ -227,17 +230,6 @@ fn dealt_by_key(
         }
     }
     Ok(parts)
-}
-
-/// Adds one shard's columns to those of the others of the same table.
-fn add_columns(columns: &mut Vec<ColumnStats>, shard: Vec<ColumnStats>) {
-    if columns.is_empty() {
-        *columns = shard;
-        return;
-    }
-    for (column, shard) in columns.iter_mut().zip(&shard) {
-        column.add(shard);
-    }
 }
 
 #[cfg(test)]
