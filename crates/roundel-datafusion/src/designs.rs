@@ -115,7 +115,7 @@ impl Asked {
             bytes: plan
                 .and_then(bytes_of)
                 .map(|bytes| bytes.div_ceil(producers.min(consumers) as u64)),
-            registered_bytes: node.registered_bytes_max() / SHARE_OF_MEMORY,
+            registered_bytes: node.fabric().arena.quota() / SHARE_OF_MEMORY,
         };
         choose(&circumstances, node.capabilities())
     }

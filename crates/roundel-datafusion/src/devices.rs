@@ -92,7 +92,9 @@ impl Devices {
             fabric: fabric.name().to_owned(),
             // The address of a shared-memory device is a secret; the host's id says enough.
             address: match (fabric, opened) {
-                (Fabric::Rdma | Fabric::Tcp, Ok(node)) => Some(node.address().as_bytes().to_vec()),
+                (Fabric::Rdma | Fabric::Tcp, Ok(node)) => {
+                    Some(node.fabric().device.address().as_bytes().to_vec())
+                }
                 _ => None,
             },
             lacks: opened.as_ref().err().cloned().unwrap_or_default(),
@@ -100,7 +102,8 @@ impl Devices {
         self.0.iter().map(offer).collect()
     }
 
-    /// Whether the device that a worker offers, by its address, is within reach of this process.
+    /// Whether the device that a worker offers, by its address, is within reach of this process, as far as can be told
+    /// without asking it. May block for a second.
     ///
     /// # Errors
     /// Why it is not.
@@ -108,7 +111,8 @@ impl Devices {
         let told = |error: VerbsError| error.to_string();
         let address = DeviceAddress::new(address).map_err(told)?;
         match self.opened(fabric) {
-            Some(node) => node.clone()?.reaches(&address).map_err(told),
+            Some(Ok(node)) => node.fabric().device.reaches(&address).map_err(told),
+            Some(Err(why)) => Err(why.clone()),
             None => Ok(()),
         }
     }

@@ -16,8 +16,7 @@ use roundel_exchange::{
 };
 use roundel_verbs::loopback::pipe;
 use roundel_verbs::{
-    Arena, ArenaOptions, Capabilities, CompletionChannel, Device, DeviceAddress, Opcode,
-    TokioContext, VerbsError,
+    Arena, ArenaOptions, Capabilities, CompletionChannel, Device, Opcode, TokioContext,
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -164,25 +163,9 @@ impl ExchangeNode {
         &self.fabric
     }
 
-    /// Where the device is.
-    pub(crate) fn address(&self) -> DeviceAddress {
-        self.fabric.device.address()
-    }
-
-    /// Whether a peer's device is within reach, as far as can be told without asking it. May
-    /// block for a second.
-    pub(crate) fn reaches(&self, peer: &DeviceAddress) -> Result<(), VerbsError> {
-        self.fabric.device.reaches(peer)
-    }
-
     /// What the device can do.
     pub(crate) fn capabilities(&self) -> &Capabilities {
         self.fabric.device.capabilities()
-    }
-
-    /// Most bytes that may be registered at a time.
-    pub(crate) fn registered_bytes_max(&self) -> usize {
-        self.fabric.arena.quota()
     }
 
     /// The buffers that are asked for, for the messages of a design. The bandwidth-delay product is
