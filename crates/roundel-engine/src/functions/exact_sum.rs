@@ -70,17 +70,19 @@ fn with_type(field: &FieldRef, data_type: &DataType) -> FieldRef {
 }
 
 impl AggregateUDFImpl for ExactSum {
-    fn name(&self) -> &str {
-        self.0.name()
+    forward! {
+        name() -> &str;
+        signature() -> &Signature;
+        return_type(arguments: &[DataType]) -> Result<DataType>;
+        groups_accumulator_supported(args: AccumulatorArgs<'_>) -> bool;
+        reverse_expr() -> ReversedUDAF;
+        order_sensitivity() -> AggregateOrderSensitivity;
+        documentation() -> Option<&Documentation>;
+        set_monotonicity(data_type: &DataType) -> SetMonotonicity;
+        value_from_stats(args: &StatisticsArgs<'_>) -> Option<ScalarValue>;
     }
 
-    fn signature(&self) -> &Signature {
-        self.0.signature()
-    }
-
-    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        self.0.return_type(arguments)
-    }
+    // `sum(x + 1)` stays what it is: `count(x) * 1` may be out of range where it is not.
 
     fn state_fields(&self, mut args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
         if let Way::Wide(wide) = Way::of(args.return_type(), args.is_distinct) {
@@ -122,10 +124,6 @@ impl AggregateUDFImpl for ExactSum {
         }
     }
 
-    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
-        self.0.groups_accumulator_supported(args)
-    }
-
     fn create_groups_accumulator(
         &self,
         mut args: AccumulatorArgs<'_>,
@@ -143,28 +141,6 @@ impl AggregateUDFImpl for ExactSum {
             },
             Way::Plain => self.0.create_groups_accumulator(args),
         }
-    }
-
-    // `sum(x + 1)` stays what it is: `count(x) * 1` may be out of range where it is not.
-
-    fn reverse_expr(&self) -> ReversedUDAF {
-        self.0.reverse_expr()
-    }
-
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        self.0.order_sensitivity()
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.0.documentation()
-    }
-
-    fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
-        self.0.set_monotonicity(data_type)
-    }
-
-    fn value_from_stats(&self, args: &StatisticsArgs<'_>) -> Option<ScalarValue> {
-        self.0.value_from_stats(args)
     }
 }
 

@@ -39,31 +39,20 @@ impl Extreme for Max {
 pub(super) struct InOrder<F>(F);
 
 impl<F: Extreme> AggregateUDFImpl for InOrder<F> {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.0.signature()
-    }
-
-    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        self.0.return_type(arguments)
-    }
-
-    fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        self.0.accumulator(args)
-    }
-
-    fn create_sliding_accumulator(
-        &self,
-        args: AccumulatorArgs<'_>,
-    ) -> Result<Box<dyn Accumulator>> {
-        self.0.create_sliding_accumulator(args)
-    }
-
-    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
-        self.0.groups_accumulator_supported(args)
+    forward! {
+        name() -> &str;
+        signature() -> &Signature;
+        return_type(arguments: &[DataType]) -> Result<DataType>;
+        accumulator(args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>>;
+        create_sliding_accumulator(args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>>;
+        groups_accumulator_supported(args: AccumulatorArgs<'_>) -> bool;
+        is_descending() -> Option<bool>;
+        order_sensitivity() -> AggregateOrderSensitivity;
+        coerce_types(arguments: &[DataType]) -> Result<Vec<DataType>>;
+        reverse_expr() -> ReversedUDAF;
+        value_from_stats(args: &StatisticsArgs<'_>) -> Option<ScalarValue>;
+        documentation() -> Option<&Documentation>;
+        set_monotonicity(data_type: &DataType) -> SetMonotonicity;
     }
 
     fn create_groups_accumulator(
@@ -76,34 +65,6 @@ impl<F: Extreme> AggregateUDFImpl for InOrder<F> {
             of @ DataType::Float64 => Ok(by_group::<F, Float64Type>(of)),
             _ => self.0.create_groups_accumulator(args),
         }
-    }
-
-    fn is_descending(&self) -> Option<bool> {
-        self.0.is_descending()
-    }
-
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        self.0.order_sensitivity()
-    }
-
-    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
-        self.0.coerce_types(arguments)
-    }
-
-    fn reverse_expr(&self) -> ReversedUDAF {
-        self.0.reverse_expr()
-    }
-
-    fn value_from_stats(&self, args: &StatisticsArgs<'_>) -> Option<ScalarValue> {
-        self.0.value_from_stats(args)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.0.documentation()
-    }
-
-    fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
-        self.0.set_monotonicity(data_type)
     }
 }
 

@@ -7,6 +7,15 @@
 //!
 //! They travel to workers by their names, so every process registers them. This knows nothing of plans or stages.
 
+/// Methods that do what those of the function inside do.
+macro_rules! forward {
+    ($($method:ident($($argument:ident: $type:ty)?) -> $returns:ty;)*) => {
+        $(fn $method(&self $(, $argument: $type)?) -> $returns {
+            self.0.$method($($argument)?)
+        })*
+    };
+}
+
 mod exact_sum;
 mod float_order;
 
