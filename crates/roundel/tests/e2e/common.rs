@@ -32,6 +32,47 @@ pub const TRANSPORTS: [&[&str]; 8] = [
     &["--fabric", "grpc"],
 ];
 
+/// The arguments of a `roundel sql` with these flags and tables, as `NAME=PATH`, that runs statements one after the other.
+pub fn sql_arguments<'a>(
+    flags: &'a str,
+    tables: &'a [impl AsRef<str>],
+    statements: &'a [impl AsRef<str>],
+) -> Vec<&'a str> {
+    let mut arguments: Vec<&str> = ["sql"].into_iter().chain(flags.split(' ')).collect();
+    arguments.extend(tables.iter().flat_map(|table| ["--table", table.as_ref()]));
+    arguments.extend(statements.iter().flat_map(|sql| ["-c", sql.as_ref()]));
+    arguments
+}
+
+/// Writes a table as one CSV file, and gives it as `NAME=PATH`. Rows end with their lines.
+pub fn csv(
+    roundel: &Program,
+    name: &str,
+    header: &str,
+    rows: impl Iterator<Item = String>,
+) -> String {
+    let path = roundel.temp().join(format!("{name}.csv"));
+    let rows: String = rows.collect();
+    fs::write(&path, format!("{header}\n{rows}")).unwrap();
+    format!("{name}={}", path.display())
+}
+
+/// The same as a directory of several files.
+pub fn csv_files(
+    roundel: &Program,
+    name: &str,
+    header: &str,
+    files: impl Iterator<Item = String>,
+) -> String {
+    let directory = roundel.temp().join(name);
+    fs::create_dir(&directory).unwrap();
+    for (file, rows) in files.enumerate() {
+        let path = directory.join(format!("{file}.csv"));
+        fs::write(path, format!("{header}\n{rows}")).unwrap();
+    }
+    format!("{name}={}", directory.display())
+}
+
 /// A cluster started by hand, of workers that end with it.
 pub struct HandCluster {
     pub workers: Vec<HandWorker>,
@@ -77,16 +118,11 @@ impl HandCluster {
         tables: &[String],
         statements: &[String],
     ) -> Child {
-        let addresses = self.addresses();
-        let mut arguments = vec!["sql", "--fabric", self.fabric, "--cluster", &addresses];
+        let (fabric, addresses) = (self.fabric, self.addresses());
+        let own = format!("--fabric {fabric} --cluster {addresses} --format csv");
+        let mut arguments = sql_arguments(&own, tables, statements);
         arguments.extend(flags);
-        arguments.extend(["--token-file", self.token_file(), "--format", "csv"]);
-        for table in tables {
-            arguments.extend(["--table", table]);
-        }
-        for statement in statements {
-            arguments.extend(["-c", statement]);
-        }
+        arguments.extend(["--token-file", self.token_file()]);
         roundel.spawn(&arguments)
     }
 

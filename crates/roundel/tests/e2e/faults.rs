@@ -1,14 +1,13 @@
 //! Processes that end at any time, and strangers at the door.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::{
-    HandCluster, HandWorker, Program, TRANSPORTS, eventually, finish, is_alive, program, signal,
-    stderr, stdout, until_busy, workers_of,
+    HandCluster, HandWorker, Program, TRANSPORTS, csv, eventually, finish, is_alive, program,
+    signal, stderr, stdout, until_busy, workers_of,
 };
 use rustix::process::Signal;
 
@@ -18,10 +17,8 @@ const FABRICS: [&str; 2] = ["shm", "grpc"];
 
 /// A CSV file of rows `k,v` in which ten keys repeat, so that joining it with itself takes long.
 fn table(roundel: &Program) -> String {
-    let path = roundel.temp().join("t.csv");
-    let lines: Vec<String> = (0..200_000).map(|k| format!("{},{k}\n", k % 10)).collect();
-    fs::write(&path, format!("k,v\n{}", lines.concat())).unwrap();
-    format!("t={}", path.display())
+    let rows = (0..200_000).map(|k| format!("{},{k}\n", k % 10));
+    csv(roundel, "t", "k,v", rows)
 }
 
 /// Four billion pairs of rows: it never ends by itself within a test.

@@ -4,31 +4,22 @@ use std::fs;
 use std::time::Duration;
 
 use crate::common::{
-    HandCluster, Program, eventually, finish, program, stderr, stdout, worker_log,
+    HandCluster, Program, csv_files, eventually, finish, program, stderr, stdout, worker_log,
 };
 
 /// Two tables of integers, in several files each, so that all workers have rows.
 fn tables(roundel: &Program) -> Vec<String> {
     let table = |name: &str, rows: u64, stride: u64| {
-        let directory = roundel.temp().join(name);
-        fs::create_dir(&directory).unwrap();
-        for part in 0..3 {
-            let row = |id: u64| {
-                let key = id.wrapping_mul(stride) % 5003;
-                match key % 13 {
-                    0 => format!("{id},,t{}\n", key % 9),
-                    _ => format!("{id},{key},t{}\n", key % 9),
-                }
-            };
-            let rows: String = (0..rows).filter(|id| id % 3 == part).map(row).collect();
-            fs::write(
-                directory.join(format!("{part}.csv")),
-                format!("id,x,t\n{rows}"),
-            )
-            .unwrap();
-        }
+        let row = |id: u64| {
+            let key = id.wrapping_mul(stride) % 5003;
+            match key % 13 {
+                0 => format!("{id},,t{}\n", key % 9),
+                _ => format!("{id},{key},t{}\n", key % 9),
+            }
+        };
+        let part = |part: u64| (0..rows).filter(|id| id % 3 == part).map(row).collect();
         // A directory is a table of all of its files.
-        format!("{name}={}/", directory.display())
+        csv_files(roundel, name, "id,x,t", (0..3).map(part)) + "/"
     };
     vec![table("r", 3000, 7919), table("s", 4000, 104_729)]
 }

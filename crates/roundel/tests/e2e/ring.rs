@@ -1,8 +1,6 @@
 //! Joins of any predicate, on a ring of real worker processes.
 
-use std::fs;
-
-use crate::common::{Program, program, stderr, stdout};
+use crate::common::{Program, csv, program, sql_arguments, stderr, stdout};
 
 /// Tables with nulls, duplicates and reals; one of them empty.
 fn tables(roundel: &Program) -> Vec<String> {
@@ -20,34 +18,15 @@ fn tables(roundel: &Program) -> Vec<String> {
         }
     };
     let table = |name: &str, rows: u64, keys: u64| {
-        let rows: String = (0..rows).map(|id| row(id * 3 + keys, keys)).collect();
-        let path = roundel.temp().join(format!("{name}.csv"));
-        fs::write(&path, format!("id,x,y,t\n{rows}")).unwrap();
-        format!("{name}={}", path.display())
+        let rows = (0..rows).map(|id| row(id * 3 + keys, keys));
+        csv(roundel, name, "id,x,y,t", rows)
     };
-    let mut arguments = Vec::new();
-    for table in [table("r", 300, 97), table("s", 200, 61), table("one", 1, 5)] {
-        arguments.extend(["--table".to_owned(), table]);
-    }
-    arguments
+    vec![table("r", 300, 97), table("s", 200, 61), table("one", 1, 5)]
 }
 
 fn run(roundel: &Program, tables: &[String], fabric: &str, queries: &[String]) -> String {
-    let mut command = vec![
-        "sql",
-        "--workers",
-        "3",
-        "--threads",
-        "2",
-        "--fabric",
-        fabric,
-    ];
-    command.extend(["--format", "csv", "--max-rows", "all"]);
-    command.extend(tables.iter().map(String::as_str));
-    for query in queries {
-        command.extend(["-c", query]);
-    }
-    let output = roundel.run(&command);
+    let flags = format!("--workers 3 --threads 2 --fabric {fabric} --format csv --max-rows all");
+    let output = roundel.run(&sql_arguments(&flags, tables, queries));
     assert!(output.status.success(), "{fabric}: {}", stderr(&output));
     stdout(&output)
 }
@@ -141,12 +120,12 @@ fn the_cheapest_way_is_taken() {
     let made = "COPY (SELECT value AS x, value * 7 % 1000 AS y FROM range(200000)) TO";
     let tables: Vec<_> = ["r", "s"]
         .into_iter()
-        .flat_map(|name| {
+        .map(|name| {
             let path = roundel.temp().join(format!("{name}.parquet"));
             let copy = format!("{made} '{}' STORED AS PARQUET", path.display());
             let output = roundel.run(&["sql", "-c", &copy]);
             assert!(output.status.success(), "{}", stderr(&output));
-            ["--table".to_owned(), format!("{name}={}", path.display())]
+            format!("{name}={}", path.display())
         })
         .collect();
     let explain = |condition: &str| {
@@ -200,12 +179,8 @@ fn joins_end_early_or_fail_as_others_do() {
         &["SELECT r.id FROM r JOIN s ON r.x <> s.x LIMIT 7".to_owned()],
     );
     assert_eq!(limited.lines().count(), 8);
-    let mut command = vec!["sql", "--workers", "3", "--fabric", "shm"];
-    command.extend(tables.iter().map(String::as_str));
-    command.extend([
-        "-c",
-        "SELECT count(*) FROM r JOIN s ON r.id / (s.id - s.id) > 1",
-    ]);
+    let failing = ["SELECT count(*) FROM r JOIN s ON r.id / (s.id - s.id) > 1"];
+    let command = sql_arguments("--workers 3 --fabric shm", &tables, &failing);
     let output = roundel.run(&command);
     assert!(!output.status.success());
     let error = stderr(&output);
@@ -217,25 +192,13 @@ fn joins_end_early_or_fail_as_others_do() {
 #[test]
 fn elements_have_room_for_what_is_set() {
     let roundel = program();
-    let path = roundel.temp().join("long.csv");
-    let rows: String = (0..4)
-        .map(|id| format!("{id},{}\n", "x".repeat(1_500_000)))
-        .collect();
-    fs::write(&path, format!("id,t\n{rows}")).unwrap();
-    let table = format!("long={}", path.display());
+    let rows = (0..4).map(|id| format!("{id},{}\n", "x".repeat(1_500_000)));
+    let tables = [csv(&roundel, "long", "id,t", rows)];
     let query = "SELECT count(*) AS n, sum(length(a.t)) AS s FROM long a JOIN long b ON a.id < b.id AND a.t = b.t";
     let run = |settings: &str| {
-        let sql = format!("SET roundel.join = 'cyclo'; {settings}{query}");
-        let command = [
-            "sql",
-            "--workers",
-            "2",
-            "--fabric",
-            "shm",
-            "--table",
-            &table,
-        ];
-        roundel.run(&[&command[..], &["--format", "csv", "-c", &sql]].concat())
+        let sql = [format!("SET roundel.join = 'cyclo'; {settings}{query}")];
+        let flags = "--workers 2 --fabric shm --format csv";
+        roundel.run(&sql_arguments(flags, &tables, &sql))
     };
     let output = run("");
     let error = stderr(&output);

@@ -1,26 +1,15 @@
 //! SET, RESET and SHOW with real worker processes: what is accepted holds on every worker, and what cannot is refused.
 
-use std::fs;
-
-use crate::common::{Program, program, stderr, stdout};
+use crate::common::{Program, csv_files, program, sql_arguments, stderr, stdout};
 
 /// What carries the rows.
 const FABRICS: [&str; 3] = ["shm", "tcp", "grpc"];
 
 /// A directory of `files` CSV files of a few rows each, `k,g,s`: every worker reads some.
 fn table(roundel: &Program, files: usize) -> String {
-    let directory = roundel.temp().join("t");
-    fs::create_dir(&directory).unwrap();
-    for file in 0..files {
-        let row = |k: usize| format!("{k},{},2024-01-01T00:00:{:02}\n", k % 7, k % 60);
-        let rows: String = (file * 30..(file + 1) * 30).map(row).collect();
-        fs::write(
-            directory.join(format!("{file}.csv")),
-            format!("k,g,s\n{rows}"),
-        )
-        .unwrap();
-    }
-    format!("t={}", directory.display())
+    let row = |k: usize| format!("{k},{},2024-01-01T00:00:{:02}\n", k % 7, k % 60);
+    let files = (0..files).map(|file| (file * 30..(file + 1) * 30).map(row).collect());
+    csv_files(roundel, "t", "k,g,s", files)
 }
 
 struct Told {
@@ -31,23 +20,9 @@ struct Told {
 
 fn run(roundel: &Program, fabric: &str, table: &str, statements: &[&str]) -> Told {
     let spread = "SET distributed.file_scan_config_bytes_per_partition = 1";
-    let mut arguments = vec![
-        "sql",
-        "--workers",
-        "3",
-        "--fabric",
-        fabric,
-        "--format",
-        "csv",
-        "--table",
-        table,
-        "-c",
-        spread,
-    ];
-    for statement in statements {
-        arguments.extend(["-c", statement]);
-    }
-    let output = roundel.run(&arguments);
+    let flags = format!("--workers 3 --fabric {fabric} --format csv");
+    let statements = [&[spread][..], statements].concat();
+    let output = roundel.run(&sql_arguments(&flags, &[table], &statements));
     Told {
         code: output.status.code(),
         out: stdout(&output),

@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::Signal;
 
 use crate::common::{
-    HandCluster, HandWorker, Program, finish, program, signal, stderr, stdout, until_busy, wait,
+    HandCluster, HandWorker, Program, csv, finish, program, signal, stderr, stdout, until_busy,
+    wait,
 };
 
 fn sql(roundel: &Program, arguments: &[&str]) -> String {
@@ -23,10 +23,8 @@ fn sql(roundel: &Program, arguments: &[&str]) -> String {
 
 /// A CSV file of `rows` rows `k,v`, where `k` counts and `v` is `k % 10`.
 fn table(roundel: &Program, rows: usize) -> String {
-    let path = roundel.temp().join("t.csv");
-    let lines: Vec<String> = (0..rows).map(|k| format!("{k},{}\n", k % 10)).collect();
-    fs::write(&path, format!("k,v\n{}", lines.concat())).unwrap();
-    format!("t={}", path.display())
+    let rows = (0..rows).map(|k| format!("{k},{}\n", k % 10));
+    csv(roundel, "t", "k,v", rows)
 }
 
 const SHUFFLES: &str = "SELECT a.v, count(*) AS n FROM t a JOIN t b ON a.k = b.k GROUP BY a.v";
@@ -187,34 +185,10 @@ fn an_error_of_a_worker_names_it() {
 #[test]
 fn a_cluster_that_was_started_by_hand_serves_several_clients() {
     let roundel = program();
-    let table = table(&roundel, 20_000);
+    let tables = [table(&roundel, 20_000)];
     let cluster = HandCluster::start(&roundel, 2, "shm");
-    let addresses = cluster.addresses();
-    let join = ["sql", "--fabric", "shm", "--cluster", &addresses];
-    let query = [
-        "--token-file",
-        cluster.token_file(),
-        "--table",
-        &table,
-        "--format",
-        "csv",
-        "-c",
-    ];
-    let query = [
-        &join[..],
-        &query,
-        &["SELECT v, sum(k) AS s FROM t GROUP BY v ORDER BY v"],
-    ]
-    .concat();
-    let clients: Vec<_> = (0..4)
-        .map(|_| {
-            roundel
-                .command(&query)
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap()
-        })
-        .collect();
+    let query = ["SELECT v, sum(k) AS s FROM t GROUP BY v ORDER BY v".to_owned()];
+    let clients = [(); 4].map(|()| cluster.sql(&roundel, &tables, &query));
     for client in clients {
         let output = finish(client);
         assert!(output.status.success());
