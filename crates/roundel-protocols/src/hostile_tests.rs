@@ -86,11 +86,13 @@ impl Attacker {
     }
 
     fn offer(&self, options: &EndOptions, asks: bool) -> Vec<u8> {
-        let offer = Offer::new(options.protocol, asks, PENDING, (BYTES, BYTES));
-        let offer = offer.with_pairs(Some(self.pair.address()), Some(self.pair.address()));
-        offer
-            .with_memory(Some(self.own.remote_address()))
-            .to_bytes()
+        let offer = Offer {
+            connected: Some(self.pair.address().clone()),
+            datagram: Some(self.pair.address().clone()),
+            memory: Some(self.own.remote_address()),
+            ..Offer::new(options.protocol, asks, PENDING, (BYTES, BYTES))
+        };
+        offer.to_bytes()
     }
 
     /// One more bad deed; whether its connection stands.
@@ -243,15 +245,12 @@ fn run(protocol: Protocol, seed: u64) {
                 false => (requester.offer(at), requester.offer(0)),
             };
             let offer = read(&offer, asks);
-            attacker.target.extend(offer.memory());
+            attacker.target.extend(offer.memory);
             if way.is_lossy() {
                 // It knows where the others' slots are, but not what guards them.
-                attacker.target.extend(read(&honest, asks).memory());
+                attacker.target.extend(read(&honest, asks).memory);
             }
-            attacker
-                .pair
-                .connect(&offer.connected().unwrap().unwrap())
-                .unwrap();
+            attacker.pair.connect(&offer.connected.unwrap()).unwrap();
             let own = attacker.offer(&options, asks);
             match asks {
                 true => responder.connect(at, &own, "attacker").unwrap(),

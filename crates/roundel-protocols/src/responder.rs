@@ -136,11 +136,11 @@ impl Responder {
 
     /// What the requester of a connection needs to know.
     pub fn offer(&self, connection: usize) -> Vec<u8> {
-        let offer = self.port.offer(connection);
-        let offer = match &self.values {
-            Some(values) => offer.with_readable(values.0.remote_address(), values.0.len()),
-            None => offer,
-        };
+        let mut offer = self.port.offer(connection);
+        if let Some(Values(values)) = &self.values {
+            offer.memory = Some(values.remote_address());
+            offer.readable = values.len() as u64;
+        }
         offer.to_bytes()
     }
 

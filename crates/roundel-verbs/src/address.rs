@@ -1,6 +1,7 @@
 //! Addresses as peers exchange them out of band: opaque bytes to everyone but the provider.
 
 use crate::error::{Result, VerbsError};
+use serde::{Deserialize, Serialize};
 
 /// Largest encoded device address, in bytes.
 pub const DEVICE_ADDRESS_BYTES_MAX: usize = 96;
@@ -36,7 +37,8 @@ impl std::fmt::Debug for DeviceAddress {
 
 /// Where a queue pair is: what a peer needs to connect to it (RC) or to make an address handle
 /// for it (UD).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
 pub struct QueuePairAddress {
     /// The device that owns it.
     pub device: DeviceAddress,
@@ -79,6 +81,20 @@ impl QueuePairAddress {
             queue_key: word(8)?,
             device: DeviceAddress::new(&bytes[12..])?,
         })
+    }
+}
+
+impl TryFrom<Vec<u8>> for QueuePairAddress {
+    type Error = VerbsError;
+
+    fn try_from(bytes: Vec<u8>) -> Result<Self> {
+        Self::from_bytes(&bytes)
+    }
+}
+
+impl From<QueuePairAddress> for Vec<u8> {
+    fn from(address: QueuePairAddress) -> Self {
+        address.to_bytes()
     }
 }
 

@@ -7,12 +7,12 @@ use roundel_verbs::{QueuePairAddress, RemoteAddress};
 use serde::{Deserialize, Serialize};
 
 /// Version of offers, of frames, and of what ends do with them.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// One connection, as one of its ends has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Offer {
-    version: u32,
+    pub version: u32,
     pub protocol: Protocol,
     /// Whether this is the end that asks.
     pub asks: bool,
@@ -24,9 +24,11 @@ pub(crate) struct Offer {
     pub connection: u32,
     /// A peer that knows it may write to this end.
     pub nonce: u64,
-    connected: Option<Vec<u8>>,
-    datagram: Option<Vec<u8>>,
-    memory: Option<(u64, u32)>,
+    /// Its queue pair of this connection, and the one for all of them, where the protocol has such.
+    pub connected: Option<QueuePairAddress>,
+    pub datagram: Option<QueuePairAddress>,
+    /// Its slots, or the memory that can be read.
+    pub memory: Option<RemoteAddress>,
     /// Bytes of the memory that can be read, where the protocol reads.
     pub readable: u64,
 }
@@ -46,57 +48,6 @@ impl Offer {
             memory: None,
             readable: 0,
         }
-    }
-
-    pub(crate) fn with_pairs(
-        self,
-        connected: Option<&QueuePairAddress>,
-        datagram: Option<&QueuePairAddress>,
-    ) -> Self {
-        Self {
-            connected: connected.map(QueuePairAddress::to_bytes),
-            datagram: datagram.map(QueuePairAddress::to_bytes),
-            ..self
-        }
-    }
-
-    /// The offer for one connection: its number at this end, and the nonce that its peer writes with.
-    pub(crate) fn of(self, connection: usize, nonce: u64) -> Self {
-        Self {
-            connection: connection as u32,
-            nonce,
-            ..self
-        }
-    }
-
-    /// With so many bytes of memory that can be read.
-    pub(crate) fn with_readable(self, memory: RemoteAddress, bytes: usize) -> Self {
-        Self {
-            readable: bytes as u64,
-            ..self.with_memory(Some(memory))
-        }
-    }
-
-    pub(crate) fn with_memory(self, memory: Option<RemoteAddress>) -> Self {
-        Self {
-            memory: memory.map(|memory| (memory.address, memory.remote_key)),
-            ..self
-        }
-    }
-
-    pub(crate) fn connected(&self) -> Result<Option<QueuePairAddress>> {
-        pair(self.connected.as_deref())
-    }
-
-    pub(crate) fn datagram(&self) -> Result<Option<QueuePairAddress>> {
-        pair(self.datagram.as_deref())
-    }
-
-    pub(crate) fn memory(&self) -> Option<RemoteAddress> {
-        self.memory.map(|(address, remote_key)| RemoteAddress {
-            address,
-            remote_key,
-        })
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
@@ -128,10 +79,6 @@ impl Offer {
         };
         Err(wrong(differs))
     }
-}
-
-fn pair(bytes: Option<&[u8]>) -> Result<Option<QueuePairAddress>> {
-    Ok(bytes.map(QueuePairAddress::from_bytes).transpose()?)
 }
 
 #[cfg(test)]

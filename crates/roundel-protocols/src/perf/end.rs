@@ -140,22 +140,24 @@ impl End {
 
     /// How the peer reaches this end.
     pub(super) fn offer(&self) -> Offer {
-        let exposed = self.exposed.as_ref().map(ExposedBuffer::remote_address);
-        Offer::new(self.pair.address(), exposed)
+        Offer {
+            queue_pair: self.pair.address().clone(),
+            exposed: self.exposed.as_ref().map(ExposedBuffer::remote_address),
+        }
     }
 
     /// Connects to the end that offers this.
     pub(super) fn connect(&mut self, offer: &Offer) -> Result<()> {
-        let address = offer.queue_pair()?;
+        let address = &offer.queue_pair;
         match self.transport {
             Transport::UnreliableDatagram => {
                 self.pair.activate()?;
-                self.destination = Some(self.device.create_address_handle(&address)?);
+                self.destination = Some(self.device.create_address_handle(address)?);
             }
-            _ => self.pair.connect(&address)?,
+            _ => self.pair.connect(address)?,
         }
         let gap = self.bytes.next_multiple_of(WORD) - self.bytes;
-        self.remote = offer.exposed().map(|memory| memory.offset(gap));
+        self.remote = offer.exposed.map(|memory| memory.offset(gap));
         Ok(())
     }
 

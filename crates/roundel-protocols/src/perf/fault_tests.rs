@@ -245,7 +245,7 @@ async fn peers_that_are_something_else_are_refused() {
         (hello("pigeon"), "\"pigeon\""),
         (
             [&b"rndlperf\x01\0\0\0"[..], b"{}"].concat(),
-            "speaks version 1 of the perf protocol, this side 2",
+            "speaks version 1 of the perf protocol, this side 3",
         ),
     ] {
         let error = greeted_with(words).await.to_string();

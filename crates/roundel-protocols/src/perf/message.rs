@@ -13,7 +13,7 @@ use roundel_verbs::{Capabilities, QueuePairAddress, RemoteAddress, VerbsError};
 use serde::{Deserialize, Serialize};
 
 /// Version of these messages and of what the ends do between them.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const MAGIC: [u8; 8] = *b"rndlperf";
 
 /// A message.
@@ -48,32 +48,13 @@ pub(super) enum Message {
     Failed(String),
 }
 
-/// What a peer needs to connect, in the encodings of the verbs layer.
+/// What a peer needs to connect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Offer {
-    queue_pair: Vec<u8>,
-    /// Address and remote key of exposed memory.
-    exposed: Option<(u64, u32)>,
-}
-
-impl Offer {
-    pub(super) fn new(queue_pair: &QueuePairAddress, exposed: Option<RemoteAddress>) -> Self {
-        Self {
-            queue_pair: queue_pair.to_bytes(),
-            exposed: exposed.map(|memory| (memory.address, memory.remote_key)),
-        }
-    }
-
-    pub(super) fn queue_pair(&self) -> Result<QueuePairAddress> {
-        Ok(QueuePairAddress::from_bytes(&self.queue_pair)?)
-    }
-
-    pub(super) fn exposed(&self) -> Option<RemoteAddress> {
-        self.exposed.map(|(address, remote_key)| RemoteAddress {
-            address,
-            remote_key,
-        })
-    }
+    /// Where its queue pair is.
+    pub(super) queue_pair: QueuePairAddress,
+    /// Where its exposed memory is.
+    pub(super) exposed: Option<RemoteAddress>,
 }
 
 /// Facts of an end, for reports and errors.
@@ -182,6 +163,7 @@ mod tests {
     use crate::perf::test::{Length, Measure, Polling, Verb};
     use proptest::prelude::*;
     use roundel_verbs::Transport;
+    use roundel_verbs::address::{DEVICE_ADDRESS_BYTES_MAX, DeviceAddress};
 
     fn test(bytes: usize, seconds: f64, verb: usize, transport: Transport) -> Test {
         Test {
@@ -208,10 +190,18 @@ mod tests {
             verb in 0..Verb::ALL.len(),
             transport in prop::sample::select(Transport::ALL.to_vec()),
             text: String,
-            queue_pair: Vec<u8>,
+            device in prop::collection::vec(any::<u8>(), 0..=DEVICE_ADDRESS_BYTES_MAX),
         ) {
             // JSON keeps a number that has few digits as it is.
             let seconds = f64::from(eighths) / 8.0;
+            let number = bytes as u32;
+            let queue_pair = QueuePairAddress {
+                device: DeviceAddress::new(&device).unwrap(),
+                number,
+                incarnation: eighths,
+                queue_key: !number,
+            };
+            let memory = RemoteAddress { address: u64::MAX, remote_key: 7 };
             for message in [
                 Message::Test {
                     test: test(bytes, seconds, verb, transport),
@@ -219,7 +209,7 @@ mod tests {
                 },
                 Message::Sent(u64::MAX - bytes as u64),
                 Message::Received { messages: bytes as u64, cpu_seconds: seconds },
-                Message::Offer(Offer { queue_pair, exposed: Some((u64::MAX, 7)) }),
+                Message::Offer(Offer { queue_pair, exposed: Some(memory) }),
                 Message::Failed(text),
                 Message::Ready,
             ] {
@@ -244,7 +234,7 @@ mod tests {
         let told = Message::parse(&bytes, "x").unwrap_err().to_string();
         assert_eq!(
             told,
-            "peer x speaks version 9 of the perf protocol, this side 2"
+            "peer x speaks version 9 of the perf protocol, this side 3"
         );
     }
 }

@@ -3,6 +3,7 @@
 
 use super::segment::Allocation;
 use crate::numa::Region;
+use serde::{Deserialize, Serialize};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -138,7 +139,7 @@ impl SharedBuffer {
 }
 
 /// Where exposed memory is, for a peer's WRITE or READ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoteAddress {
     /// Address on the device that owns it.
     pub address: u64,

@@ -186,12 +186,15 @@ impl Port {
 
     /// What the peer of a connection needs to know.
     pub(crate) fn offer(&self, connection: usize) -> Offer {
-        let connected = self.connected.get(connection).map(QueuePair::address);
-        let datagram = self.datagram.as_ref().map(QueuePair::address);
-        let offer = self.options.offer().of(connection, self.nonce);
-        offer
-            .with_pairs(connected, datagram)
-            .with_memory(self.slots_of(connection))
+        let address = |pair: &QueuePair| pair.address().clone();
+        Offer {
+            connection: connection as u32,
+            nonce: self.nonce,
+            connected: self.connected.get(connection).map(address),
+            datagram: self.datagram.as_ref().map(address),
+            memory: self.slots_of(connection),
+            ..self.options.offer()
+        }
     }
 
     /// Connects to the end that offers this, called `name`.
@@ -202,7 +205,7 @@ impl Port {
             reason: format!("it offers no {what}"),
         };
         if let Some(pair) = self.connected.get(connection) {
-            let address = offer.connected()?.ok_or_else(|| missing("connection"))?;
+            let address = offer.connected.ok_or_else(|| missing("connection"))?;
             pair.connect(&address)?;
         }
         let handle = match &self.datagram {
@@ -210,22 +213,20 @@ impl Port {
                 if pair.state() == QueuePairState::Init {
                     pair.activate()?;
                 }
-                let address = offer
-                    .datagram()?
-                    .ok_or_else(|| missing("place for datagrams"))?;
+                let address = offer.datagram;
+                let address = address.ok_or_else(|| missing("place for datagrams"))?;
                 Some(self.device.create_address_handle(&address)?)
             }
             None => None,
         };
-        let memory = offer.memory();
         let writes = self.outgoing.way().is_some_and(Way::goes_to_memory);
         let reads = self.options.protocol == Protocol::Read && self.options.asks;
-        if (writes || reads) && memory.is_none() {
+        if (writes || reads) && offer.memory.is_none() {
             return Err(missing("memory"));
         }
         self.peers[connection] = Some(Peer {
             name: name.to_owned(),
-            memory,
+            memory: offer.memory,
             readable: offer.readable,
             handle,
             guard: Guard {
