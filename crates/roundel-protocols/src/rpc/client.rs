@@ -1,7 +1,7 @@
 //! The client: its task has a requester; callers hand it their calls.
 
 use super::line::{Asked, Lines, Outcome, Submitted};
-use super::wait::{Idle, Step, Steps, Waiting, drive};
+use super::wait::{Idle, Step, Steps, drive};
 use crate::end::{EndOptions, Fabric};
 use crate::error::{CallError, ProtocolError, Result};
 use crate::requester::Requester;
@@ -20,7 +20,6 @@ pub struct Client {
     options: EndOptions,
     context: Arc<dyn Context>,
     channel: CompletionChannel,
-    waiting: Waiting,
 }
 
 impl Client {
@@ -40,7 +39,6 @@ impl Client {
             options: options.clone(),
             context: fabric.context.clone(),
             channel,
-            waiting: Waiting::default(),
         })
     }
 
@@ -63,11 +61,6 @@ impl Client {
         self.peers.len()
     }
 
-    /// Has its task wait like this.
-    pub fn set_waiting(&mut self, waiting: Waiting) {
-        self.waiting = waiting;
-    }
-
     /// Starts its task, which ends with the last clone of what this returns.
     ///
     /// # Errors
@@ -75,10 +68,7 @@ impl Client {
     pub fn start(self) -> Result<Caller> {
         self.context.spawn(Box::pin(self.channel.drive()?));
         let lines = Arc::new(Lines::new(self.peers, self.options.pending));
-        let (context, waiting) = (self.context.clone(), self.waiting);
-        let readable = (0..self.requester.connections())
-            .map(|connection| self.requester.readable(connection))
-            .collect();
+        let context = self.context.clone();
         let mut task = Task {
             requester: self.requester,
             lines: lines.clone(),
@@ -87,14 +77,13 @@ impl Client {
         };
         self.context.spawn(Box::pin(async move {
             let bell = task.lines.bell.clone();
-            if let Err(error) = drive(&mut task, &*context, &bell, waiting).await {
+            if let Err(error) = drive(&mut task, &*context, &bell).await {
                 task.lines.close(&error.to_string());
             }
         }));
         Ok(Caller(Arc::new(Held {
             lines,
             context: self.context,
-            readable,
         })))
     }
 }
@@ -106,7 +95,6 @@ pub struct Caller(Arc<Held>);
 struct Held {
     lines: Arc<Lines>,
     context: Arc<dyn Context>,
-    readable: Vec<u64>,
 }
 
 impl Drop for Held {
@@ -146,11 +134,6 @@ impl Caller {
             Ok(call) => call,
             Err(error) => Call(Some(State::Failed(error))),
         }
-    }
-
-    /// Bytes of a server's memory that [`read`](Self::read) reaches; 0 where the protocol does not read.
-    pub fn readable(&self, connection: usize) -> u64 {
-        self.0.readable.get(connection).copied().unwrap_or(0)
     }
 
     /// Connections that it has.

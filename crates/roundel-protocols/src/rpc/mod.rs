@@ -68,7 +68,6 @@ mod wait;
 pub use client::{Call, Caller, Client};
 pub use meet::{Met, meet};
 pub use server::{Server, Serving};
-pub use wait::Waiting;
 
 #[cfg(test)]
 mod tests;

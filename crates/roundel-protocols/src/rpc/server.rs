@@ -1,6 +1,6 @@
 //! The server: its task has a responder, which a handler answers for.
 
-use super::wait::{Bell, Idle, Step, Steps, Waiting, drive};
+use super::wait::{Bell, Idle, Step, Steps, drive};
 use crate::end::{EndOptions, Fabric};
 use crate::error::Result;
 use crate::protocol::Protocol;
@@ -23,7 +23,6 @@ pub struct Server {
     reads: bool,
     context: Arc<dyn Context>,
     channel: CompletionChannel,
-    waiting: Waiting,
     connections: usize,
 }
 
@@ -49,7 +48,6 @@ impl Server {
             reads: options.protocol == Protocol::Read,
             context: fabric.context.clone(),
             channel,
-            waiting: Waiting::default(),
             connections,
         })
     }
@@ -77,11 +75,6 @@ impl Server {
         self.connections
     }
 
-    /// Has its task wait like this.
-    pub fn set_waiting(&mut self, waiting: Waiting) {
-        self.waiting = waiting;
-    }
-
     /// Starts its task, which ends when what this returns is dropped. The handler answers one request at a time, on that
     /// task, so all connections wait while it does. When it panics, that request is refused, and it is asked the next
     /// ones.
@@ -92,7 +85,7 @@ impl Server {
         self.context.spawn(Box::pin(self.channel.drive()?));
         let shared = Arc::new(Shared::default());
         let values = self.responder.values().cloned();
-        let (context, waiting) = (self.context.clone(), self.waiting);
+        let context = self.context.clone();
         let mut task = Task {
             responder: self.responder,
             handler,
@@ -102,7 +95,7 @@ impl Server {
         };
         self.context.spawn(Box::pin(async move {
             let bell = task.shared.bell.clone();
-            if let Err(error) = drive(&mut task, &*context, &bell, waiting).await {
+            if let Err(error) = drive(&mut task, &*context, &bell).await {
                 task.shared.seen.lock().failure = Some(error.to_string());
             }
         }));

@@ -9,24 +9,11 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
-/// How long the task of an end stays awake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting {
-    /// So long after something came, other tasks run in between.
-    pub awake: Duration,
-    /// Where messages only show in memory, it sleeps at first a tenth of that between two looks, and then twice as long
-    /// each time, up to this. Timers may be coarser.
-    pub asleep_max: Duration,
-}
-
-impl Default for Waiting {
-    fn default() -> Self {
-        Self {
-            awake: Duration::from_micros(200),
-            asleep_max: Duration::from_millis(2),
-        }
-    }
-}
+/// So long after something came, other tasks run in between.
+const AWAKE: Duration = Duration::from_micros(200);
+/// Where messages only show in memory, it sleeps at first a tenth of [`AWAKE`] between two looks, and then twice as long
+/// each time, up to this. Timers may be coarser.
+const ASLEEP_MAX: Duration = Duration::from_millis(2);
 
 /// What a step came to.
 pub(super) enum Step {
@@ -77,10 +64,8 @@ pub(super) async fn drive(
     steps: &mut impl Steps,
     context: &dyn Context,
     bell: &Arc<Bell>,
-    waiting: Waiting,
 ) -> Result<()> {
     let mut rest = Rest {
-        waiting,
         since: None,
         asleep: Duration::ZERO,
         alarm: Alarm::default(),
@@ -111,7 +96,6 @@ pub(super) async fn drive(
 }
 
 struct Rest {
-    waiting: Waiting,
     /// When nothing was found first.
     since: Option<Duration>,
     /// How long it slept last.
@@ -133,8 +117,8 @@ impl Rest {
         let since = *self.since.get_or_insert(now);
         let mut until = idle.until;
         if idle.comes && !queue.wake_when_new(cx) {
-            if now < since + self.waiting.awake {
-                self.asleep = self.waiting.awake / 20;
+            if now < since + AWAKE {
+                self.asleep = AWAKE / 20;
                 // Polled once, it has the runtime wake the task when it has looked at the others.
                 let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
                 return false;
@@ -144,7 +128,7 @@ impl Rest {
                 return true;
             }
             if idle.looks {
-                self.asleep = (self.asleep * 2).min(self.waiting.asleep_max);
+                self.asleep = (self.asleep * 2).min(ASLEEP_MAX);
                 let look = now + self.asleep;
                 until = Some(until.map_or(look, |until| until.min(look)));
             }
