@@ -1,6 +1,5 @@
 //! What both ends of a conversation are made with.
 
-use crate::message::PortOptions;
 use crate::protocol::Protocol;
 use roundel_verbs::{Arena, CompletionChannel, Context, Device};
 use std::net::IpAddr;
@@ -50,16 +49,6 @@ impl EndOptions {
             response_bytes: 365,
             resend_after: Duration::from_millis(20),
             give_up_after: Duration::from_secs(10),
-        }
-    }
-
-    pub(crate) fn port(&self, asks: bool, connections: usize) -> PortOptions {
-        PortOptions {
-            protocol: self.protocol,
-            asks,
-            connections,
-            slots: self.pending,
-            bytes: (self.request_bytes, self.response_bytes),
         }
     }
 }

@@ -90,7 +90,7 @@ impl Attacker {
             connected: Some(self.pair.address().clone()),
             datagram: Some(self.pair.address().clone()),
             memory: Some(self.own.remote_address()),
-            ..Offer::new(options.protocol, asks, PENDING, (BYTES, BYTES))
+            ..Offer::new(options, asks)
         };
         offer.to_bytes()
     }
@@ -221,10 +221,8 @@ fn run(protocol: Protocol, seed: u64) {
     requester
         .connect(0, &responder.offer(0), "responder")
         .unwrap();
-    let read = |offer: &[u8], asks| {
-        let own = Offer::new(protocol, asks, PENDING, (BYTES, BYTES));
-        Offer::parse(offer, &own, "end").unwrap()
-    };
+    let read =
+        |offer: &[u8], asks| Offer::parse(offer, &Offer::new(&options, asks), "end").unwrap();
     let mut attackers = Vec::new();
     let taken: Vec<[Arc<AtomicU64>; 2]> = (0..CONNECTIONS).map(|_| Default::default()).collect();
     for (at, taken) in taken.iter().enumerate().skip(1) {

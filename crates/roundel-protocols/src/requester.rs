@@ -54,13 +54,7 @@ impl Requester {
     /// # Errors
     /// When the device cannot carry the protocol, or has no room.
     pub fn open(fabric: &Fabric, connections: usize, options: &EndOptions) -> Result<Self> {
-        let port = Port::open(
-            &fabric.device,
-            &fabric.arena,
-            fabric.context.clone(),
-            fabric.channel.as_ref(),
-            options.port(true, connections),
-        )?;
+        let port = Port::open(fabric, options, true, connections)?;
         let reads = match options.protocol {
             Protocol::Read => connections * options.pending,
             _ => 0,

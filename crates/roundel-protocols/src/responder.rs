@@ -101,13 +101,7 @@ impl Responder {
         readable: usize,
         options: &EndOptions,
     ) -> Result<Self> {
-        let port = Port::open(
-            &fabric.device,
-            &fabric.arena,
-            fabric.context.clone(),
-            fabric.channel.as_ref(),
-            options.port(false, connections),
-        )?;
+        let port = Port::open(fabric, options, false, connections)?;
         let values = match options.protocol == Protocol::Read && readable > 0 {
             true => Some(Values(Arc::new(fabric.arena.allocate_exposed(readable)?))),
             false => None,

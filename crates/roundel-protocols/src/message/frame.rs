@@ -11,6 +11,8 @@
 //! length and one after the payload, and zeroes both (section 3); with one place for it, one word is looked at,
 //! and zeroed.
 
+use crate::end::EndOptions;
+use crate::error::{ProtocolError, Result};
 use crate::protocol::{Protocol, Way};
 use roundel_verbs::{Capabilities, Transport};
 use std::hash::Hasher as _;
@@ -40,6 +42,34 @@ impl Protocol {
             None => PAYLOAD_BYTES_MAX.min(device.rc_message_bytes_max),
         };
         (most(self.requests()), most(self.responses()))
+    }
+}
+
+impl EndOptions {
+    /// Whether a device can carry it.
+    pub(crate) fn check(&self, device: &Capabilities) -> Result<()> {
+        let protocol = self.protocol;
+        protocol.check(device)?;
+        let most = protocol.bytes_max(device);
+        let wrong = if self.pending == 0 || self.pending > SLOTS_MAX {
+            format!(
+                "{} calls pending on a connection: there are 1 to {SLOTS_MAX}",
+                self.pending
+            )
+        } else if self.request_bytes > most.0 {
+            format!(
+                "requests of {} bytes: with {protocol} they have at most {}",
+                self.request_bytes, most.0
+            )
+        } else if self.response_bytes > most.1 {
+            format!(
+                "responses of {} bytes: with {protocol} they have at most {}",
+                self.response_bytes, most.1
+            )
+        } else {
+            return Ok(());
+        };
+        Err(ProtocolError::Unsupported(wrong))
     }
 }
 

@@ -14,5 +14,5 @@ pub(crate) mod offer;
 mod port;
 mod sweeps;
 
-pub(crate) use port::{Arrival, Arrivals, Port, PortOptions};
+pub(crate) use port::{Arrival, Arrivals, Port};
 pub(crate) use sweeps::Sweeps;

@@ -1,6 +1,7 @@
 //! What an end tells its peer so that both can connect. It comes from outside: whoever reads it checks what it
 //! says.
 
+use crate::end::EndOptions;
 use crate::error::{ProtocolError, Result};
 use crate::protocol::Protocol;
 use roundel_verbs::{QueuePairAddress, RemoteAddress};
@@ -34,13 +35,13 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    pub(crate) fn new(protocol: Protocol, asks: bool, slots: usize, bytes: (usize, usize)) -> Self {
+    pub(crate) fn new(options: &EndOptions, asks: bool) -> Self {
         Self {
             version: VERSION,
-            protocol,
+            protocol: options.protocol,
             asks,
-            slots,
-            bytes,
+            slots: options.pending,
+            bytes: (options.request_bytes, options.response_bytes),
             connection: 0,
             nonce: 0,
             connected: None,
@@ -87,7 +88,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn own() -> Offer {
-        Offer::new(Protocol::WriteWrite, true, 16, (36, 365))
+        Offer::new(&EndOptions::new(Protocol::WriteWrite), true)
     }
 
     #[test]

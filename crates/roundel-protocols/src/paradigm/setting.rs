@@ -175,22 +175,7 @@ impl Setting {
     /// [`ProtocolError::Unsupported`], with the reason.
     pub fn check_on(&self, device: &Capabilities) -> Result<()> {
         self.check()?;
-        self.protocol.check(device)?;
-        let (request, response) = self.protocol.bytes_max(device);
-        let wrong = if self.request_bytes > request {
-            format!(
-                "requests of {} bytes: with {} they have at most {request}",
-                self.request_bytes, self.protocol
-            )
-        } else if self.response_bytes > response {
-            format!(
-                "responses of {} bytes: with {} they have at most {response}",
-                self.response_bytes, self.protocol
-            )
-        } else {
-            return Ok(());
-        };
-        Err(ProtocolError::Unsupported(wrong))
+        self.end_options().check(device)
     }
 
     /// Whether it makes sense, whatever the device.

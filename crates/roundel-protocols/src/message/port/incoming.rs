@@ -101,7 +101,7 @@ impl Port {
             return Ok(());
         };
         let bytes = self.incoming.slots * slot_bytes(self.incoming.bytes, way);
-        for _ in 0..self.options.connections {
+        for _ in 0..self.peers.len() {
             let memory = self.arena.allocate_exposed(bytes)?;
             self.incoming.memory.push(memory);
         }
@@ -118,7 +118,7 @@ impl Port {
             return Ok(());
         };
         let places = match way.transport.is_connected() {
-            true => self.options.connections,
+            true => self.peers.len(),
             false => 1,
         };
         let bytes = self.header_bytes(way) + self.incoming.bytes + frame::overhead(way);
@@ -213,7 +213,7 @@ impl Port {
             (Some(named), false) => named as usize,
             _ => place,
         };
-        if connection >= self.options.connections || trailer.length > self.incoming.bytes {
+        if connection >= self.peers.len() || trailer.length > self.incoming.bytes {
             return None;
         }
         let whole = !way.is_lossy() || frame::is_whole(message, self.guard(connection));

@@ -5,16 +5,17 @@ mod outgoing;
 
 pub(crate) use incoming::{Arrival, Arrivals};
 
-use super::frame::{self, Guard};
+use super::frame::Guard;
 use super::offer::Offer;
+use crate::end::{EndOptions, Fabric};
 use crate::error::{Gone, ProtocolError, Result};
 use crate::protocol::{Protocol, Way};
 use incoming::Incoming;
 use outgoing::Outgoing;
 use roundel_verbs::{
-    AddressHandle, Arena, Buffer, Completion, CompletionChannel, CompletionQueue, CompletionStatus,
-    Context, Device, Opcode, Payload, QUEUE_KEY_MAX, QueuePair, QueuePairOptions, QueuePairState,
-    RemoteAddress, SendOperation, SendRequest, Transport,
+    AddressHandle, Arena, Buffer, Completion, CompletionQueue, CompletionStatus, Context, Device,
+    Opcode, Payload, QUEUE_KEY_MAX, QueuePair, QueuePairOptions, QueuePairState, RemoteAddress,
+    SendOperation, SendRequest, Transport,
 };
 use std::sync::Arc;
 
@@ -22,35 +23,6 @@ use std::sync::Arc;
 const POLL_MAX: usize = 64;
 /// A SEND waits for a receive without end.
 const RNR_RETRY: u8 = 7;
-
-/// What a port is made for.
-#[derive(Clone, Debug)]
-pub(crate) struct PortOptions {
-    pub protocol: Protocol,
-    /// Whether it is that of a requester.
-    pub asks: bool,
-    /// Connections, one to each peer.
-    pub connections: usize,
-    /// Messages under way on a connection, in each direction.
-    pub slots: usize,
-    /// Most bytes of a request and of a response.
-    pub bytes: (usize, usize),
-}
-
-impl PortOptions {
-    /// How it sends, and how it receives.
-    fn ways(&self) -> (Option<Way>, Option<Way>) {
-        let (requests, responses) = (self.protocol.requests(), self.protocol.responses());
-        match self.asks {
-            true => (requests, responses),
-            false => (responses, requests),
-        }
-    }
-
-    fn offer(&self) -> Offer {
-        Offer::new(self.protocol, self.asks, self.slots, self.bytes)
-    }
-}
 
 /// What is known of the peer of a connection.
 pub(crate) struct Peer {
@@ -70,7 +42,9 @@ pub(crate) struct Port {
     device: Device,
     arena: Arena,
     context: Arc<dyn Context>,
-    options: PortOptions,
+    options: EndOptions,
+    /// Whether it is that of a requester.
+    asks: bool,
     queue: CompletionQueue,
     /// One for each connection, where the protocol has any.
     connected: Vec<QueuePair>,
@@ -89,27 +63,36 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Makes the queue pairs and their memory, and posts receives. With a channel its owner can sleep.
+    /// Makes the queue pairs and their memory, and posts receives. With a channel its owner can sleep. `asks` says
+    /// whether its owner is a requester; to each peer there is one connection.
     pub(crate) fn open(
-        device: &Device,
-        arena: &Arena,
-        context: Arc<dyn Context>,
-        channel: Option<&CompletionChannel>,
-        options: PortOptions,
+        fabric: &Fabric,
+        options: &EndOptions,
+        asks: bool,
+        connections: usize,
     ) -> Result<Self> {
+        let (device, arena, context) = (&fabric.device, &fabric.arena, &fabric.context);
         let capabilities = device.capabilities();
-        options.protocol.check(capabilities)?;
-        check(&options, options.protocol.bytes_max(capabilities))?;
-        let (sends, receives) = options.ways();
+        options.check(capabilities)?;
+        if connections == 0 {
+            return Err(ProtocolError::Unsupported("a port without peers".into()));
+        }
+        // How it sends, and how it receives, and most bytes of that.
+        let requests = (options.protocol.requests(), options.request_bytes);
+        let responses = (options.protocol.responses(), options.response_bytes);
+        let ((sends, bytes_out), (receives, bytes_in)) = match asks {
+            true => (requests, responses),
+            false => (responses, requests),
+        };
         let transports = options.protocol.transports();
-        let (connections, slots) = (options.connections, options.slots);
+        let slots = options.pending;
         let depths = |transport| {
             let uses = |way: Option<Way>| way.is_some_and(|way| way.transport == transport);
             let all = match transport {
                 Transport::UnreliableDatagram => slots * connections,
                 _ => slots,
             };
-            let reads = options.protocol == Protocol::Read && options.asks;
+            let reads = options.protocol == Protocol::Read && asks;
             let send = all * usize::from(uses(sends) || reads);
             let consumes = receives.is_some_and(|way| way.consumes_receive());
             let receive = all * usize::from(uses(receives) && consumes);
@@ -127,7 +110,7 @@ impl Port {
             };
             pairs * (send + receive)
         });
-        let queue = device.create_completion_queue(completions.sum(), channel)?;
+        let queue = device.create_completion_queue(completions.sum(), fabric.channel.as_ref())?;
         let nonce = context.random();
         let pair = |transport| {
             let (send_depth, receive_depth) = depths(transport);
@@ -150,15 +133,13 @@ impl Port {
                 }
             }
         }
-        let bytes = match options.asks {
-            true => options.bytes,
-            false => (options.bytes.1, options.bytes.0),
-        };
         let receive_depth = receives.map_or(0, |way| depths(way.transport).1);
         let mut port = Self {
             device: device.clone(),
             arena: arena.clone(),
-            context,
+            context: context.clone(),
+            options: options.clone(),
+            asks,
             queue,
             connected,
             datagram,
@@ -166,11 +147,10 @@ impl Port {
             peers: (0..connections).map(|_| None).collect(),
             gone: vec![None; connections],
             newly_gone: Vec::new(),
-            outgoing: Outgoing::new(sends, bytes.0, connections, capabilities.inline_bytes_max),
-            incoming: Incoming::new(receives, bytes.1, slots),
+            outgoing: Outgoing::new(sends, bytes_out, connections, capabilities.inline_bytes_max),
+            incoming: Incoming::new(receives, bytes_in, slots),
             completions: Vec::with_capacity(POLL_MAX),
             read: Vec::new(),
-            options,
         };
         // All that can be under way at a time: memory is not registered when there is something to do.
         if let Some(bytes) = port.outgoing.buffer_bytes() {
@@ -193,13 +173,13 @@ impl Port {
             connected: self.connected.get(connection).map(address),
             datagram: self.datagram.as_ref().map(address),
             memory: self.slots_of(connection),
-            ..self.options.offer()
+            ..Offer::new(&self.options, self.asks)
         }
     }
 
     /// Connects to the end that offers this, called `name`.
     pub(crate) fn connect(&mut self, connection: usize, offer: &[u8], name: &str) -> Result<()> {
-        let offer = Offer::parse(offer, &self.options.offer(), name)?;
+        let offer = Offer::parse(offer, &Offer::new(&self.options, self.asks), name)?;
         let missing = |what: &str| ProtocolError::Offer {
             peer: name.to_owned(),
             reason: format!("it offers no {what}"),
@@ -220,7 +200,7 @@ impl Port {
             None => None,
         };
         let writes = self.outgoing.way().is_some_and(Way::goes_to_memory);
-        let reads = self.options.protocol == Protocol::Read && self.options.asks;
+        let reads = self.options.protocol == Protocol::Read && self.asks;
         if (writes || reads) && offer.memory.is_none() {
             return Err(missing("memory"));
         }
@@ -364,30 +344,4 @@ impl Port {
             false => (0..self.gone.len()).for_each(|each| self.give_up(each, gone.clone())),
         }
     }
-}
-
-fn check(options: &PortOptions, most: (usize, usize)) -> Result<()> {
-    let protocol = options.protocol;
-    let wrong = if options.slots == 0 || options.slots > frame::SLOTS_MAX {
-        format!(
-            "{} calls pending on a connection: there are 1 to {}",
-            options.slots,
-            frame::SLOTS_MAX
-        )
-    } else if options.bytes.0 > most.0 {
-        format!(
-            "requests of {} bytes: with {protocol} they have at most {}",
-            options.bytes.0, most.0
-        )
-    } else if options.bytes.1 > most.1 {
-        format!(
-            "responses of {} bytes: with {protocol} they have at most {}",
-            options.bytes.1, most.1
-        )
-    } else if options.connections == 0 {
-        "a port without peers".to_owned()
-    } else {
-        return Ok(());
-    };
-    Err(ProtocolError::Unsupported(wrong))
 }

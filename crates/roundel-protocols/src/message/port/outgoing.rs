@@ -82,7 +82,7 @@ impl Port {
         kind: Kind,
         payload: &[u8],
     ) -> Result<()> {
-        let slots = self.options.slots;
+        let slots = self.options.pending;
         let Some(way) = self.outgoing.way else {
             return Ok(());
         };
