@@ -1,7 +1,7 @@
 use super::*;
 use crate::join::{Algorithm, JoinType, PairPredicate, Window};
 use crate::roundabout::RingOptions;
-use crate::roundabout::tests::ring;
+use crate::roundabout::tests::{SMALL, ring};
 use crate::threads::TokioThreads;
 use arrow::array::{
     Array as _, ArrayRef, AsArray as _, BooleanArray, Float64Array, Int64Array, StringArray,
@@ -102,9 +102,9 @@ pub(crate) fn expected(
 }
 
 /// What rows of both sides match.
-pub(crate) struct Matches {
-    pub(crate) column: [usize; 1],
-    pub(crate) test: fn(i64, i64) -> bool,
+struct Matches {
+    column: [usize; 1],
+    test: fn(i64, i64) -> bool,
 }
 
 impl PairPredicate for Matches {
@@ -211,7 +211,21 @@ fn near(a: i64, b: i64) -> bool {
 }
 
 /// A way to find pairs, what they are tested for besides, and what they match then.
-pub(crate) type Condition = (Algorithm, Option<Matches>, fn(i64, i64) -> bool);
+pub(crate) type Condition = (
+    Algorithm,
+    Option<Arc<dyn PairPredicate>>,
+    fn(i64, i64) -> bool,
+);
+
+pub(crate) fn spec(join_type: JoinType, (algorithm, predicate, _): &Condition) -> JoinSpec {
+    JoinSpec {
+        join_type,
+        algorithm: algorithm.clone(),
+        predicate: predicate.clone(),
+        spinning: schema("r"),
+        stationary: schema("s"),
+    }
+}
 
 /// Each way to find pairs, with what its pairs match.
 pub(crate) fn conditions() -> Vec<Condition> {
@@ -233,11 +247,9 @@ pub(crate) fn conditions() -> Vec<Condition> {
     let whole = |low, high| merge(0, Window::Whole { low, high });
     let real = |low, high| merge(1, Window::Real { low, high });
     let odd: fn(i64, i64) -> bool = |a, b| (a * b) % 3 == 1;
-    let test = |column, test| {
-        Some(Matches {
-            column: [column],
-            test,
-        })
+    let test = |column, test| -> Option<Arc<dyn PairPredicate>> {
+        let column = [column];
+        Some(Arc::new(Matches { column, test }))
     };
     vec![
         (hash(0), None, |a, b| a == b),
@@ -286,26 +298,15 @@ async fn results_are_those_of_all_pairs_one_by_one() {
             let r = relation(&mut random, hosts, of_r, keys);
             let s = relation(&mut random, hosts, of_s, keys);
             let (all_r, all_s) = (r.concat(), s.concat());
-            for (algorithm, predicate, matches) in conditions() {
-                let predicate =
-                    predicate.map(|predicate| Arc::new(predicate) as Arc<dyn PairPredicate>);
+            for condition in conditions() {
                 for join_type in JoinType::ALL {
-                    let spec = JoinSpec {
-                        join_type,
-                        algorithm: algorithm.clone(),
-                        predicate: predicate.clone(),
-                        spinning: schema("r"),
-                        stationary: schema("s"),
-                    };
-                    let options = RingOptions {
-                        elements: 2,
-                        element_bytes: 4096,
-                    };
-                    let got = run(spec, options, &r, &s).await.unwrap();
-                    let expected = expected(join_type, &all_r, &all_s, &matches);
+                    let spec = spec(join_type, &condition);
+                    let got = run(spec, SMALL, &r, &s).await.unwrap();
+                    let expected = expected(join_type, &all_r, &all_s, &condition.2);
                     assert!(
                         got == expected,
-                        "{join_type:?} by {algorithm:?} on {hosts} hosts: {} rows, not {}",
+                        "{join_type:?} by {:?} on {hosts} hosts: {} rows, not {}",
+                        condition.0,
                         got.len(),
                         expected.len()
                     );
@@ -322,13 +323,7 @@ async fn nulls_match_where_they_are_equal() {
         stationary: vec![0],
         nulls_equal: true,
     };
-    let spec = JoinSpec {
-        join_type: JoinType::Inner,
-        algorithm,
-        predicate: None,
-        spinning: schema("r"),
-        stationary: schema("s"),
-    };
+    let spec = spec(JoinType::Inner, &(algorithm, None, |a, b| a == b));
     let r = [vec![(None, 1), (Some(1), 2)], vec![(None, 3)]];
     let s = [vec![(Some(1), 10)], vec![(None, 11), (Some(2), 12)]];
     let rows = run(spec, RingOptions::default(), &r, &s).await.unwrap();
@@ -361,26 +356,12 @@ impl PairPredicate for Fails {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failure_of_one_ends_the_join_of_all() {
-    let spec = JoinSpec {
-        join_type: JoinType::Inner,
-        algorithm: Algorithm::NestedLoops,
-        predicate: Some(Arc::new(Fails)),
-        spinning: schema("r"),
-        stationary: schema("s"),
-    };
+    let fails: Condition = (Algorithm::NestedLoops, Some(Arc::new(Fails)), near);
+    let spec = spec(JoinType::Inner, &fails);
     // Only one host has rows that stay.
     let r = vec![vec![(Some(1), 1); 1000]; 3];
     let s = vec![Vec::new(), vec![(Some(1), 1)], Vec::new()];
-    let ended = run(
-        spec,
-        RingOptions {
-            elements: 2,
-            element_bytes: 4096,
-        },
-        &r,
-        &s,
-    );
-    let ended = tokio::time::timeout(Duration::from_secs(5), ended)
+    let ended = tokio::time::timeout(Duration::from_secs(5), run(spec, SMALL, &r, &s))
         .await
         .unwrap();
     assert!(

@@ -1,11 +1,10 @@
 use super::*;
 use crate::cyclo::Output;
 use crate::cyclo::tests::{
-    Condition, Fails, Ids, Kept, Matches, Row, batch, conditions, expected, ids, relation, schema,
+    Condition, Fails, Ids, Kept, Row, batch, conditions, expected, ids, relation, schema, spec,
 };
-use crate::join::{Algorithm, JoinSpec, JoinType, PairPredicate};
-use crate::roundabout::RingOptions;
-use crate::roundabout::tests::ring;
+use crate::join::{Algorithm, JoinSpec, JoinType};
+use crate::roundabout::tests::{SMALL, ring};
 use crate::threads::TokioThreads;
 use futures::future::try_join_all;
 use rand::rngs::StdRng;
@@ -13,10 +12,6 @@ use rand::{Rng as _, SeedableRng as _};
 use roundel_verbs::TokioContext;
 use std::time::Duration;
 
-const SMALL: RingOptions = RingOptions {
-    elements: 2,
-    element_bytes: 4096,
-};
 /// Longest that anything here may take.
 const END_MAX: Duration = Duration::from_secs(60);
 
@@ -34,20 +29,6 @@ async fn pinned_of(batches: Vec<Vec<RecordBatch>>) -> Vec<Arc<Pinned>> {
     });
     let pinned = try_join_all(pins).await.unwrap();
     pinned.into_iter().map(Arc::new).collect()
-}
-
-fn spec(join_type: JoinType, (algorithm, predicate, _): &Condition) -> JoinSpec {
-    let predicate = predicate.as_ref().map(|one| {
-        let (column, test) = (one.column, one.test);
-        Arc::new(Matches { column, test }) as Arc<dyn PairPredicate>
-    });
-    JoinSpec {
-        join_type,
-        algorithm: algorithm.clone(),
-        predicate,
-        spinning: schema("r"),
-        stationary: schema("s"),
-    }
 }
 
 /// Joins on one host.

@@ -3,6 +3,11 @@ use roundel_verbs::shm::{self, ShmOptions};
 use roundel_verbs::{TokioContext, tcp};
 use std::time::Duration;
 
+pub(crate) const SMALL: RingOptions = RingOptions {
+    elements: 2,
+    element_bytes: 4096,
+};
+
 /// A host of this process, over shared memory.
 pub(crate) fn host() -> RingHost {
     host_on(shm::open(ShmOptions::default()).unwrap())
@@ -115,13 +120,7 @@ async fn every_host_sees_all_elements_of_all_others_in_their_order() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_gives_up_breaks_the_ring_of_its_neighbours() {
-    let mut rings = ring(
-        3,
-        RingOptions {
-            elements: 2,
-            element_bytes: 1024,
-        },
-    );
+    let mut rings = ring(3, SMALL);
     drop(rings.remove(1));
     let turns: Vec<_> = rings
         .into_iter()
@@ -143,35 +142,20 @@ async fn what_makes_no_ring_is_refused() {
         hosts: 2,
     };
     let opening = |options| Opening::new(&host(), place, options);
-    assert!(
-        opening(RingOptions {
-            elements: 1,
-            element_bytes: 1024
-        })
-        .is_err()
-    );
-    assert!(
-        opening(RingOptions {
-            elements: 2,
-            element_bytes: 16
-        })
-        .is_err()
-    );
-    let small = opening(RingOptions {
-        elements: 2,
-        element_bytes: 1024,
-    })
-    .unwrap();
+    let (elements, element_bytes) = (1, 16);
+    assert!(opening(RingOptions { elements, ..SMALL }).is_err());
+    let options = RingOptions {
+        element_bytes,
+        ..SMALL
+    };
+    assert!(opening(options).is_err());
+    let small = opening(SMALL).unwrap();
     let large = opening(RingOptions::default()).unwrap();
     let offer = large.offer();
     assert!(matches!(
         small.connect(&offer, &offer, None),
         Err(RingError::Malformed { place: 1, .. })
     ));
-    let small = opening(RingOptions {
-        elements: 2,
-        element_bytes: 1024,
-    })
-    .unwrap();
+    let small = opening(SMALL).unwrap();
     assert!(small.connect(b"nothing", b"nothing", None).is_err());
 }
