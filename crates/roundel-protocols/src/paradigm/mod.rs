@@ -24,7 +24,7 @@ pub use asking::{Asking, Begin};
 pub use group::{Group, GroupPlace};
 pub use hand::{Answering, Hand, Worker};
 pub use links::{Link, Place};
-pub use report::{Latency, Measured, NodeReport};
+pub use report::{Measured, NodeReport};
 pub use setting::{Load, Paradigm, Setting};
 pub use simulation::simulate;
 pub use steady::simulate_steady;

@@ -1,6 +1,7 @@
 //! What nodes measured, each by itself and all together.
 
 use super::setting::{Paradigm, Setting};
+use crate::perf::LatencyMicroseconds;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -37,19 +38,6 @@ pub struct NodeReport {
     pub failure: Option<String>,
 }
 
-/// Latency of calls, in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "percentiles by their names")]
-pub struct Latency {
-    pub min: f64,
-    pub p50: f64,
-    pub p90: f64,
-    pub p99: f64,
-    pub p99_9: f64,
-    pub max: f64,
-    pub mean: f64,
-}
-
 /// A setting, and what all nodes measured together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
@@ -60,7 +48,7 @@ pub struct Measured {
     /// Bytes of responses in a second: all nodes together, but with M:M for each node, as the paper has it.
     pub bytes_per_second: f64,
     /// Latency of calls.
-    pub latency: Option<Latency>,
+    pub latency: Option<LatencyMicroseconds>,
     /// CPU seconds of all nodes for a million calls.
     pub cpu_seconds_per_million: f64,
     /// CPU seconds of all nodes for a GiB of responses.
@@ -124,7 +112,7 @@ impl Measured {
         Self {
             calls_per_second,
             bytes_per_second: bytes / share,
-            latency: Latency::of(&all),
+            latency: LatencyMicroseconds::of(&all, 1.0),
             cpu_seconds_per_million: each(calls as f64 / 1e6),
             cpu_seconds_per_gib: each(gib),
             queue_pairs: nodes.iter().map(|node| node.queue_pairs).max().unwrap_or(0),
@@ -155,23 +143,5 @@ impl Measured {
             "node {bad}: {} calls failed and {} responses were wrong; first: {first}",
             node.errors, node.wrong
         ))
-    }
-}
-
-impl Latency {
-    fn of(histogram: &Histogram<u64>) -> Option<Self> {
-        if histogram.is_empty() {
-            return None;
-        }
-        let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
-        Some(Self {
-            min: histogram.min() as f64 / 1e3,
-            p50: at(0.5),
-            p90: at(0.9),
-            p99: at(0.99),
-            p99_9: at(0.999),
-            max: histogram.max() as f64 / 1e3,
-            mean: histogram.mean() / 1e3,
-        })
     }
 }

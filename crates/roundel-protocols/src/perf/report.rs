@@ -2,7 +2,7 @@
 
 use super::test::Test;
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// What was measured of one test.
@@ -40,13 +40,15 @@ pub struct Run {
     pub cpu_seconds: CpuSeconds,
 }
 
-/// How the times of single messages are distributed, in microseconds.
-#[derive(Clone, Copy, Debug, Serialize)]
+/// How the times of single messages or calls are distributed, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LatencyMicroseconds {
     /// The shortest.
     pub min: f64,
     /// The median.
     pub p50: f64,
+    /// 90 % are not longer.
+    pub p90: f64,
     /// 99 % are not longer.
     pub p99: f64,
     /// 99.9 % are not longer.
@@ -114,19 +116,20 @@ impl Run {
 
 impl LatencyMicroseconds {
     /// Of times in nanoseconds, each of `trips` trips.
-    pub(super) fn of(times: &Histogram<u64>, trips: f64) -> Option<Self> {
+    pub(crate) fn of(times: &Histogram<u64>, trips: f64) -> Option<Self> {
         if times.is_empty() {
             return None;
         }
-        let scale = 1.0 / (1000.0 * trips);
-        let at = |quantile| times.value_at_quantile(quantile) as f64 * scale;
+        let microsecond = 1000.0 * trips;
+        let at = |quantile| times.value_at_quantile(quantile) as f64 / microsecond;
         Some(Self {
-            min: times.min() as f64 * scale,
+            min: times.min() as f64 / microsecond,
             p50: at(0.5),
+            p90: at(0.9),
             p99: at(0.99),
             p99_9: at(0.999),
-            max: times.max() as f64 * scale,
-            mean: times.mean() * scale,
+            max: times.max() as f64 / microsecond,
+            mean: times.mean() / microsecond,
         })
     }
 }

@@ -105,12 +105,15 @@ fn assert_sane(measurement: &Measurement) {
         let LatencyMicroseconds {
             min,
             p50,
+            p90,
             p99,
             p99_9,
             max,
             mean,
         } = latency;
-        assert!(0.0 < min && min <= p50 && p50 <= p99 && p99 <= p99_9 && p99_9 <= max);
+        assert!(
+            0.0 < min && min <= p50 && p50 <= p90 && p90 <= p99 && p99 <= p99_9 && p99_9 <= max
+        );
         assert!(min <= mean && mean <= max, "{measurement:?}");
     }
 }

@@ -261,7 +261,7 @@ impl Table {
     /// One setting.
     pub fn measured(&mut self, measured: &Measured) -> Result<(), Failure> {
         let setting = &measured.setting;
-        let latency = |of: fn(&roundel_protocols::paradigm::Latency) -> f64| {
+        let latency = |of: fn(&roundel_protocols::perf::LatencyMicroseconds) -> f64| {
             let latency = measured.latency.as_ref().map(of);
             latency.map_or("-".to_owned(), |latency| format!("{latency:.2}"))
         };
