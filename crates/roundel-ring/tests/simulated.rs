@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use roundel_ring::roundabout::{Next, Opening};
 use roundel_ring::threads::JoinWork;
 use roundel_ring::{
-    Algorithm, Cyclo, JoinSpec, JoinThreads, JoinType, Output, Place, RingError, RingHost,
-    RingOptions, Roundabout, Window,
+    Algorithm, Cyclo, JoinSpec, JoinThreads, JoinType, Output, RingError, RingHost, RingOptions,
+    Roundabout, Window,
 };
 use roundel_verbs::sim::{Parameters, SimNode, Simulation};
 use std::ops::Bound;
@@ -34,19 +34,9 @@ impl Cluster {
     }
 
     fn ring(&self, options: RingOptions) -> Vec<Roundabout> {
-        let hosts = self.nodes.len();
         let host = |node: &SimNode| RingHost::new(node.device(), node.context()).unwrap();
-        let openings = self.nodes.iter().enumerate().map(|(number, node)| {
-            Opening::new(&host(node), Place { number, hosts }, options).unwrap()
-        });
-        let openings: Vec<_> = openings.collect();
-        let offers: Vec<_> = openings.iter().map(Opening::offer).collect();
-        let connect = |(number, opening): (usize, Opening)| {
-            let place = Place { number, hosts };
-            let (before, after) = (&offers[place.predecessor()], &offers[place.follower()]);
-            opening.connect(before, after, None).unwrap()
-        };
-        openings.into_iter().enumerate().map(connect).collect()
+        let hosts: Vec<_> = self.nodes.iter().map(host).collect();
+        Opening::all(&hosts, options).unwrap()
     }
 
     /// Runs a task on each node; how long that took.

@@ -8,7 +8,7 @@ use crate::fabric::FabricChoice;
 use futures::channel::mpsc;
 use futures::{FutureExt as _, TryStreamExt as _};
 use roundel_ring::roundabout::Opening;
-use roundel_ring::{Place, RingHost, RingOptions, Roundabout};
+use roundel_ring::{RingHost, RingOptions, Roundabout};
 use roundel_verbs::sim::{Link, Nic, Parameters, SimNode, Simulation, Switch};
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,17 +106,7 @@ pub(super) fn hardware(fabric: &FabricChoice, bytes: usize, trains: usize) -> Re
 
 /// Makes a ring of nodes.
 fn connect(nodes: &[SimNode], options: RingOptions) -> Result<Vec<Roundabout>> {
-    let hosts = nodes.len();
-    let place = |number| Place { number, hosts };
-    let mut openings = Vec::new();
-    for (number, node) in nodes.iter().enumerate() {
-        let host = RingHost::new(node.device(), node.context_of(RECEIVES))?;
-        openings.push(Opening::new(&host, place(number), options)?);
-    }
-    let offers: Vec<_> = openings.iter().map(Opening::offer).collect();
-    let connect = |(number, opening): (usize, Opening)| {
-        let (before, after) = (place(number).predecessor(), place(number).follower());
-        Ok(opening.connect(&offers[before], &offers[after], None)?)
-    };
-    openings.into_iter().enumerate().map(connect).collect()
+    let host = |node: &SimNode| RingHost::new(node.device(), node.context_of(RECEIVES));
+    let hosts = nodes.iter().map(host).collect::<Result<Vec<_>, _>>()?;
+    Ok(Opening::all(&hosts, options)?)
 }

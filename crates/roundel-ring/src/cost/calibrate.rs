@@ -9,7 +9,7 @@ use super::Rates;
 use crate::cyclo::{Cyclo, Output};
 use crate::error::{Result, RingError};
 use crate::join::{Algorithm, JoinSpec, JoinType, PairPredicate, Window};
-use crate::roundabout::{Next, Opening, Place, RingHost, RingOptions, Roundabout};
+use crate::roundabout::{Next, Opening, RingHost, RingOptions, Roundabout};
 use crate::spin::{Spinning, decode};
 use crate::threads::TokioThreads;
 use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
@@ -211,15 +211,7 @@ impl Output for Nowhere {
 
 /// Two places of a ring on one device.
 fn opened(host: &RingHost) -> Result<Vec<Roundabout>> {
-    let places = [0, 1].map(|number| Place { number, hosts: 2 });
-    let openings = places.map(|place| Opening::new(host, place, RingOptions::default()));
-    let [first, second] = openings;
-    let (first, second) = (first?, second?);
-    let offers = [first.offer(), second.offer()];
-    Ok(vec![
-        first.connect(&offers[1], &offers[1], None)?,
-        second.connect(&offers[0], &offers[0], None)?,
-    ])
+    Opening::all(&[host.clone(), host.clone()], RingOptions::default())
 }
 
 /// Has so many elements of this place go around.

@@ -62,6 +62,27 @@ impl Opening {
         })
     }
 
+    /// Makes a ring of hosts of this process, in their order.
+    ///
+    /// # Errors
+    /// When the options make no sense, or a device cannot have as much.
+    pub fn all(hosts: &[RingHost], options: RingOptions) -> Result<Vec<Roundabout>> {
+        let place = |number| Place {
+            number,
+            hosts: hosts.len(),
+        };
+        let openings = hosts.iter().enumerate();
+        let openings: Vec<_> = openings
+            .map(|(number, host)| Self::new(host, place(number), options))
+            .collect::<Result<_>>()?;
+        let offers: Vec<_> = openings.iter().map(Self::offer).collect();
+        let connect = |opening: Self| {
+            let (before, after) = (opening.place.predecessor(), opening.place.follower());
+            opening.connect(&offers[before], &offers[after], None)
+        };
+        openings.into_iter().map(connect).collect()
+    }
+
     /// What the neighbours have to know.
     pub fn offer(&self) -> Vec<u8> {
         let elements = (self.options.elements as u32).to_le_bytes().to_vec();

@@ -28,22 +28,8 @@ pub(crate) fn ring(hosts: usize, options: RingOptions) -> Vec<Roundabout> {
 }
 
 fn ring_of(host: fn() -> RingHost, hosts: usize, options: RingOptions) -> Vec<Roundabout> {
-    let places = (0..hosts).map(|number| Place { number, hosts });
-    let openings: Vec<_> = places
-        .map(|place| Opening::new(&host(), place, options).unwrap())
-        .collect();
-    let offers: Vec<_> = openings.iter().map(Opening::offer).collect();
-    let connect = |(number, opening): (usize, Opening)| {
-        let place = Place { number, hosts };
-        opening
-            .connect(
-                &offers[place.predecessor()],
-                &offers[place.follower()],
-                None,
-            )
-            .unwrap()
-    };
-    openings.into_iter().enumerate().map(connect).collect()
+    let hosts: Vec<_> = (0..hosts).map(|_| host()).collect();
+    Opening::all(&hosts, options).unwrap()
 }
 
 /// Begins `own` elements and passes on what comes, with a pause at each; returns what came, by origin.
