@@ -105,14 +105,12 @@ pub(super) fn fill(seed: u64, bytes: &mut [u8]) {
     }
 }
 
-/// The first byte that is not the pattern's.
-pub(super) fn first_difference(seed: u64, bytes: &[u8]) -> Option<usize> {
-    bytes.chunks(8).enumerate().find_map(|(index, chunk)| {
-        let expected = word(seed, index).to_le_bytes();
-        let differs = |(found, expected): (&u8, &u8)| found != expected;
-        let at = chunk.iter().zip(&expected).position(differs)?;
-        Some(8 * index + at)
-    })
+/// The first byte that is not the expected one. A message of another size is wrong from its first byte on.
+pub(super) fn first_difference(expected: &[u8], bytes: &[u8]) -> Option<usize> {
+    match bytes.len() == expected.len() {
+        true => (0..bytes.len()).find(|at| bytes[*at] != expected[*at]),
+        false => Some(0),
+    }
 }
 
 /// The pattern's 64-bit word of this index: neighbours have nothing in common.
@@ -141,18 +139,21 @@ mod tests {
         ) {
             let mut bytes = vec![0; length];
             fill(seed, &mut bytes);
-            prop_assert_eq!(first_difference(seed, &bytes), None);
+            let expected = bytes.clone();
+            prop_assert_eq!(first_difference(&expected, &bytes), None);
+            prop_assert_eq!(first_difference(&expected[1..], &bytes), Some(0));
             let at = at.index(length);
             bytes[at] ^= change;
-            prop_assert_eq!(first_difference(seed, &bytes), Some(at));
+            prop_assert_eq!(first_difference(&expected, &bytes), Some(at));
         }
     }
 
     #[test]
     fn patterns_of_other_seeds_differ() {
-        let mut bytes = [0; 8];
+        let [mut bytes, mut others] = [[0; 8]; 2];
         fill(7, &mut bytes);
-        assert!(first_difference(8, &bytes).is_some());
+        fill(8, &mut others);
+        assert_ne!(bytes, others);
         assert_ne!(word(7, 1), word(8, 0));
     }
 }

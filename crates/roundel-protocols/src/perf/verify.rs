@@ -117,8 +117,8 @@ impl Verification<'_> {
             // The end that posts has compared it.
             Verb::Read => {}
             Verb::CompareAndSwap | Verb::FetchAndAdd => {
-                let left = words(verb, seed)[ATOMICS];
-                self.compare_word(left, ATOMICS as u64, &self.end.memory())?;
+                let left = words(verb, seed)[ATOMICS].to_ne_bytes();
+                self.compare(&left, ATOMICS as u64, &self.end.memory())?;
             }
         }
         Ok(self.messages())
@@ -161,7 +161,7 @@ impl Verification<'_> {
     fn read(&mut self, seed: u64) -> Result<()> {
         let operation = self.end.operation(0, true)?;
         let bytes = self.fetch(0, operation)?;
-        self.compare(seed, 0, &bytes)
+        self.compare(&self.pattern(seed), 0, &bytes)
     }
 
     /// Two atomics, of which the second finds what the first left.
@@ -181,7 +181,7 @@ impl Verification<'_> {
                 _ => SendOperation::FetchAndAdd { at, add: operand },
             };
             let bytes = self.fetch(number as u64, operation)?;
-            self.compare_word(words[number], number as u64, &bytes)?;
+            self.compare(&words[number].to_ne_bytes(), number as u64, &bytes)?;
         }
         Ok(())
     }
@@ -235,7 +235,7 @@ impl Verification<'_> {
                 std::thread::yield_now();
             }
         }
-        self.compare(seed, 0, &self.end.memory())?;
+        self.compare(&self.pattern(seed), 0, &self.end.memory())?;
         Ok(1)
     }
 
@@ -265,11 +265,8 @@ impl Verification<'_> {
                     peer: self.end.peer().to_owned(),
                 });
             }
-            self.compare(
-                seed.wrapping_add(number),
-                number,
-                &self.end.message(&receive),
-            )?;
+            let expected = self.pattern(seed.wrapping_add(number));
+            self.compare(&expected, number, &self.end.message(&receive))?;
             self.end.give_back(receive);
             found += 1;
         }
@@ -293,26 +290,8 @@ impl Verification<'_> {
         }
     }
 
-    fn compare(&self, seed: u64, message: u64, bytes: &[u8]) -> Result<()> {
-        // A message of another size is wrong from its first byte on.
-        let differs = match bytes.len() == self.test.bytes {
-            true => first_difference(seed, bytes),
-            false => Some(0),
-        };
-        self.no_difference(message, differs)
-    }
-
-    fn compare_word(&self, expected: u64, message: u64, bytes: &[u8]) -> Result<()> {
-        let expected = expected.to_ne_bytes();
-        let differs = match bytes.len() == expected.len() {
-            true => (0..expected.len()).find(|at| bytes[*at] != expected[*at]),
-            false => Some(0),
-        };
-        self.no_difference(message, differs)
-    }
-
-    fn no_difference(&self, message: u64, differs: Option<usize>) -> Result<()> {
-        match differs {
+    fn compare(&self, expected: &[u8], message: u64, bytes: &[u8]) -> Result<()> {
+        match first_difference(expected, bytes) {
             None => Ok(()),
             Some(at) => Err(PerfError::WrongBytes {
                 peer: self.end.peer().to_owned(),
