@@ -1,8 +1,8 @@
 //! What both ends of a conversation are made with.
 
 use crate::protocol::Protocol;
-use roundel_verbs::{Arena, CompletionChannel, Context, Device};
-use std::net::IpAddr;
+use roundel_verbs::{Arena, ArenaOptions, CompletionChannel, Context, Device};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,19 @@ pub struct Fabric {
     pub channel: Option<CompletionChannel>,
     /// The address at which it listens, if the protocol is TCP.
     pub address: IpAddr,
+}
+
+impl Fabric {
+    /// With an arena of its own, for protocols of verbs, or TCP on this host; nobody sleeps until something completes.
+    pub fn new(device: Device, context: Arc<dyn Context>) -> Self {
+        Self {
+            arena: device.arena(ArenaOptions::default()),
+            device,
+            context,
+            channel: None,
+            address: Ipv4Addr::LOCALHOST.into(),
+        }
+    }
 }
 
 /// The options of an end. Its peers have the same.

@@ -9,7 +9,7 @@ use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use roundel_verbs::work::InlineBytes;
 use roundel_verbs::{
-    ArenaOptions, Completion, CompletionQueue, ExposedBuffer, Payload, QueuePair, QueuePairOptions,
+    Completion, CompletionQueue, ExposedBuffer, Payload, QueuePair, QueuePairOptions,
     RemoteAddress, SendOperation, SendRequest, TokioContext, shm,
 };
 use std::sync::Arc;
@@ -24,13 +24,7 @@ const PENDING: usize = 4;
 
 fn fabric() -> Fabric {
     let device = shm::open(shm::ShmOptions::default()).unwrap();
-    Fabric {
-        arena: device.arena(ArenaOptions::default()),
-        device,
-        context: Arc::new(TokioContext::current()),
-        channel: None,
-        address: [127, 0, 0, 1].into(),
-    }
+    Fabric::new(device, Arc::new(TokioContext::current()))
 }
 
 /// Writes to an end over a connection that it has with it.

@@ -2,7 +2,7 @@
 //! slots, written on one processor while the other looks. Each message says what it has to be.
 
 use roundel_protocols::{EndOptions, Fabric, Handler, Protocol, Requester, Responder};
-use roundel_verbs::{ArenaOptions, Context, TokioContext, shm};
+use roundel_verbs::{Context, TokioContext, shm};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use twox_hash::XxHash64;
@@ -100,13 +100,7 @@ impl Handler for Answering {
 
 fn fabric() -> Fabric {
     let device = shm::open(shm::ShmOptions::default()).unwrap();
-    Fabric {
-        arena: device.arena(ArenaOptions::default()),
-        device,
-        context: Arc::new(TokioContext::current()),
-        channel: None,
-        address: [127, 0, 0, 1].into(),
-    }
+    Fabric::new(device, Arc::new(TokioContext::current()))
 }
 
 fn rest(idle: &mut u32) {

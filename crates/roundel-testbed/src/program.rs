@@ -46,13 +46,7 @@ impl Program {
 
     /// Runs a command to its end.
     pub fn run(&self, arguments: &[&str]) -> Output {
-        let child = self
-            .command(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        finish(child)
+        finish(self.spawn(arguments))
     }
 
     /// Starts a command, its output piped.

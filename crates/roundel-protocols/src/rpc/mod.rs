@@ -20,7 +20,7 @@
 //! ```
 //! use roundel_protocols::rpc::{Client, Server};
 //! use roundel_protocols::{CallError, EndOptions, Fabric, Protocol};
-//! use roundel_verbs::{ArenaOptions, TokioContext, shm};
+//! use roundel_verbs::{TokioContext, shm};
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //!
@@ -28,13 +28,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let fabric = || -> roundel_protocols::error::Result<Fabric> {
 //!     let device = shm::open(shm::ShmOptions::default())?;
-//!     Ok(Fabric {
-//!         arena: device.arena(ArenaOptions::default()),
-//!         device,
-//!         context: Arc::new(TokioContext::current()),
-//!         channel: None,
-//!         address: [127, 0, 0, 1].into(),
-//!     })
+//!     Ok(Fabric::new(device, Arc::new(TokioContext::current())))
 //! };
 //! let options = EndOptions::new(Protocol::WriteWrite);
 //! let mut server = Server::open(&fabric()?, 1, 0, &options)?;

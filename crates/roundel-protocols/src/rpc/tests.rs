@@ -5,8 +5,7 @@ use crate::error::Result;
 use crate::{CallError, EndOptions, Fabric, Handler, Protocol};
 use roundel_verbs::sim::{Faults, Moment, Parameters, SimNode, Simulation, Trouble};
 use roundel_verbs::{
-    ArenaOptions, Context, Device, SocketListener, SocketOptions, SocketRendezvous, TokioContext,
-    shm, tcp,
+    Context, SocketListener, SocketOptions, SocketRendezvous, TokioContext, shm, tcp,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,29 +19,19 @@ fn verbs() -> impl Iterator<Item = Protocol> {
         .filter(|one| *one != Protocol::Tcp)
 }
 
-fn fabric_on(device: Device, context: Arc<dyn Context>) -> Fabric {
-    Fabric {
-        arena: device.arena(ArenaOptions::default()),
-        device,
-        context,
-        channel: None,
-        address: [127, 0, 0, 1].into(),
-    }
-}
-
 fn in_shared_memory() -> Fabric {
     let device = shm::open(shm::ShmOptions::default()).unwrap();
-    fabric_on(device, Arc::new(TokioContext::current()))
+    Fabric::new(device, Arc::new(TokioContext::current()))
 }
 
 fn over_sockets() -> Fabric {
     let address = [127, 0, 0, 1].into();
     let device = tcp::open(tcp::TcpOptions { address }).unwrap();
-    fabric_on(device, Arc::new(TokioContext::current()))
+    Fabric::new(device, Arc::new(TokioContext::current()))
 }
 
 fn simulated(node: &SimNode) -> Fabric {
-    fabric_on(node.device(), node.context())
+    Fabric::new(node.device(), node.context())
 }
 
 /// Has a client call a server of this handler.

@@ -226,6 +226,22 @@ impl Asking {
         tally
     }
 
+    /// Makes so many rounds, and a last one that is patient: what was late comes in between, and is nobody's.
+    pub async fn rounds(
+        mut self,
+        rounds: usize,
+        patience: Duration,
+        caller: &Caller,
+        connection: usize,
+    ) -> (Tally, Tally) {
+        let mut tally = Tally::default();
+        for _ in 0..rounds {
+            tally.add(self.round(caller, connection).await);
+        }
+        self.deadline = patience;
+        (tally, self.round(caller, connection).await)
+    }
+
     fn check(&self, number: u64, answer: &[u8]) {
         let right = match self.protocol {
             Protocol::Read => {

@@ -6,7 +6,7 @@ use crate::faulty::{Faults, wrap};
 use crate::nodes::{Asking, Case, Fault, Node, Tally, protocols, servers_of};
 use roundel_protocols::Fabric;
 use roundel_protocols::paradigm::Paradigm;
-use roundel_verbs::{ArenaOptions, Context, Device, TokioContext, rdma, shm, tcp};
+use roundel_verbs::{Context, Device, TokioContext, rdma, shm, tcp};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,13 +42,7 @@ impl Provider {
 }
 
 pub fn fabric(device: &Device) -> Fabric {
-    Fabric {
-        device: device.clone(),
-        arena: device.arena(ArenaOptions::default()),
-        context: Arc::new(TokioContext::current()),
-        channel: None,
-        address: [127, 0, 0, 1].into(),
-    }
+    Fabric::new(device.clone(), Arc::new(TokioContext::current()))
 }
 
 fn faults(fault: Fault) -> Faults {
@@ -105,16 +99,7 @@ async fn run(case: Case, provider: Provider, seed: u64) {
             };
             let caller = caller.clone();
             tasks.push(tokio::spawn(async move {
-                let mut tally = Tally::default();
-                for _ in 0..ROUNDS {
-                    tally.add(asking.round(&caller, connection).await);
-                }
-                // What was late comes in between, and is nobody's.
-                let patient = Asking {
-                    deadline: DEADLINE,
-                    ..asking
-                };
-                (tally, patient.round(&caller, connection).await)
+                asking.rounds(ROUNDS, DEADLINE, &caller, connection).await
             }));
         }
     }

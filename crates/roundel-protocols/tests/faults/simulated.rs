@@ -102,16 +102,8 @@ fn run(case: Case, seed: u64) -> (Tally, u64) {
             wanted += usize::from(case.victim(seed) != Some(number));
             let (caller, asking, heard) = (caller.clone(), asking.clone(), heard.clone());
             let task = async move {
-                let mut tally = Tally::default();
-                for _ in 0..ROUNDS {
-                    tally.add(asking.round(&caller, connection).await);
-                }
-                // What was late comes in between, and is nobody's.
-                let patient = Asking {
-                    deadline: DEADLINE,
-                    ..asking
-                };
-                let last = patient.round(&caller, connection).await;
+                let rounds = asking.rounds(ROUNDS, DEADLINE, &caller, connection);
+                let (tally, last) = rounds.await;
                 heard.lock().push((number, server, tally, last));
             };
             hosts[number].spawn(0, Box::pin(task));
