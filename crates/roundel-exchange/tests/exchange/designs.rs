@@ -3,7 +3,7 @@
 use crate::cluster::{Node, Options, connect, options, own, ways};
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::Int64Type;
-use futures::{StreamExt, TryStreamExt};
+use futures::TryStreamExt;
 use roundel_exchange::{Design, Verb};
 use roundel_verbs::{CounterSnapshot, Opcode};
 use std::sync::Arc;
@@ -189,130 +189,5 @@ async fn tiny_buffers_and_credit_frequencies() {
             options.ordered = true;
             repartition(&options, 2, 3, 50).await;
         }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn partitions_consumed_one_after_the_other() {
-    for design in ways() {
-        let options = options(design, 1);
-        let cluster = [Node::open(&options), Node::open(&options)];
-        let links = connect(&cluster, |node| own(node, 2));
-        let schema = batch(0, 0, 0, 1).schema();
-        let (destination, group) = links.destinations[0][1].clone();
-        let shuffle = cluster[0].shuffle.clone();
-        let sender = tokio::spawn(async move {
-            for number in 0..50 {
-                for partition in 2..4 {
-                    let batch = batch(0, partition, number, 2000);
-                    shuffle.send(&group, partition, &batch).await.unwrap();
-                }
-            }
-            shuffle.finish(&destination).await.unwrap();
-        });
-        // The second partition's rows come with the first's and must not hold them up.
-        for partition in 2..4 {
-            let stream = cluster[1]
-                .receive
-                .stream(&links.links[1][0], partition, &schema)
-                .unwrap();
-            let rows: usize = stream
-                .map(|batch| batch.unwrap().num_rows())
-                .fold(0, |sum, rows| async move { sum + rows })
-                .await;
-            assert_eq!(rows, 50 * 2000, "{design} partition {partition}");
-        }
-        sender.await.unwrap();
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn broadcast_reaches_every_member() {
-    for design in ways() {
-        let options = options(design, 1);
-        let cluster: Vec<Node> = (0..3).map(|_| Node::open(&options)).collect();
-        let links = connect(&cluster, |_| 0..1);
-        let schema = batch(0, 0, 0, 1).schema();
-        let members: Vec<_> = links.destinations[0]
-            .iter()
-            .map(|(destination, _)| destination.clone())
-            .collect();
-        let group = cluster[0].shuffle.group(&members).unwrap();
-        let shuffle = cluster[0].shuffle.clone();
-        let sender = tokio::spawn(async move {
-            for number in 0..30 {
-                let batch = batch(0, 0, number, 1000);
-                shuffle.send(&group, 0, &batch).await.unwrap();
-            }
-            for member in &members {
-                shuffle.finish(member).await.unwrap();
-            }
-        });
-        let readers = (0..3).map(|target| {
-            let stream = cluster[target]
-                .receive
-                .stream(&links.links[target][0], 0, &schema)
-                .unwrap();
-            stream.try_collect::<Vec<_>>()
-        });
-        for got in futures::future::try_join_all(readers).await.unwrap() {
-            let rows: usize = got.iter().map(RecordBatch::num_rows).sum();
-            assert_eq!(rows, 30 * 1000, "{design}");
-        }
-        sender.await.unwrap();
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_string_larger_than_many_messages() {
-    for design in ways() {
-        let options = options(design, 1);
-        let cluster = [Node::open(&options), Node::open(&options)];
-        let links = connect(&cluster, |node| own(node, 1));
-        let text: ArrayRef = Arc::new(StringArray::from(vec![Some("ab".repeat(5 << 19)), None]));
-        let batch = RecordBatch::try_from_iter([("text", text)]).unwrap();
-        let (destination, group) = links.destinations[0][1].clone();
-        let (shuffle, sent) = (cluster[0].shuffle.clone(), batch.clone());
-        let sender = tokio::spawn(async move {
-            shuffle.send(&group, 1, &sent).await.unwrap();
-            shuffle.finish(&destination).await.unwrap();
-        });
-        let stream = cluster[1]
-            .receive
-            .stream(&links.links[1][0], 1, &batch.schema())
-            .unwrap();
-        let got: Vec<RecordBatch> = stream.try_collect().await.unwrap();
-        assert_eq!(got, [batch], "{design}");
-        sender.await.unwrap();
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_reader_frees_its_buffers_and_stops_the_sender() {
-    for design in ways() {
-        let options = options(design, 1);
-        let cluster = [Node::open(&options), Node::open(&options)];
-        let mut links = connect(&cluster, |node| own(node, 1));
-        let schema = batch(0, 0, 0, 1).schema();
-        let (destination, group) = links.destinations[0][1].clone();
-        let shuffle = cluster[0].shuffle.clone();
-        let sender = tokio::spawn(async move {
-            loop {
-                let batch = batch(0, 1, 1, 5000);
-                if shuffle.send(&group, 1, &batch).await.is_err() {
-                    return;
-                }
-            }
-        });
-        let link = links.links[1].remove(0);
-        let mut stream = cluster[1].receive.stream(&link, 1, &schema).unwrap();
-        stream.next().await.unwrap().unwrap();
-        drop((stream, link));
-        // The control plane tells the sender; the queue pair alone tells it on a connection.
-        cluster[0].shuffle.close(&destination, None);
-        tokio::time::timeout(std::time::Duration::from_secs(10), sender)
-            .await
-            .expect("the sender is told")
-            .unwrap();
     }
 }

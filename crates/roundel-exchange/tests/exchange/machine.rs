@@ -27,6 +27,7 @@ const WITH_LOSS: [&str; 3] = [
 fn on_rdma() {
     let modules = [
         "designs::",
+        "broadcast::messages_are_filled_once_for_all",
         "multiplexer::",
         "types::",
         "cancel::",
