@@ -1,7 +1,7 @@
 //! Buffers are as many as the consumer needs at the time.
 
 use crate::cluster::{Node, Options, connect, designs, options, own};
-use crate::designs::batch;
+use crate::designs::{batch, feed};
 use arrow::array::RecordBatch;
 use futures::StreamExt;
 use roundel_exchange::Window;
@@ -16,15 +16,8 @@ async fn slow_reader(options: &Options) -> (usize, usize) {
     let cluster = [Node::open(options), Node::open(options)];
     let links = connect(&cluster, |node| own(node, 1));
     let schema = batch(0, 1, 0, 1).schema();
-    let (destination, group) = links.destinations[0][1].clone();
-    let shuffle = cluster[0].shuffle.clone();
-    let sender = tokio::spawn(async move {
-        for number in 0..BATCHES {
-            let batch = batch(0, 1, number, ROWS);
-            shuffle.send(&group, 1, &batch).await.unwrap();
-        }
-        shuffle.finish(&destination).await.unwrap();
-    });
+    let target = &links.destinations[0][1];
+    let sender = feed(&cluster[0], target, own(1, 1), 0..BATCHES, (0, ROWS));
     let receive = &cluster[1].receive;
     let mut rows = receive.stream(&links.links[1][0], 1, &schema).unwrap();
     let registered =
@@ -39,7 +32,7 @@ async fn slow_reader(options: &Options) -> (usize, usize) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(number, BATCHES);
-    sender.await.unwrap();
+    sender.await.unwrap().unwrap();
     (most, last)
 }
 

@@ -4,9 +4,12 @@ use crate::cluster::{Node, Options, connect, options, own, ways};
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::Int64Type;
 use futures::TryStreamExt;
-use roundel_exchange::{Design, Verb};
+use roundel_exchange::operator::Group;
+use roundel_exchange::{Design, Destination, ExchangeError, Verb};
 use roundel_verbs::{CounterSnapshot, Opcode};
+use std::ops::Range;
 use std::sync::Arc;
+use tokio::task::JoinHandle;
 
 /// A batch that tells where it is from.
 pub fn batch(node: usize, partition: u32, number: i64, rows: usize) -> RecordBatch {
@@ -20,6 +23,35 @@ pub fn batch(node: usize, partition: u32, number: i64, rows: usize) -> RecordBat
     RecordBatch::try_from_iter([("key", keys), ("name", names)]).unwrap()
 }
 
+/// So many batches of a node for a partition, in order.
+pub fn sent(source: usize, partition: u32, batches: i64, rows: usize) -> Vec<RecordBatch> {
+    let numbers = 0..batches;
+    numbers
+        .map(|number| batch(source, partition, number, rows))
+        .collect()
+}
+
+/// Sends batches of a source, of so many rows, to partitions of one target in turn, as a task of its own.
+pub fn feed(
+    node: &Node,
+    (destination, group): &(Destination, Group),
+    partitions: Range<u32>,
+    numbers: Range<i64>,
+    (source, rows): (usize, usize),
+) -> JoinHandle<Result<(), ExchangeError>> {
+    let shuffle = node.shuffle.clone();
+    let (destination, group) = (destination.clone(), group.clone());
+    tokio::spawn(async move {
+        for number in numbers {
+            for partition in partitions.clone() {
+                let batch = batch(source, partition, number, rows);
+                shuffle.send(&group, partition, &batch).await?;
+            }
+        }
+        shuffle.finish(&destination).await
+    })
+}
+
 /// The number that a batch was made with.
 pub fn number(batch: &RecordBatch) -> i64 {
     batch.column(0).as_primitive::<Int64Type>().value(0) / 1_000_000
@@ -27,7 +59,7 @@ pub fn number(batch: &RecordBatch) -> i64 {
 
 async fn repartition(options: &Options, nodes: usize, batches: i64, rows: usize) {
     let cluster: Vec<Node> = (0..nodes).map(|_| Node::open(options)).collect();
-    repartition_on(&cluster, batches, rows).await;
+    repartition_on(&cluster, batches, rows, options.ordered).await;
     for node in cluster.iter().filter(|node| node.multiplexer.is_none()) {
         let report = node.shuffle.report();
         let queue_pairs = options
@@ -52,7 +84,7 @@ pub fn units(options: &Options) -> usize {
 }
 
 /// Everybody sends to everybody; the partitions of a node are sent by different units, if it has any.
-pub async fn repartition_on(cluster: &[Node], batches: i64, rows: usize) {
+pub async fn repartition_on(cluster: &[Node], batches: i64, rows: usize, ordered: bool) {
     let partitions = 2u32;
     let schema = batch(0, 0, 0, 1).schema();
     let links = connect(cluster, |node| own(node, partitions));
@@ -79,10 +111,11 @@ pub async fn repartition_on(cluster: &[Node], batches: i64, rows: usize) {
             for partition in own(target, partitions) {
                 let stream = node.receive.stream(link, partition, &schema).unwrap();
                 readers.push(tokio::spawn(async move {
-                    let got: Vec<RecordBatch> = stream.try_collect().await.unwrap();
-                    let expected: Vec<RecordBatch> = (0..batches)
-                        .map(|number| batch(source, partition, number, rows))
-                        .collect();
+                    let mut got: Vec<RecordBatch> = stream.try_collect().await.unwrap();
+                    if !ordered {
+                        got.sort_by_key(number);
+                    }
+                    let expected = sent(source, partition, batches, rows);
                     assert_eq!(got, expected, "{source} to {target}, partition {partition}");
                 }));
             }

@@ -2,11 +2,10 @@
 //! receiver says that messages are missing. How lost rows are repaired is in `repair`.
 
 use crate::cluster::{Links, Node, Options, connect, fabric, options, own};
-use crate::designs::batch;
+use crate::designs::{batch, feed, repartition_on};
 use crate::faulty::{self, Fate, Judge};
 use crate::random::{Random, on_runtime};
-use arrow::array::RecordBatch;
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 use proptest::prelude::*;
 use roundel_exchange::wire::{Header, Kind};
 use roundel_exchange::{Design, ExchangeError, OnLoss};
@@ -57,60 +56,23 @@ pub fn unruly(seed: u64) -> Judge {
 }
 
 /// Two nodes, each with such a device.
-pub fn pair(options: &Options, mut judge: impl FnMut() -> Judge) -> ([Node; 2], Links) {
-    let mut node = || {
+fn nodes(options: &Options, mut judge: impl FnMut() -> Judge) -> [Node; 2] {
+    [0, 1].map(|_| {
         let device = faulty::open(judge());
         Node::on(fabric(device, ArenaOptions::default()), options)
-    };
-    let cluster = [node(), node()];
+    })
+}
+
+/// The same, linked.
+pub fn pair(options: &Options, judge: impl FnMut() -> Judge) -> ([Node; 2], Links) {
+    let cluster = nodes(options, judge);
     let links = connect(&cluster, |node| own(node, 2));
     (cluster, links)
 }
 
 /// Sends batches of both partitions from each node to each, and checks what arrives.
 async fn exchange(options: &Options, batches: i64, judge: impl FnMut() -> Judge) {
-    let (cluster, links) = pair(options, judge);
-    let mut tasks = Vec::new();
-    for (source, node) in cluster.iter().enumerate() {
-        for (target, (destination, group)) in links.destinations[source].iter().enumerate() {
-            let (shuffle, destination, group) =
-                (node.shuffle.clone(), destination.clone(), group.clone());
-            tasks.push(tokio::spawn(async move {
-                for number in 0..batches {
-                    for partition in own(target, 2) {
-                        let batch = batch(source, partition, number, 20);
-                        shuffle.send(&group, partition, &batch).await.unwrap();
-                    }
-                }
-                shuffle.finish(&destination).await.unwrap();
-            }));
-        }
-    }
-    let schema = batch(0, 0, 0, 1).schema();
-    for (target, node) in cluster.iter().enumerate() {
-        for (source, link) in links.links[target].iter().enumerate() {
-            for partition in own(target, 2) {
-                let stream = node.receive.stream(link, partition, &schema).unwrap();
-                let ordered = options.ordered;
-                tasks.push(tokio::spawn(async move {
-                    let mut got: Vec<RecordBatch> = stream.try_collect().await.unwrap();
-                    let expected: Vec<_> = (0..batches)
-                        .map(|number| batch(source, partition, number, 20))
-                        .collect();
-                    if !ordered {
-                        got.sort_by_key(crate::designs::number);
-                    }
-                    assert!(got == expected, "{source} to {target}, {partition}");
-                }));
-            }
-        }
-    }
-    for task in tasks {
-        tokio::time::timeout(HANG, task)
-            .await
-            .expect("no exchange hangs")
-            .unwrap();
-    }
+    repartition_on(&nodes(options, judge), batches, 20, options.ordered).await;
 }
 
 proptest! {
@@ -165,16 +127,8 @@ async fn lose(design: Design, on_loss: OnLoss, first: u64, count: u64, batches: 
     options.on_loss = on_loss;
     options.missing_deadline = Duration::from_millis(200);
     let (cluster, links) = pair(&options, || Box::new(lost));
-    let (destination, group) = links.destinations[0][1].clone();
-    let shuffle = cluster[0].shuffle.clone();
-    let target = destination.clone();
-    let sender = tokio::spawn(async move {
-        for number in 0..batches {
-            let batch = batch(0, 2, number, 20);
-            shuffle.send(&group, 2, &batch).await?;
-        }
-        shuffle.finish(&destination).await
-    });
+    let target = &links.destinations[0][1];
+    let sender = feed(&cluster[0], target, 2..3, 0..batches, (0, 20));
     let schema = batch(0, 0, 0, 1).schema();
     let link = &links.links[1][0];
     let mut stream = cluster[1].receive.stream(link, 2, &schema).unwrap();
@@ -197,7 +151,7 @@ async fn lose(design: Design, on_loss: OnLoss, first: u64, count: u64, batches: 
     };
     assert_eq!(missing, count);
     // Whoever reads tells the source by the control plane.
-    cluster[0].shuffle.close(&target, Some(error));
+    cluster[0].shuffle.close(&target.0, Some(error));
     let _ = tokio::time::timeout(HANG, sender)
         .await
         .expect("the sender ends")

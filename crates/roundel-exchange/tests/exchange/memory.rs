@@ -3,7 +3,7 @@
 use crate::cluster::{
     self, Links, Node, Options, Way, connect, designs, fabric, open_device, own, ways,
 };
-use crate::designs::batch;
+use crate::designs::{batch, feed, sent};
 use arrow::array::RecordBatch;
 use futures::{StreamExt, TryStreamExt};
 use roundel_exchange::{ExchangeError, MemoryBudget, SpillFile, Window};
@@ -11,6 +11,7 @@ use roundel_verbs::{Arena, ArenaOptions, VerbsError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::task::JoinHandle;
 
 const BATCHES: i64 = 40;
 const HANG: Duration = Duration::from_secs(10);
@@ -86,22 +87,9 @@ fn pair(options: &Options, budget: &Arc<Limited>) -> ([Node; 2], Links) {
 }
 
 /// Sends both partitions of node 1 in turn.
-fn send(
-    cluster: &[Node; 2],
-    links: &Links,
-    batches: i64,
-) -> tokio::task::JoinHandle<Result<(), ExchangeError>> {
-    let (destination, group) = links.destinations[0][1].clone();
-    let shuffle = cluster[0].shuffle.clone();
-    tokio::spawn(async move {
-        for number in 0..batches {
-            for partition in own(1, 2) {
-                let batch = batch(0, partition, number, 500);
-                shuffle.send(&group, partition, &batch).await?;
-            }
-        }
-        shuffle.finish(&destination).await
-    })
+fn send(cluster: &[Node; 2], links: &Links, batches: i64) -> JoinHandle<Result<(), ExchangeError>> {
+    let target = &links.destinations[0][1];
+    feed(&cluster[0], target, own(1, 2), 0..batches, (0, 500))
 }
 
 async fn freed(arena: &Arena) {
@@ -132,9 +120,7 @@ async fn rows_that_wait_without_memory_go_to_disk() {
                     .await
                     .expect("no exchange hangs")
                     .unwrap();
-                let sent: Vec<_> = (0..BATCHES)
-                    .map(|number| batch(0, partition, number, 500))
-                    .collect();
+                let sent = sent(0, partition, BATCHES, 500);
                 assert!(got == sent, "{design} {limit}");
             }
             sender.await.unwrap().unwrap();

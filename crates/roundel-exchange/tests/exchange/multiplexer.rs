@@ -3,7 +3,7 @@
 use crate::cluster::{
     Links, Node, connect, fabric, multiplexed, multiplexer, open_device, options, own,
 };
-use crate::designs::{batch, repartition_on};
+use crate::designs::{batch, feed, repartition_on, sent};
 use arrow::array::RecordBatch;
 use futures::TryStreamExt as _;
 use roundel_exchange::{Design, ExchangeError, Multiplexer, MultiplexerOptions, Scheduling};
@@ -36,7 +36,7 @@ pub async fn repartition(
     let mut options = options(of.design, 1).through(of, regions.clone());
     options.ordered = true;
     let cluster: Vec<Node> = (0..nodes).map(|_| Node::open(&options)).collect();
-    repartition_on(&cluster, batches, rows).await;
+    repartition_on(&cluster, batches, rows, true).await;
     for node in &cluster {
         let report = node.multiplexer.as_ref().unwrap().report();
         assert_eq!(report.connections, nodes - 1);
@@ -65,17 +65,8 @@ pub async fn pair(
     options.ordered = true;
     let cluster = [0, 1].map(|_| Node::open(&options));
     let links = connect(&cluster, |node| own(node, 2));
-    let (destination, group) = links.destinations[0][1].clone();
-    let shuffle = cluster[0].shuffle.clone();
-    let sender = tokio::spawn(async move {
-        for number in 0..batches {
-            for partition in own(1, 2) {
-                let batch = batch(0, partition, number, 500);
-                shuffle.send(&group, partition, &batch).await?;
-            }
-        }
-        shuffle.finish(&destination).await
-    });
+    let target = &links.destinations[0][1];
+    let sender = feed(&cluster[0], target, own(1, 2), 0..batches, (0, 500));
     (cluster, links, sender)
 }
 
@@ -87,10 +78,7 @@ async fn a_reader_takes_in_what_is_for_another() {
         let receive = &cluster[1].receive;
         let stream = receive.stream(&links.links[1][0], partition, &schema);
         let got: Vec<RecordBatch> = stream.unwrap().try_collect().await.unwrap();
-        let sent: Vec<_> = (0..30)
-            .map(|number| batch(0, partition, number, 500))
-            .collect();
-        assert!(got == sent, "partition {partition}");
+        assert!(got == sent(0, partition, 30, 500), "partition {partition}");
         let report = receive.report();
         assert!(report.steals > 0, "partition {partition}: {report:?}");
         assert_eq!(report.region_steals, 0);
@@ -140,7 +128,7 @@ async fn hold_up_no_other(design: Design) {
     };
     let all_blocked = tokio::time::timeout(Duration::from_secs(20), all_blocked);
     all_blocked.await.expect("a link has room for its messages");
-    repartition_on(&cluster, 20, 500).await;
+    repartition_on(&cluster, 20, 500, true).await;
     drop((kept, unread));
     for sender in senders {
         sender.await.unwrap();

@@ -1,7 +1,7 @@
 //! Multiplexers in several NUMA regions, made up and those of a machine that has two.
 
 use crate::cluster::{multiplexed, own};
-use crate::designs::batch;
+use crate::designs::{batch, sent};
 use crate::multiplexer::{pair, repartition, sizes};
 use arrow::array::RecordBatch;
 use futures::TryStreamExt as _;
@@ -48,10 +48,7 @@ async fn what_comes_to_a_region_where_nobody_reads_is_taken_in_by_others() {
     let partitions = own(1, 2).map(|partition| async move {
         let stream = receive.stream(&links.links[1][0], partition, schema);
         let got: Vec<RecordBatch> = stream.unwrap().try_collect().await.unwrap();
-        let sent: Vec<_> = (0..60)
-            .map(|number| batch(0, partition, number, 500))
-            .collect();
-        assert!(got == sent, "partition {partition}");
+        assert!(got == sent(0, partition, 60, 500), "partition {partition}");
     });
     futures::future::join_all(partitions).await;
     sender.await.unwrap().unwrap();

@@ -1,7 +1,7 @@
 //! Datagrams that are lost are sent again: exactly those, and nobody but the report notices.
 
 use crate::cluster::{Links, Node, Options, connect, fabric, own};
-use crate::designs::{batch, number};
+use crate::designs::{batch, number, sent};
 use crate::faults::{DATAGRAMS, HANG, pair, small, unruly};
 use crate::faulty::{self, Fate, Judge};
 use crate::random::{Random, on_runtime};
@@ -154,13 +154,6 @@ fn mixed(source: usize, partition: u32, number: i64) -> RecordBatch {
     batch(source, partition, number, rows)
 }
 
-fn sent(source: usize, partition: u32, batches: i64) -> Vec<RecordBatch> {
-    let batches = 0..batches;
-    batches
-        .map(|number| batch(source, partition, number, ROWS))
-        .collect()
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 0, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
@@ -284,7 +277,7 @@ async fn lose_exactly(options: &Options, batches: i64, lost: &'static [u64]) {
     });
     let (shuffle, destination, group) = link.sender();
     let sender = tokio::spawn(async move {
-        for batch in sent(0, 2, batches) {
+        for batch in sent(0, 2, batches, ROWS) {
             shuffle.send(&group, 2, &batch).await.unwrap();
         }
         finish(&shuffle, &destination).await.unwrap();
@@ -295,7 +288,7 @@ async fn lose_exactly(options: &Options, batches: i64, lost: &'static [u64]) {
         .expect("no exchange hangs")
         .unwrap();
     got.sort_by_key(number);
-    assert!(got == sent(0, 2, batches));
+    assert!(got == sent(0, 2, batches, ROWS));
     tokio::time::timeout(HANG, sender)
         .await
         .expect("the sender ends")
@@ -365,7 +358,7 @@ async fn a_member_that_misses_something_gets_it_alone() {
         let shuffle = nodes[0].shuffle.clone();
         let to = members.clone();
         let sender = tokio::spawn(async move {
-            for batch in sent(0, 0, 40) {
+            for batch in sent(0, 0, 40, ROWS) {
                 shuffle.send(&group, 0, &batch).await.unwrap();
             }
             let ends = to.iter().map(|member| shuffle.finish(member));
@@ -381,7 +374,7 @@ async fn a_member_that_misses_something_gets_it_alone() {
         let all = tokio::time::timeout(HANG, reads).await;
         for mut got in all.expect("no exchange hangs").unwrap() {
             got.sort_by_key(number);
-            assert!(got == sent(0, 0, 40));
+            assert!(got == sent(0, 0, 40, ROWS));
         }
         sender.await.unwrap();
         let repaired = members.iter().map(|member| {
@@ -406,7 +399,7 @@ async fn a_member_that_leaves_takes_nothing_from_the_others() {
         let group = cluster[0].shuffle.group(&members).unwrap();
         let shuffle = &cluster[0].shuffle;
         // What fits in the window at once; then one leaves, and the other misses half of it.
-        for batch in sent(0, 2, 5) {
+        for batch in sent(0, 2, 5, ROWS) {
             shuffle.send(&group, 2, &batch).await.unwrap();
         }
         shuffle.close(&members[0], None);
@@ -423,7 +416,7 @@ async fn a_member_that_leaves_takes_nothing_from_the_others() {
             .expect("no exchange hangs");
         finished.unwrap();
         got.sort_by_key(number);
-        assert!(got == sent(0, 2, 5));
+        assert!(got == sent(0, 2, 5, ROWS));
     }
 }
 
@@ -435,7 +428,7 @@ async fn a_source_that_is_busy_elsewhere_repairs() {
             lose_once(move |sequence| sequence == 3 || sequence == last)
         });
         let (shuffle, destination, group) = link.sender();
-        for batch in sent(0, 2, 4) {
+        for batch in sent(0, 2, 4, ROWS) {
             shuffle.send(&group, 2, &batch).await.unwrap();
         }
         let mut stream = link.stream();
@@ -447,7 +440,7 @@ async fn a_source_that_is_busy_elsewhere_repairs() {
             got.sort_by_key(number);
             (got, stream)
         });
-        for batch in sent(0, 2, 10).into_iter().skip(4) {
+        for batch in sent(0, 2, 10, ROWS).into_iter().skip(4) {
             shuffle.send(&group, 2, &batch).await.unwrap();
         }
         // It neither sends nor ends until the reader has everything.
@@ -455,7 +448,7 @@ async fn a_source_that_is_busy_elsewhere_repairs() {
             .await
             .expect("no exchange hangs")
             .unwrap();
-        assert!(got == sent(0, 2, 10));
+        assert!(got == sent(0, 2, 10, ROWS));
         let rest = async { stream.try_collect::<Vec<_>>().await.unwrap() };
         let both = async { futures::join!(rest, finish(&shuffle, &destination)) };
         let (rest, finished) = tokio::time::timeout(HANG, both)
@@ -475,7 +468,7 @@ async fn a_source_that_was_silent_for_long_is_given_time() {
         let link = OneLink::open(&options, || lose_once(|sequence| sequence >= MESSAGES));
         let (shuffle, destination, group) = link.sender();
         let sender = tokio::spawn(async move {
-            for batch in sent(0, 2, 3) {
+            for batch in sent(0, 2, 3, ROWS) {
                 shuffle.send(&group, 2, &batch).await.unwrap();
                 tokio::time::sleep(2 * options.missing_deadline).await;
             }
@@ -483,7 +476,7 @@ async fn a_source_that_was_silent_for_long_is_given_time() {
         });
         let read = link.stream().try_collect::<Vec<_>>();
         let got = tokio::time::timeout(HANG, read).await;
-        assert!(got.expect("no exchange hangs").unwrap() == sent(0, 2, 3));
+        assert!(got.expect("no exchange hangs").unwrap() == sent(0, 2, 3, ROWS));
         sender.await.unwrap();
     }
 }
@@ -502,7 +495,7 @@ async fn tasks_that_hold_all_buffers_hold_up_no_repair() {
             let (shuffle, group) = (shuffle.clone(), group.clone());
             tokio::spawn(async move {
                 let mine = |number: &usize| *number as i64 % TASKS == task;
-                let all = sent(0, 2, 10 * TASKS).into_iter().enumerate();
+                let all = sent(0, 2, 10 * TASKS, ROWS).into_iter().enumerate();
                 for (_, batch) in all.filter(|(number, _)| mine(number)) {
                     shuffle.send(&group, 2, &batch).await.unwrap();
                 }
@@ -519,7 +512,7 @@ async fn tasks_that_hold_all_buffers_hold_up_no_repair() {
             .await
             .expect("no exchange hangs");
         got.sort_by_key(number);
-        assert!(got == sent(0, 2, 10 * TASKS));
+        assert!(got == sent(0, 2, 10 * TASKS, ROWS));
     }
 }
 
@@ -532,7 +525,7 @@ async fn a_source_that_has_ended_is_needed_no_more() {
         });
         let (shuffle, destination, group) = link.sender();
         let sender = tokio::spawn(async move {
-            for batch in sent(0, 2, 10) {
+            for batch in sent(0, 2, 10, ROWS) {
                 shuffle.send(&group, 2, &batch).await.unwrap();
             }
             finish(&shuffle, &destination).await.unwrap();
@@ -542,7 +535,7 @@ async fn a_source_that_has_ended_is_needed_no_more() {
         let got = tokio::time::timeout(HANG, read).await;
         let mut got = got.expect("no exchange hangs").unwrap();
         got.sort_by_key(number);
-        assert!(got == sent(0, 2, 10));
+        assert!(got == sent(0, 2, 10, ROWS));
         sender.await.unwrap();
     }
 }
@@ -596,7 +589,7 @@ async fn what_cannot_be_repaired_is_missing() {
             };
             let mut link = OneLink::open(&options, || Box::new(never));
             let (shuffle, destination, group) = link.sender();
-            for batch in sent(0, 2, 4) {
+            for batch in sent(0, 2, 4, ROWS) {
                 shuffle.send(&group, 2, &batch).await.unwrap();
             }
             let stream = link.stream();

@@ -3,7 +3,7 @@
 //! devices do (see `machine`).
 
 use crate::cluster::{Node, Options, connect, options, own};
-use crate::designs::batch;
+use crate::designs::sent;
 use arrow::array::RecordBatch;
 use futures::TryStreamExt;
 use roundel_exchange::{Design, ExchangeError, OnLoss};
@@ -20,9 +20,7 @@ const HANG: Duration = Duration::from_secs(60);
 async fn run(options: &Options) -> Result<(), ExchangeError> {
     let cluster = [Node::open(options), Node::open(options)];
     let links = connect(&cluster, |node| own(node, 1));
-    let sent: Vec<RecordBatch> = (0..BATCHES)
-        .map(|number| batch(0, 1, number, ROWS))
-        .collect();
+    let sent = sent(0, 1, BATCHES, ROWS);
     let (destination, group) = &links.destinations[0][1];
     let shuffle = &cluster[0].shuffle;
     let send = async {

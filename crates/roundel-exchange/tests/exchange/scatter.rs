@@ -2,7 +2,7 @@
 
 use crate::arrays::{Random, array, flat_types, nested_types};
 use crate::cluster::{Node, Options, connect, options, own, ways};
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt32Array};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use futures::TryStreamExt;
@@ -135,16 +135,26 @@ fn batches(types: &[DataType], rows: &[usize]) -> Vec<RecordBatch> {
         .collect()
 }
 
+/// Within one process, or between two; with rows for all partitions, which are gathered or picked, or without.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_design_scatters_all_flat_types() {
     // Of values without bytes the arrow library, which says what is expected, picks no rows.
     let mut types = flat_types();
     types.retain(|data_type| *data_type != DataType::FixedSizeBinary(0));
-    let batches = batches(&types, &[1000, 0, 1, 300]);
+    let flat = batches(&types, &[3000, 0, 1, 4, 2000]);
+    let nested = batches(&nested_types()[..1], &[500]);
+    let texts = (0..30).map(|row| "y".repeat(if row == 11 { 2 << 20 } else { row }));
+    let texts: ArrayRef = Arc::new(StringArray::from_iter_values(texts));
+    let long = [RecordBatch::try_from_iter([("text", texts)]).unwrap()];
     for design in ways() {
-        let mut options = options(design, 2);
-        options.ordered = true;
-        scatter(&options, &batches).await;
+        for (local, some_to_all) in [(false, false), (true, false), (false, true), (true, true)] {
+            let mut options = placed(options(design, 2), local);
+            options.ordered = true;
+            options.coupled = local || some_to_all;
+            for batches in [&flat[..], &nested, &long] {
+                scatter_by(ByRow { some_to_all }, &options, batches).await;
+            }
+        }
     }
 }
 
@@ -163,7 +173,7 @@ async fn a_nested_column_makes_batches_travel_as_a_whole() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_is_longer_than_a_message() {
-    let texts: ArrayRef = Arc::new(arrow::array::StringArray::from_iter_values(
+    let texts: ArrayRef = Arc::new(StringArray::from_iter_values(
         (0..40).map(|row| "x".repeat(if row % 7 == 3 { 10_000 } else { row })),
     ));
     let batch = RecordBatch::try_from_iter([("text", texts)]).unwrap();
@@ -192,41 +202,6 @@ async fn short_frames_are_joined_to_batches() {
             assert!(short * 4 <= rows.len(), "{design}: {rows:?}");
             assert!(rows.iter().all(|rows| *rows <= 1000), "{design}: {rows:?}");
             assert!(last.num_rows() <= 1000, "{design}");
-        }
-    }
-}
-
-/// The bytes that go over the endpoints when rows for the own process need not.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_for_the_own_process_are_handed_over() {
-    let mut types = flat_types();
-    types.retain(|data_type| *data_type != DataType::FixedSizeBinary(0));
-    for design in ways() {
-        let mut options = options(design, 2).in_one_process();
-        options.ordered = true;
-        options.coupled = true;
-        scatter(&options, &batches(&types, &[3000, 1, 2000])).await;
-        let texts: ArrayRef = Arc::new(arrow::array::StringArray::from_iter_values(
-            (0..30).map(|row| "y".repeat(if row == 11 { 2 << 20 } else { row })),
-        ));
-        let long = RecordBatch::try_from_iter([("text", texts)]).unwrap();
-        scatter(&options, &[long]).await;
-    }
-}
-
-/// Those that are gathered, and those that are picked.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_for_all_partitions_reach_each_of_them_once() {
-    let by = ByRow { some_to_all: true };
-    let mut types = flat_types();
-    types.retain(|data_type| *data_type != DataType::FixedSizeBinary(0));
-    for design in ways() {
-        for local in [false, true] {
-            let mut options = placed(options(design, 2), local);
-            options.ordered = true;
-            options.coupled = true;
-            scatter_by(by, &options, &batches(&types, &[3000, 4, 2000])).await;
-            scatter_by(by, &options, &batches(&nested_types()[..1], &[500])).await;
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Batches that any consumer will do for.
 
 use crate::cluster::{Node, connect, options, ways};
-use crate::designs::{batch, number};
+use crate::designs::{batch, feed, number};
 use roundel_exchange::operator::SharedStreams;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,17 +18,10 @@ async fn every_batch_is_one_consumers_and_a_slow_one_takes_few() {
         let schema = batch(0, 0, 0, 1).schema();
         let mut senders = Vec::new();
         for (source, node) in cluster.iter().enumerate() {
-            let (destination, group) = links.destinations[source][0].clone();
-            let shuffle = node.shuffle.clone();
-            senders.push(tokio::spawn(async move {
-                for number in 0..BATCHES {
-                    let number = source as i64 * BATCHES + number;
-                    shuffle
-                        .send(&group, 0, &batch(source, 0, number, 300))
-                        .await?;
-                }
-                shuffle.finish(&destination).await
-            }));
+            let target = &links.destinations[source][0];
+            let first = source as i64 * BATCHES;
+            let numbers = first..first + BATCHES;
+            senders.push(feed(node, target, 0..1, numbers, (source, 300)));
         }
         let receive = &cluster[0].receive;
         let streams = links.links[0].iter();

@@ -1,7 +1,7 @@
 //! Every design on virtual time: it moves every row, and twice the same way.
 
 use crate::cluster::{Node, Options, Way, connect, own};
-use crate::designs::{batch, check_verb, units};
+use crate::designs::{batch, check_verb, sent, units};
 use arrow::array::RecordBatch;
 use futures::TryStreamExt as _;
 use roundel_exchange::{Design, ExchangeOptions, Fabric, MultiplexerOptions};
@@ -77,9 +77,7 @@ fn run(way: Way, nodes: usize, threads: usize, batches: i64, rows: usize, seed: 
                 let done = done.clone();
                 let read = async move {
                     let got: Vec<RecordBatch> = stream.try_collect().await.unwrap();
-                    let expected: Vec<RecordBatch> = (0..batches)
-                        .map(|number| batch(source, partition, number, rows))
-                        .collect();
+                    let expected = sent(source, partition, batches, rows);
                     assert_eq!(got, expected, "{source} to {target}, partition {partition}");
                     drop(done);
                 };
