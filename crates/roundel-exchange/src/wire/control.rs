@@ -1,6 +1,7 @@
 //! What control messages say.
 
-use super::{JOIN_BYTES, SequenceDigest, WireError};
+use super::{JOIN_BYTES, SequenceDigest};
+use strum::FromRepr;
 
 /// What a source has sent on a link in all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,8 +63,8 @@ pub struct Phase {
 }
 
 /// See [`Phase`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, FromRepr)]
+#[repr(u64)]
 pub enum Step {
     /// It has done with all phases below.
     Done = 0,
@@ -84,18 +85,6 @@ pub struct Trial {
     pub rate: u64,
     /// Rows wait for all peers, more of which there are than messages for each may wait.
     pub crowded: bool,
-}
-
-impl Step {
-    pub(super) fn from_word(word: u64) -> Result<Self, WireError> {
-        match word {
-            0 => Ok(Self::Done),
-            1 => Ok(Self::In),
-            2 => Ok(Self::Out),
-            3 => Ok(Self::At),
-            found => Err(WireError::Step { found }),
-        }
-    }
 }
 
 impl Missing {

@@ -70,6 +70,7 @@ pub(crate) use digest::mix;
 pub use error::WireError;
 
 use std::ops::Range;
+use strum::{EnumDiscriminants, FromRepr};
 
 /// Bytes of a message header.
 pub const HEADER_LENGTH: usize = 64;
@@ -98,60 +99,6 @@ const JOIN_BYTES: usize = 20;
 
 const _: () = assert!(BODY_OFFSET + BODY_LENGTH == HEADER_LENGTH);
 const _: () = assert!(FRAME_LENGTH_MAX.is_multiple_of(64));
-
-/// What a message is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Kind {
-    /// A fragment of a frame of rows.
-    Data = 1,
-    /// The source will send no more data on this link.
-    EndOfStream = 2,
-    /// The receiver has posted more receives, and so much has arrived.
-    Credit = 3,
-    /// An end-of-stream has arrived and, where lost messages are repaired, all that was sent
-    /// before it.
-    Acknowledge = 4,
-    /// The source's answer to a repeated credit: so much has been sent.
-    Sent = 5,
-    /// The receiver asks for messages again.
-    Missing = 6,
-    /// The source asks the receiver to join a multicast group.
-    Join = 7,
-    /// The receiver has joined it.
-    Joined = 8,
-    /// A link through a multiplexer belongs to a transmission group from now on.
-    Member = 9,
-    /// The receiver wants no more on a link through a multiplexer.
-    Leave = 10,
-    /// The source has given a link through a multiplexer up.
-    Abort = 11,
-    /// How far a multiplexer is in the schedule of all.
-    Phase = 12,
-    /// How multiplexers send, and how fast a node's rows leave so.
-    Trial = 15,
-}
-
-impl Kind {
-    fn from_byte(byte: u8) -> Result<Self, WireError> {
-        match byte {
-            1 => Ok(Self::Data),
-            2 => Ok(Self::EndOfStream),
-            3 => Ok(Self::Credit),
-            4 => Ok(Self::Acknowledge),
-            5 => Ok(Self::Sent),
-            6 => Ok(Self::Missing),
-            7 => Ok(Self::Join),
-            8 => Ok(Self::Joined),
-            9 => Ok(Self::Member),
-            10 => Ok(Self::Leave),
-            11 => Ok(Self::Abort),
-            12 => Ok(Self::Phase),
-            15 => Ok(Self::Trial),
-            found => Err(WireError::Kind { found }),
-        }
-    }
-}
 
 /// A message header, decoded and consistent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -193,34 +140,37 @@ impl Header {
 }
 
 /// The part of a [`Header`] that depends on the kind of message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumDiscriminants)]
+#[strum_discriminants(name(Kind), derive(Hash, FromRepr), doc = "What a message is for.")]
+#[repr(u8)]
 pub enum Body {
-    /// See [`Kind::Data`].
-    Data(Data),
-    /// See [`Kind::EndOfStream`].
-    EndOfStream(EndOfStream),
-    /// See [`Kind::Credit`].
-    Credit(Credit),
-    /// See [`Kind::Acknowledge`].
-    Acknowledge(Acknowledge),
-    /// See [`Kind::Sent`].
-    Sent(Sent),
-    /// See [`Kind::Missing`].
-    Missing(Missing),
-    /// See [`Kind::Join`].
-    Join(Join),
-    /// See [`Kind::Joined`].
-    Joined,
-    /// See [`Kind::Member`].
-    Member,
-    /// See [`Kind::Leave`].
-    Leave,
-    /// See [`Kind::Abort`].
-    Abort,
-    /// See [`Kind::Phase`].
-    Phase(Phase),
-    /// See [`Kind::Trial`].
-    Trial(Trial),
+    /// A fragment of a frame of rows.
+    Data(Data) = 1,
+    /// The source will send no more data on this link.
+    EndOfStream(EndOfStream) = 2,
+    /// The receiver has posted more receives, and so much has arrived.
+    Credit(Credit) = 3,
+    /// An end-of-stream has arrived and, where lost messages are repaired, all that was sent
+    /// before it.
+    Acknowledge(Acknowledge) = 4,
+    /// The source's answer to a repeated credit: so much has been sent.
+    Sent(Sent) = 5,
+    /// The receiver asks for messages again.
+    Missing(Missing) = 6,
+    /// The source asks the receiver to join a multicast group.
+    Join(Join) = 7,
+    /// The receiver has joined it.
+    Joined = 8,
+    /// A link through a multiplexer belongs to a transmission group from now on.
+    Member = 9,
+    /// The receiver wants no more on a link through a multiplexer.
+    Leave = 10,
+    /// The source has given a link through a multiplexer up.
+    Abort = 11,
+    /// How far a multiplexer is in the schedule of all.
+    Phase(Phase) = 12,
+    /// How multiplexers send, and how fast a node's rows leave so.
+    Trial(Trial) = 15,
 }
 
 /// Which fragment of which frame a data message carries.
@@ -248,21 +198,7 @@ impl Data {
 impl Header {
     /// The kind of message.
     pub fn kind(&self) -> Kind {
-        match self.body {
-            Body::Data(_) => Kind::Data,
-            Body::EndOfStream(_) => Kind::EndOfStream,
-            Body::Credit(_) => Kind::Credit,
-            Body::Acknowledge(_) => Kind::Acknowledge,
-            Body::Sent(_) => Kind::Sent,
-            Body::Missing(_) => Kind::Missing,
-            Body::Join(_) => Kind::Join,
-            Body::Joined => Kind::Joined,
-            Body::Member => Kind::Member,
-            Body::Leave => Kind::Leave,
-            Body::Abort => Kind::Abort,
-            Body::Phase(_) => Kind::Phase,
-            Body::Trial(_) => Kind::Trial,
-        }
+        self.body.into()
     }
 
     /// Bytes that follow the header.
@@ -357,7 +293,7 @@ impl Header {
             return Err(WireError::Version { found: version });
         }
         let [kind, flags] = get::<2>(bytes, 4);
-        let kind = Kind::from_byte(kind)?;
+        let kind = Kind::from_repr(kind).ok_or(WireError::Kind { found: kind })?;
         if flags & !FLAGS_KNOWN != 0 {
             return Err(WireError::Flags { found: flags });
         }
@@ -410,7 +346,8 @@ impl Header {
             }
             Kind::Phase => {
                 reserved(bytes, 56..64)?;
-                let (number, step) = (word(40), Step::from_word(word(48))?);
+                let (number, found) = (word(40), word(48));
+                let step = Step::from_repr(found).ok_or(WireError::Step { found })?;
                 Body::Phase(Phase { number, step })
             }
             Kind::Trial => {
