@@ -188,13 +188,6 @@ pub struct Data {
     pub payload_length: u32,
 }
 
-impl Data {
-    /// True when the payload ends where the frame does.
-    pub fn ends_frame(&self) -> bool {
-        self.offset.checked_add(self.payload_length) == Some(self.frame_length)
-    }
-}
-
 impl Header {
     /// The kind of message.
     pub fn kind(&self) -> Kind {
@@ -278,8 +271,7 @@ impl Header {
         bytes
     }
 
-    /// Reads a header; the caller checks [`Header::payload_length`] against what arrived, or uses
-    /// [`Header::parse_message`].
+    /// Reads a header; the caller checks [`Header::payload_length`] against what arrived.
     ///
     /// # Errors
     /// Any bytes that break a rule of this module's documentation.
@@ -382,30 +374,6 @@ impl Header {
             credit_seen: u32::from_le_bytes(get(bytes, 32)),
             body,
         })
-    }
-
-    /// Splits a whole message into its header and its payload.
-    ///
-    /// `message` is exactly what arrived: without the 40 bytes of GRH of a UD receive, and no
-    /// longer than the completion says.
-    ///
-    /// # Errors
-    /// As [`Header::parse`], and when the payload is not as long as the header says.
-    pub fn parse_message(message: &[u8]) -> Result<(Self, &[u8]), WireError> {
-        let Some((header, payload)) = message.split_first_chunk::<HEADER_LENGTH>() else {
-            return Err(WireError::Truncated {
-                length: message.len(),
-            });
-        };
-        let header = Self::parse(header)?;
-        let announced = header.payload_length();
-        if payload.len() as u64 != u64::from(announced) {
-            return Err(WireError::PayloadLength {
-                announced,
-                found: payload.len(),
-            });
-        }
-        Ok((header, payload))
     }
 }
 
