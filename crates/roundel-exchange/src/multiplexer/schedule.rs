@@ -7,12 +7,13 @@ use super::address::NodeId;
 use super::phases::{Backlog, Phases, ScheduleReport, Turn};
 use super::trial::Trial;
 use crate::wire::Body;
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
+use strum::{Display, EnumString, IntoStaticStr};
 
 /// Whether rows are sent by a schedule.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Display, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "lowercase", ascii_case_insensitive)]
+#[strum(parse_err_ty = UnknownScheduling, parse_err_fn = unknown)]
 pub enum Scheduling {
     /// Rows are sent whenever there are any.
     #[default]
@@ -31,17 +32,7 @@ impl Scheduling {
 
     /// The name: `off`, …
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::On => "on",
-            Self::Auto => "auto",
-        }
-    }
-}
-
-impl fmt::Display for Scheduling {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+        self.into()
     }
 }
 
@@ -50,15 +41,8 @@ impl fmt::Display for Scheduling {
 #[error("unknown schedule '{0}': use one of off, on, auto")]
 pub struct UnknownScheduling(String);
 
-impl FromStr for Scheduling {
-    type Err = UnknownScheduling;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|scheduling| scheduling.name().eq_ignore_ascii_case(name))
-            .ok_or_else(|| UnknownScheduling(name.into()))
-    }
+fn unknown(name: &str) -> UnknownScheduling {
+    UnknownScheduling(name.into())
 }
 
 /// The schedule of a node. Peers are numbered by their connections.
