@@ -146,7 +146,7 @@ impl State {
         let about = header.partition;
         match header.body {
             Body::Member => self.join_group(index, header),
-            Body::EndOfStream(end) => self.tell(index, about, News::End(end.sent)),
+            Body::EndOfStream(end) => self.tell(index, about, News::End(end)),
             Body::Abort => self.tell(index, about, News::Lost(CompletionStatus::Flushed)),
             Body::Credit(credit) => self.grant(index, source, about, credit.credit),
             Body::Leave => self.left(index, source, about),

@@ -164,7 +164,7 @@ pub(super) fn word(body: Body) -> Header {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Credit, EndOfStream};
+    use crate::wire::Credit;
 
     fn header(partition: u32, body: Body) -> Header {
         Header {
@@ -218,9 +218,7 @@ mod tests {
     #[test]
     fn of_what_is_said_again_the_last_is_said() {
         let mut queues = Queues::default();
-        let end = Body::EndOfStream(EndOfStream {
-            sent: Default::default(),
-        });
+        let end = Body::EndOfStream(Default::default());
         for header in [credit(3, 4), header(3, end), credit(4, 1), credit(3, 8)] {
             queues.push_control(header);
         }

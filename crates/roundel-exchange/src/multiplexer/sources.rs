@@ -9,7 +9,7 @@ use crate::error::{ExchangeError, Result};
 use crate::fabric::expose;
 use crate::link::credit::Credit;
 use crate::report::DestinationReport;
-use crate::wire::{Body, Data, EndOfStream, HEADER_LENGTH, Header, SequenceDigest};
+use crate::wire::{Body, Data, HEADER_LENGTH, Header, SequenceDigest};
 use roundel_verbs::{Buffer, CompletionStatus, Payload};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -339,9 +339,7 @@ impl State {
         }
         if !std::mem::replace(&mut target.ended, true) {
             target.pending += 1;
-            let end = Body::EndOfStream(EndOfStream {
-                sent: target.digest,
-            });
+            let end = Body::EndOfStream(target.digest);
             // Behind the rows.
             let message = Outgoing {
                 message: Filled::Header(header(key, 0, target.link, end)),

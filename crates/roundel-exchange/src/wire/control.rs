@@ -1,14 +1,6 @@
 //! What control messages say.
 
-use super::{JOIN_BYTES, SequenceDigest};
 use strum::FromRepr;
-
-/// What a source has sent on a link in all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct EndOfStream {
-    /// Count and checksum of the data messages sent.
-    pub sent: SequenceDigest,
-}
 
 /// How much a receiver allows a source to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,13 +11,6 @@ pub struct Credit {
     /// Every message of the group with a lower sequence number has arrived. 0 where lost messages
     /// are not repaired.
     pub acknowledged: u64,
-}
-
-/// Which end-of-stream has arrived.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Acknowledge {
-    /// Data messages that it told of.
-    pub messages: u64,
 }
 
 /// How much a source has sent so far.
@@ -44,13 +29,6 @@ pub struct Missing {
     pub first: u64,
     /// Bit `i` is 1 when message `first + i` is missing; bit 0 is 1.
     pub bitmap: u64,
-}
-
-/// The multicast group of a transmission group, in the verbs layer's encoding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Join {
-    /// Address and queue key.
-    pub multicast: [u8; JOIN_BYTES],
 }
 
 /// How far a multiplexer is in the schedule of all.

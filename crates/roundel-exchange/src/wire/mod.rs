@@ -64,7 +64,7 @@ mod error;
 #[cfg(test)]
 mod tests;
 
-pub use control::{Acknowledge, Credit, EndOfStream, Join, Missing, Phase, Sent, Step, Trial};
+pub use control::{Credit, Missing, Phase, Sent, Step, Trial};
 pub use digest::SequenceDigest;
 pub(crate) use digest::mix;
 pub use error::WireError;
@@ -146,19 +146,20 @@ impl Header {
 pub enum Body {
     /// A fragment of a frame of rows.
     Data(Data) = 1,
-    /// The source will send no more data on this link.
-    EndOfStream(EndOfStream) = 2,
+    /// The source will send no more data on this link, and has sent so much.
+    EndOfStream(SequenceDigest) = 2,
     /// The receiver has posted more receives, and so much has arrived.
     Credit(Credit) = 3,
     /// An end-of-stream has arrived and, where lost messages are repaired, all that was sent
-    /// before it.
-    Acknowledge(Acknowledge) = 4,
+    /// before it: as many data messages as the end-of-stream told of.
+    Acknowledge(u64) = 4,
     /// The source's answer to a repeated credit: so much has been sent.
     Sent(Sent) = 5,
     /// The receiver asks for messages again.
     Missing(Missing) = 6,
-    /// The source asks the receiver to join a multicast group.
-    Join(Join) = 7,
+    /// The source asks the receiver to join a multicast group, of this address and queue key in the
+    /// verbs layer's encoding.
+    Join([u8; JOIN_BYTES]) = 7,
     /// The receiver has joined it.
     Joined = 8,
     /// A link through a multiplexer belongs to a transmission group from now on.
@@ -230,9 +231,9 @@ impl Header {
                 put(&mut bytes, 48, data.frame_length.to_le_bytes());
                 put(&mut bytes, 52, data.offset.to_le_bytes());
             }
-            Body::EndOfStream(EndOfStream { sent }) => {
-                put(&mut bytes, 40, sent.count.to_le_bytes());
-                put(&mut bytes, 48, sent.checksum.to_le_bytes());
+            Body::EndOfStream(SequenceDigest { count, checksum }) => {
+                put(&mut bytes, 40, count.to_le_bytes());
+                put(&mut bytes, 48, checksum.to_le_bytes());
             }
             Body::Credit(Credit {
                 credit,
@@ -241,9 +242,7 @@ impl Header {
                 put(&mut bytes, 40, credit.to_le_bytes());
                 put(&mut bytes, 48, acknowledged.to_le_bytes());
             }
-            Body::Acknowledge(Acknowledge { messages }) => {
-                put(&mut bytes, 40, messages.to_le_bytes());
-            }
+            Body::Acknowledge(messages) => put(&mut bytes, 40, messages.to_le_bytes()),
             Body::Sent(Sent { on_link, to_group }) => {
                 put(&mut bytes, 40, on_link.to_le_bytes());
                 put(&mut bytes, 48, to_group.to_le_bytes());
@@ -252,7 +251,7 @@ impl Header {
                 put(&mut bytes, 40, first.to_le_bytes());
                 put(&mut bytes, 48, bitmap.to_le_bytes());
             }
-            Body::Join(Join { multicast }) => put(&mut bytes, 40, multicast),
+            Body::Join(multicast) => put(&mut bytes, 40, multicast),
             Body::Phase(Phase { number, step }) => {
                 put(&mut bytes, 40, number.to_le_bytes());
                 put(&mut bytes, 48, (step as u64).to_le_bytes());
@@ -302,9 +301,7 @@ impl Header {
             Kind::EndOfStream => {
                 reserved(bytes, 56..64)?;
                 let (count, checksum) = (word(40), word(48));
-                Body::EndOfStream(EndOfStream {
-                    sent: SequenceDigest { count, checksum },
-                })
+                Body::EndOfStream(SequenceDigest { count, checksum })
             }
             Kind::Credit => {
                 reserved(bytes, 44..48)?;
@@ -316,7 +313,7 @@ impl Header {
             }
             Kind::Acknowledge => {
                 reserved(bytes, 48..64)?;
-                Body::Acknowledge(Acknowledge { messages: word(40) })
+                Body::Acknowledge(word(40))
             }
             Kind::Sent => {
                 reserved(bytes, 56..64)?;
@@ -333,8 +330,7 @@ impl Header {
             }
             Kind::Join => {
                 reserved(bytes, 60..64)?;
-                let multicast = get(bytes, 40);
-                Body::Join(Join { multicast })
+                Body::Join(get(bytes, 40))
             }
             Kind::Phase => {
                 reserved(bytes, 56..64)?;

@@ -6,9 +6,7 @@ use crate::link::header::check_header;
 fn control() -> impl Strategy<Value = Body> {
     prop_oneof![
         any::<(u64, u64)>().prop_map(|(count, checksum)| {
-            Body::EndOfStream(EndOfStream {
-                sent: SequenceDigest { count, checksum },
-            })
+            Body::EndOfStream(SequenceDigest { count, checksum })
         }),
         any::<(u32, u64)>().prop_map(|(credit, acknowledged)| {
             Body::Credit(Credit {
@@ -16,13 +14,13 @@ fn control() -> impl Strategy<Value = Body> {
                 acknowledged,
             })
         }),
-        any::<u64>().prop_map(|messages| Body::Acknowledge(Acknowledge { messages })),
+        any::<u64>().prop_map(Body::Acknowledge),
         any::<(u64, u64)>().prop_map(|(on_link, to_group)| Body::Sent(Sent { on_link, to_group })),
         any::<(u64, u64)>().prop_map(|(first, bitmap)| {
             let bitmap = bitmap | 1;
             Body::Missing(Missing { first, bitmap })
         }),
-        any::<[u8; JOIN_BYTES]>().prop_map(|multicast| Body::Join(Join { multicast })),
+        any::<[u8; JOIN_BYTES]>().prop_map(Body::Join),
         Just(Body::Joined),
         Just(Body::Member),
         Just(Body::Leave),
@@ -243,7 +241,7 @@ fn each_rule_has_its_error() {
     };
     for (body, unused) in [
         (Body::Credit(credit), vec![44, 47, 56, 63]),
-        (Body::Acknowledge(Acknowledge { messages: 1 }), vec![48, 63]),
+        (Body::Acknowledge(1), vec![48, 63]),
         (
             Body::Sent(Sent {
                 on_link: 1,

@@ -7,7 +7,7 @@ use crate::designs::carrier::Place;
 use crate::designs::send_ud;
 use crate::link::queue_pair::post_receive;
 use crate::link::silence::Repetition;
-use crate::wire::{Body, EndOfStream, Header};
+use crate::wire::{Body, Header, SequenceDigest};
 use roundel_verbs::capabilities::GRH_BYTES;
 use roundel_verbs::{Buffer, Completion, CompletionStatus, Opcode};
 
@@ -152,7 +152,7 @@ impl ReceiveEndpoint {
             Some((index, header)) => {
                 // A complete link whose sender has not heard so yet, or a failed one.
                 if let Body::EndOfStream(end) = header.body {
-                    self.acknowledge(index, end.sent.count);
+                    self.acknowledge(index, end.count);
                 }
                 self.post_datagram(buffer);
             }
@@ -197,17 +197,17 @@ impl ReceiveEndpoint {
             Body::EndOfStream(end) => {
                 // Where lost messages are repaired, their source must stay until none is missing.
                 if !self.options.repairs() {
-                    self.acknowledge(index, end.sent.count);
+                    self.acknowledge(index, end.count);
                 }
                 self.put_away(index, place);
-                self.take_end(index, &end);
+                self.take_end(index, end);
             }
             Body::Sent(sent) if self.datagrams.is_some() => {
                 self.take_sent(index, header.group, sent);
                 self.put_away(index, place);
             }
-            Body::Join(join) if self.datagrams.is_some() => {
-                self.join(index, header.group, join);
+            Body::Join(multicast) if self.datagrams.is_some() => {
+                self.join(index, header.group, &multicast);
                 self.put_away(index, place);
             }
             _ if self.datagrams.is_some() => self.put_away(index, place),
@@ -226,12 +226,12 @@ impl ReceiveEndpoint {
         }
     }
 
-    fn take_end(&mut self, index: usize, end: &EndOfStream) {
+    fn take_end(&mut self, index: usize, end: SequenceDigest) {
         let link = &mut self.links[index];
         if link.end.is_none() {
             link.silence.hear(self.fabric.context.now());
         }
-        link.end = Some(end.sent);
+        link.end = Some(end);
         self.check_end(index);
     }
 

@@ -2,7 +2,7 @@
 //! multicast group then arrives as anything else does, in the same receives.
 
 use super::ReceiveEndpoint;
-use crate::wire::{Body, Join};
+use crate::wire::Body;
 use roundel_verbs::MulticastGroup;
 
 /// Groups of one source that are joined at most.
@@ -11,7 +11,7 @@ const GROUPS_MAX: usize = 16;
 impl ReceiveEndpoint {
     /// Joins the multicast group of a source's transmission group and says so, again when it was
     /// asked again. Who cannot join says nothing, and the source goes on as without.
-    pub(super) fn join(&mut self, index: usize, group: u16, join: Join) {
+    pub(super) fn join(&mut self, index: usize, group: u16, multicast: &[u8]) {
         let link = &mut self.links[index];
         let known = link.joined.contains(&group);
         if !known {
@@ -19,7 +19,7 @@ impl ReceiveEndpoint {
                 return;
             };
             // A stranger's key would let others than the exchange's sources in.
-            let joined = MulticastGroup::from_bytes(&join.multicast)
+            let joined = MulticastGroup::from_bytes(multicast)
                 .ok()
                 .filter(|multicast| multicast.queue_key == datagrams.address().queue_key)
                 .map(|multicast| datagrams.join(&multicast));

@@ -7,7 +7,7 @@ use crate::designs::carrier::inline;
 use crate::designs::send_ud;
 use crate::error::Result;
 use crate::link::queue_pair::{empty_write, post};
-use crate::wire::{Acknowledge, Body, Header};
+use crate::wire::{Body, Header};
 use std::time::Duration;
 
 /// Intervals between acknowledgements of an end, at most.
@@ -112,9 +112,8 @@ impl ReceiveEndpoint {
 
     /// Acknowledges an end-of-stream that told of so many messages.
     pub(super) fn acknowledge(&mut self, index: usize, messages: u64) {
-        let body = Body::Acknowledge(Acknowledge { messages });
         // Failing to say so is no failure: the sender repeats its end.
-        let _ = self.say(index, 0, 0, body);
+        let _ = self.say(index, 0, 0, Body::Acknowledge(messages));
     }
 
     pub(super) fn say(&self, index: usize, group: u16, flags: u8, body: Body) -> Result<()> {

@@ -5,7 +5,7 @@ use super::destination::End;
 use super::state::State;
 use super::{DestinationId, SendEndpoint};
 use crate::error::Result;
-use crate::wire::{Body, EndOfStream, FLAG_REPEATED};
+use crate::wire::{Body, FLAG_REPEATED};
 use roundel_verbs::completion_queue::until_ready;
 use std::task::Poll;
 
@@ -54,9 +54,7 @@ impl SendEndpoint {
     pub(super) fn say_end(&self, state: &mut State, destination: usize, flags: u8) -> Result<()> {
         let target = &mut state.destinations[destination];
         target.credit.spend();
-        let body = Body::EndOfStream(EndOfStream {
-            sent: target.digest,
-        });
+        let body = Body::EndOfStream(target.digest);
         target.end = Some(End {
             acknowledged: false,
             said_at: self.0.fabric.context.now(),

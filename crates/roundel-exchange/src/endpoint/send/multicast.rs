@@ -2,7 +2,7 @@
 //! once. Its members are asked to join first; until all have, each is sent to. What a member misses
 //! is sent again to it alone.
 
-use crate::wire::{Body, FLAG_REPEATED, Join};
+use crate::wire::{Body, FLAG_REPEATED};
 use roundel_verbs::{AddressHandle, MulticastGroup};
 
 /// How often members are asked to join before it is left at sending to each.
@@ -38,7 +38,7 @@ impl Multicast {
         self.asks += 1;
         let multicast = self.address.to_bytes();
         let asked = self.joined.clone().into_iter().map(|joined| !joined);
-        (Body::Join(Join { multicast }), flags, asked)
+        (Body::Join(multicast), flags, asked)
     }
 
     /// Where to send, once every member hears it.

@@ -65,9 +65,9 @@ impl SendEndpoint {
                 }
                 state.acknowledge(index, usize::from(header.group), credit.acknowledged);
             }
-            Body::Acknowledge(acknowledge) => {
+            Body::Acknowledge(messages) => {
                 if let Some(end) = &mut destination.end
-                    && acknowledge.messages == destination.digest.count
+                    && messages == destination.digest.count
                 {
                     end.acknowledged = true;
                     state.acknowledge_all(index);
