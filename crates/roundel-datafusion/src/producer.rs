@@ -301,13 +301,13 @@ async fn start(
     let partitions = execute.names();
     let partitions_count = partitions.len();
     let peer = format!("worker {url}");
-    let offered = match setting.architecture {
-        Architecture::Endpoint | Architecture::Classic => receive.offer(&peer, partitions),
+    let source = match setting.architecture {
+        Architecture::Endpoint | Architecture::Classic => None,
         Architecture::Multiplexer => {
-            let source = node.meet(fabric, setting.design, &channels, &url).await?;
-            receive.offer_to(source, &peer, partitions)
+            Some(node.meet(fabric, setting.design, &channels, &url).await?)
         }
     };
+    let offered = receive.offer(&peer, source, partitions);
     let (link, offers) = offered.map_err(failed)?;
     node.note_queue_pairs(receive.report().queue_pairs);
     execute.offers = offers.iter().map(LinkAddress::to_bytes).collect();

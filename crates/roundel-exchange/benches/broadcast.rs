@@ -157,14 +157,11 @@ async fn run(way: &str, consumers: u32, batches: &[RecordBatch], at_once: bool) 
     let mut links = Vec::new();
     let schema = batches[0].schema();
     for node in &nodes {
-        let offered = match way {
-            MULTIPLEXER => {
-                meet(&source.multiplexer, &node.multiplexer);
-                node.receive
-                    .offer_to(source.multiplexer.id(), "a peer", 0..PARTITIONS)
-            }
-            _ => node.receive.offer("a peer", 0..PARTITIONS),
-        };
+        let met = (way == MULTIPLEXER).then(|| {
+            meet(&source.multiplexer, &node.multiplexer);
+            source.multiplexer.id()
+        });
+        let offered = node.receive.offer("a peer", met, 0..PARTITIONS);
         let (link, offers) = offered.expect("links fit");
         let (to, answers) = source.shuffle.accept(&offers, "a peer").expect("links fit");
         node.receive.connect(&link, &answers).expect("peers answer");

@@ -103,7 +103,7 @@ async fn run(design: Design, on_loss: OnLoss, batch: &RecordBatch, broadcast: bo
     for (target, node) in nodes.iter().enumerate() {
         for (source, sender) in nodes.iter().enumerate() {
             let own = partitions.clone();
-            let (link, offers) = node.receive.offer("a peer", own).expect("links fit");
+            let (link, offers) = node.receive.offer("a peer", None, own).expect("links fit");
             let (destination, answers) =
                 sender.shuffle.accept(&offers, "a peer").expect("links fit");
             node.receive.connect(&link, &answers).expect("peers answer");

@@ -44,7 +44,7 @@ impl Mesh {
         };
         let mut offers = Vec::new();
         for source in 0..rendezvous.peers() {
-            let (link, offer) = receive.offer(&name(source), mesh.partitions.clone())?;
+            let (link, offer) = receive.offer(&name(source), None, mesh.partitions.clone())?;
             if offer.len() > mesh.partitions.len() {
                 return Err(ExchangeError::own(format!(
                     "{} endpoints for {partitions_per_node} partitions: some would never be served",

@@ -39,10 +39,7 @@ pub fn link(
     (source, shuffle): (&End<'_>, &Shuffle),
     reads: Range<u32>,
 ) -> Result<(ReceiveLink, Destination), ExchangeError> {
-    let (link, offers) = match meet(target, source)? {
-        Some(node) => receive.offer_to(node, &source.name, reads)?,
-        None => receive.offer(&source.name, reads)?,
-    };
+    let (link, offers) = receive.offer(&source.name, meet(target, source)?, reads)?;
     let (destination, answers) = shuffle.accept(&offers, &target.name)?;
     receive.connect(&link, &answers)?;
     Ok((link, destination))

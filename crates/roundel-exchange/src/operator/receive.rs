@@ -65,33 +65,13 @@ impl Receive {
         })
     }
 
-    /// Offers a link for `partitions` to the source `peer`; the addresses are for it.
+    /// Offers a link for `partitions` to the source `peer`; the addresses are for it. Through a multiplexer `node` is
+    /// where the source is: one that it has met, or this one.
     ///
     /// # Errors
-    /// When there is no memory or queue pair left; and through a multiplexer, where
-    /// [`offer_to`](Self::offer_to) says on which node the source is.
+    /// When there is no memory or queue pair left; and when a multiplexer is told no node or has not met it, or there is
+    /// none and a node is told.
     pub fn offer(
-        &self,
-        peer: &str,
-        partitions: Range<u32>,
-    ) -> Result<(ReceiveLink, Vec<LinkAddress>)> {
-        self.offer_on(peer, None, partitions)
-    }
-
-    /// The same through a multiplexer, to a source on a node that it has met, or on this one.
-    ///
-    /// # Errors
-    /// When it has not, or is none.
-    pub fn offer_to(
-        &self,
-        node: NodeId,
-        peer: &str,
-        partitions: Range<u32>,
-    ) -> Result<(ReceiveLink, Vec<LinkAddress>)> {
-        self.offer_on(peer, Some(node), partitions)
-    }
-
-    fn offer_on(
         &self,
         peer: &str,
         node: Option<NodeId>,

@@ -291,15 +291,14 @@ pub fn connect(cluster: &[Node], partitions: impl Fn(usize) -> Range<u32>) -> Li
         let mut incoming = Vec::new();
         for (source, sender) in cluster.iter().enumerate() {
             let name = format!("node {source}");
-            let offered = match (&receiver.multiplexer, &sender.multiplexer) {
+            let met = match (&receiver.multiplexer, &sender.multiplexer) {
                 (Some(here), Some(there)) => {
                     meet(here, there);
-                    receiver
-                        .receive
-                        .offer_to(there.id(), &name, partitions(target))
+                    Some(there.id())
                 }
-                _ => receiver.receive.offer(&name, partitions(target)),
+                _ => None,
             };
+            let offered = receiver.receive.offer(&name, met, partitions(target));
             let (link, offers) = offered.unwrap();
             let (destination, answers) = sender
                 .shuffle

@@ -201,12 +201,12 @@ async fn links_beyond_the_quota_are_refused() {
         let peer = Node::open(&options);
         let mut links = Vec::new();
         let error = loop {
-            let (link, offers) = match node.receive.offer("a peer", 0..2) {
+            let (link, offers) = match node.receive.offer("a peer", None, 0..2) {
                 Ok(offered) => offered,
                 Err(error) => break error,
             };
             // Its own links take from the same quota.
-            let (_, theirs) = peer.receive.offer("the node", 0..2).unwrap();
+            let (_, theirs) = peer.receive.offer("the node", None, 0..2).unwrap();
             match node.shuffle.accept(&theirs, "a peer") {
                 Ok((destination, _)) => match node.shuffle.group(&[destination]) {
                     Ok(_) => links.push((link, offers)),

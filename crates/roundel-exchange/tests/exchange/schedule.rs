@@ -83,9 +83,8 @@ impl Traffic {
             for source in (0..self.nodes).filter(|source| *source != target) {
                 let (from, to) = (&nodes[source], &nodes[target]);
                 let partition = target as u32;
-                let offered =
-                    to.receive
-                        .offer_to(from.multiplexer.id(), "source", partition..partition + 1);
+                let met = Some(from.multiplexer.id());
+                let offered = to.receive.offer("source", met, partition..partition + 1);
                 let (link, offers) = offered.unwrap();
                 let (destination, answers) = from.shuffle.accept(&offers, "target").unwrap();
                 to.receive.connect(&link, &answers).unwrap();
