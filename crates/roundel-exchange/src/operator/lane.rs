@@ -277,11 +277,10 @@ impl LaneState {
             return;
         };
         let wanted = inbox.wanted;
-        let fragment = Delivered(payload);
         match inbox.insert(
             &peer,
             &message.data,
-            fragment,
+            payload,
             false,
             self.gap,
             &mut self.store,
@@ -428,20 +427,16 @@ impl Fragment for &mut Payload<'_> {
 }
 
 /// What was copied out of registered memory already.
-struct Delivered<'a>(&'a Buffer);
-
-impl Fragment for Delivered<'_> {
+impl Fragment for &Buffer {
     fn append_to(&mut self, target: &mut Vec<u8>) -> bool {
-        target.extend_from_slice(self.0);
-        true
+        self.as_slice().append_to(target)
     }
 
     fn copy_to(&mut self, target: &mut [u8]) -> bool {
-        target.copy_from_slice(self.0);
-        true
+        self.as_slice().copy_to(target)
     }
 
     fn whole(&self) -> Option<Buffer> {
-        Some(self.0.clone())
+        Some(Buffer::clone(self))
     }
 }
