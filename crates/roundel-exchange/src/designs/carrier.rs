@@ -79,7 +79,18 @@ pub(crate) struct Bell<'a> {
     pub(crate) told: u64,
 }
 
-impl Bell<'_> {
+impl<'a> Bell<'a> {
+    /// That of an end which takes and tells of entries of these queues, one by one.
+    pub(crate) fn new(own: &'a Queue, there: &'a mut RemoteQueue) -> Self {
+        let (taken, told) = (own.taken(), there.count());
+        Self {
+            own,
+            there,
+            taken,
+            told,
+        }
+    }
+
     /// Whether to wake the other end now.
     pub(crate) fn must_ring(&mut self) -> bool {
         self.there.must_ring(self.own, self.told)

@@ -112,13 +112,7 @@ impl SourceEnd for Source {
     }
 
     fn bell(&mut self) -> Option<Bell<'_>> {
-        let there = self.valid.as_mut()?;
-        Some(Bell {
-            own: &self.free,
-            taken: self.free.taken(),
-            told: there.count(),
-            there,
-        })
+        Some(Bell::new(&self.free, self.valid.as_mut()?))
     }
 }
 
@@ -292,13 +286,7 @@ impl ReceiverEnd for Receiver {
     }
 
     fn bell(&mut self) -> Option<Bell<'_>> {
-        let there = self.free.as_mut()?;
-        Some(Bell {
-            own: &self.valid,
-            taken: self.valid.taken(),
-            told: there.count(),
-            there,
-        })
+        Some(Bell::new(&self.valid, self.free.as_mut()?))
     }
 }
 

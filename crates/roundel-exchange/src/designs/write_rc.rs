@@ -165,12 +165,9 @@ impl SourceEnd for Source {
     }
 
     fn bell(&mut self) -> Option<Bell<'_>> {
-        Some(Bell {
-            own: &self.free,
-            there: self.valid.as_mut()?,
-            taken: self.free.taken(),
-            told: self.sent,
-        })
+        let bell = Bell::new(&self.free, self.valid.as_mut()?);
+        let told = self.sent;
+        Some(Bell { told, ..bell })
     }
 }
 
@@ -344,13 +341,9 @@ impl ReceiverEnd for Receiver {
     }
 
     fn bell(&mut self) -> Option<Bell<'_>> {
-        let there = self.free.as_mut()?;
-        Some(Bell {
-            own: self.valid.as_ref()?,
-            taken: self.taken,
-            told: there.count(),
-            there,
-        })
+        let bell = Bell::new(self.valid.as_ref()?, self.free.as_mut()?);
+        let taken = self.taken;
+        Some(Bell { taken, ..bell })
     }
 }
 

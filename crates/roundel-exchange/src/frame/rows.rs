@@ -8,7 +8,7 @@ use super::gather::{gather, needs_numbers};
 use super::layout::{
     Descriptor, Encoding, Preamble, SECTION_ALIGNMENT, fingerprint, preamble_length,
 };
-use super::views::INLINE_LENGTH_MAX;
+use super::views::long_length;
 use crate::selection::Selection;
 use arrow::array::{
     Array, ArrayRef, AsArray, ByteView, GenericByteArray, GenericByteViewArray, OffsetSizeTrait,
@@ -456,16 +456,6 @@ fn encode_views(
             let bytes = &buffers[view.buffer_index as usize];
             out = append(out, &bytes[from..from + view.length as usize]);
         }
-    }
-}
-
-/// Bytes of a view's value, if they do not lie in the view.
-fn long_length(view: u128) -> usize {
-    let length = view as u32;
-    if length > INLINE_LENGTH_MAX {
-        length as usize
-    } else {
-        0
     }
 }
 

@@ -38,15 +38,17 @@ pub(super) fn is_dense<T: ByteViewType>(array: &GenericByteViewArray<T>) -> bool
 
 /// Sum of the lengths of the values that do not lie in their views, in bytes.
 fn referenced_length(views: &[u128]) -> u64 {
-    let long = |&view: &u128| {
-        let length = view as u32;
-        if length > INLINE_LENGTH_MAX {
-            u64::from(length)
-        } else {
-            0
-        }
-    };
-    views.iter().map(long).sum()
+    views.iter().map(|view| long_length(*view) as u64).sum()
+}
+
+/// Bytes of a view's value, if they do not lie in the view.
+pub(super) fn long_length(view: u128) -> usize {
+    let length = view as u32;
+    if length > INLINE_LENGTH_MAX {
+        length as usize
+    } else {
+        0
+    }
 }
 
 /// Copies the referenced values together and points the views there.

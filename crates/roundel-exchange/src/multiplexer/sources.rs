@@ -54,6 +54,10 @@ fn header(key: SourceKey, group: u16, link: u32, body: Body) -> Header {
     }
 }
 
+fn closed() -> ExchangeError {
+    ExchangeError::own("a source that was closed".to_owned())
+}
+
 impl Source {
     fn failure_of(&self, group: &Group) -> Option<ExchangeError> {
         let members = group.members.iter();
@@ -183,8 +187,7 @@ impl State {
     }
 
     fn source(&mut self, key: SourceKey) -> Result<&mut Source> {
-        let source = self.sources.get_mut(&key);
-        source.ok_or_else(|| ExchangeError::own("a source that was closed".to_owned()))
+        self.sources.get_mut(&key).ok_or_else(closed)
     }
 
     /// A message for a group, each member of which has granted credit for it. Without one the task is woken
@@ -195,9 +198,7 @@ impl State {
         group: GroupId,
         waker: Option<&Waker>,
     ) -> Result<Option<Buffer>> {
-        let Some(source) = self.sources.get_mut(&key) else {
-            return Err(ExchangeError::own("a source that was closed".to_owned()));
-        };
+        let source = self.sources.get_mut(&key).ok_or_else(closed)?;
         let target = &source.groups[group.0];
         if let Some(error) = source.failure_of(target) {
             return Err(error);
@@ -324,11 +325,7 @@ impl State {
         destination: DestinationId,
         waker: Option<&Waker>,
     ) -> Poll<Result<()>> {
-        let Some(source) = self.sources.get_mut(&key) else {
-            return Poll::Ready(Err(ExchangeError::own(
-                "a source that was closed".to_owned(),
-            )));
-        };
+        let source = self.sources.get_mut(&key).ok_or_else(closed)?;
         let target = &mut source.destinations[destination.0];
         if target.ended && target.pending == 0 {
             // A receiver that has everything may leave first.
