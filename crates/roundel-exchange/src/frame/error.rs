@@ -14,17 +14,11 @@ use crate::wire::FRAME_LENGTH_MAX;
 #[non_exhaustive]
 pub enum FrameError {
     /// The batch makes a frame longer than messages can carry.
-    #[error("batch makes a frame of {length} bytes, the limit is {FRAME_LENGTH_MAX}: slice it")]
-    TooLong {
-        /// Length of the frame in bytes.
-        length: u64,
-    },
+    #[error("batch makes a frame of {0} bytes, the limit is {FRAME_LENGTH_MAX}: slice it")]
+    TooLong(u64),
     /// The batch has more rows than a frame can count.
-    #[error("batch has {rows} rows, the limit is 2^32 - 1: slice it")]
-    TooManyRows {
-        /// Rows of the batch.
-        rows: usize,
-    },
+    #[error("batch has {0} rows, the limit is 2^32 - 1: slice it")]
+    TooManyRows(usize),
     /// Arrow's IPC format cannot carry the type of a column.
     #[error("column {column} cannot be sent as Arrow IPC")]
     Unsupported {
@@ -53,17 +47,11 @@ pub enum FrameError {
     #[error("frame begins at an address that is no multiple of {SECTION_ALIGNMENT}")]
     Misaligned,
     /// The bytes are no frame.
-    #[error("frame begins with {found:#010x}: no frame of Roundel's")]
-    Magic {
-        /// The first four bytes.
-        found: u32,
-    },
+    #[error("frame begins with {0:#010x}: no frame of Roundel's")]
+    Magic(u32),
     /// The frame has another version.
-    #[error("frame has version {found}: run one version on all nodes")]
-    Version {
-        /// The version found.
-        found: u16,
-    },
+    #[error("frame has version {0}: run one version on all nodes")]
+    Version(u16),
     /// Bytes that this version does not use are not 0.
     #[error("reserved bytes of the frame are not 0")]
     Reserved,
@@ -126,11 +114,8 @@ pub enum FrameError {
         rows: u32,
     },
     /// Offsets of strings or binaries do not rise from 0 to the end of the values.
-    #[error("column {column} has offsets that do not rise from 0 to the end of its values")]
-    Offsets {
-        /// Index of the column.
-        column: usize,
-    },
+    #[error("column {0} has offsets that do not rise from 0 to the end of its values")]
+    Offsets(usize),
     /// A view points outside of its buffers, or contradicts them.
     #[error("column {column} has an inconsistent view in row {row}")]
     View {
@@ -140,11 +125,8 @@ pub enum FrameError {
         row: usize,
     },
     /// A string is not UTF-8.
-    #[error("column {column} has a string that is not UTF-8")]
-    Utf8 {
-        /// Index of the column.
-        column: usize,
-    },
+    #[error("column {0} has a string that is not UTF-8")]
+    Utf8(usize),
     /// Arrow refuses the parts of a column.
     #[error("column {column} is no valid array")]
     Array {

@@ -108,11 +108,11 @@ impl Preamble {
         };
         let magic = u32_at(bytes, 0);
         if magic != MAGIC {
-            return Err(FrameError::Magic { found: magic });
+            return Err(FrameError::Magic(magic));
         }
         let version = u16::from_le_bytes([bytes[4], bytes[5]]);
         if version != VERSION {
-            return Err(FrameError::Version { found: version });
+            return Err(FrameError::Version(version));
         }
         if bytes[6..8] != [0; 2] || bytes[28..32] != [0; 4] {
             return Err(FrameError::Reserved);

@@ -39,9 +39,7 @@ impl FrameSource {
     /// When the batch is too large for a frame, or Arrow IPC cannot carry one of its types.
     pub fn try_new(batch: &RecordBatch) -> Result<Self, FrameError> {
         let Ok(rows) = u32::try_from(batch.num_rows()) else {
-            return Err(FrameError::TooManyRows {
-                rows: batch.num_rows(),
-            });
+            return Err(FrameError::TooManyRows(batch.num_rows()));
         };
         let columns = batch
             .columns()
@@ -58,7 +56,7 @@ impl FrameSource {
         let length = start as u64 + padded.sum::<u64>();
         // Once the whole fits, so do the counts and the lengths of its parts.
         if length > u64::from(FRAME_LENGTH_MAX) {
-            return Err(FrameError::TooLong { length });
+            return Err(FrameError::TooLong(length));
         }
         let mut preamble = Vec::with_capacity(start);
         Preamble {

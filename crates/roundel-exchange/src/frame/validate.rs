@@ -28,10 +28,10 @@ pub(super) fn byte_array<T: ByteArrayType>(
     );
     let utf8 = matches!(T::DATA_TYPE, DataType::Utf8 | DataType::LargeUtf8);
     if !offsets_rise_to(&offsets, values.len()) {
-        return Err(FrameError::Offsets { column });
+        return Err(FrameError::Offsets(column));
     }
     if utf8 && !keeps_characters_whole(&offsets, &values) {
-        return Err(FrameError::Utf8 { column });
+        return Err(FrameError::Utf8(column));
     }
     // SAFETY: the offsets are not empty, begin at 0 and never fall.
     let offsets = unsafe { OffsetBuffer::new_unchecked(offsets) };
@@ -153,7 +153,7 @@ fn check_inline_slowly(
         return Err(FrameError::View { column, row });
     }
     if utf8 && std::str::from_utf8(value).is_err() {
-        return Err(FrameError::Utf8 { column });
+        return Err(FrameError::Utf8(column));
     }
     Ok(())
 }
@@ -187,7 +187,7 @@ fn check_long(column: usize, row: usize, view: u128, texts: &[Text<'_>]) -> Resu
             if is_text {
                 Ok(())
             } else {
-                Err(FrameError::Utf8 { column })
+                Err(FrameError::Utf8(column))
             }
         }
         _ => Err(FrameError::View { column, row }),

@@ -9,7 +9,7 @@ pub(crate) fn header_at(buffer: &Buffer, at: usize, bytes: usize) -> Result<Head
     let bytes = bytes.min(buffer.len());
     let message = bytes.saturating_sub(at);
     if message < HEADER_LENGTH {
-        return Err(WireError::Truncated { length: message });
+        return Err(WireError::Truncated(message));
     }
     let mut header = [0; HEADER_LENGTH];
     buffer.read(at, &mut header);
@@ -23,7 +23,7 @@ pub(crate) fn check_header(
 ) -> Result<Header, WireError> {
     let header = Header::parse(header)?;
     let found = message.checked_sub(HEADER_LENGTH);
-    let found = found.ok_or(WireError::Truncated { length: message })?;
+    let found = found.ok_or(WireError::Truncated(message))?;
     if header.payload_length() as usize != found {
         return Err(WireError::PayloadLength {
             announced: header.payload_length(),

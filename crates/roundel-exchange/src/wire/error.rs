@@ -7,35 +7,20 @@ use super::{FRAME_LENGTH_MAX, HEADER_LENGTH, Kind, MAGIC, VERSION};
 #[non_exhaustive]
 pub enum WireError {
     /// The message is too short for a header.
-    #[error("message of {length} bytes is shorter than its header of {HEADER_LENGTH}")]
-    Truncated {
-        /// Length of the message in bytes.
-        length: usize,
-    },
+    #[error("message of {0} bytes is shorter than its header of {HEADER_LENGTH}")]
+    Truncated(usize),
     /// The bytes are no Roundel message.
-    #[error("magic is {found:#06x}, not {MAGIC:#06x}: no Roundel message")]
-    Magic {
-        /// The first two bytes.
-        found: u16,
-    },
+    #[error("magic is {0:#06x}, not {MAGIC:#06x}: no Roundel message")]
+    Magic(u16),
     /// The sender speaks another version.
-    #[error("message has version {found}, expected {VERSION}: run one version on all nodes")]
-    Version {
-        /// The version found.
-        found: u16,
-    },
+    #[error("message has version {0}, expected {VERSION}: run one version on all nodes")]
+    Version(u16),
     /// No such kind of message.
-    #[error("unknown kind of message {found}")]
-    Kind {
-        /// The kind found.
-        found: u8,
-    },
+    #[error("unknown kind of message {0}")]
+    Kind(u8),
     /// A flag is set that this version does not define.
-    #[error("unknown flags {found:#04x}")]
-    Flags {
-        /// The flags found.
-        found: u8,
-    },
+    #[error("unknown flags {0:#04x}")]
+    Flags(u8),
     /// Bytes that this version does not use are not 0.
     #[error("reserved bytes of the header are not 0")]
     Reserved,
@@ -59,11 +44,8 @@ pub enum WireError {
     #[error("data message without payload")]
     EmptyFragment,
     /// A frame is longer than messages can carry.
-    #[error("frame of {length} bytes, the limit is {FRAME_LENGTH_MAX}")]
-    FrameLength {
-        /// Length of the frame in bytes.
-        length: u32,
-    },
+    #[error("frame of {0} bytes, the limit is {FRAME_LENGTH_MAX}")]
+    FrameLength(u32),
     /// A fragment reaches beyond its frame.
     #[error("fragment of {payload_length} bytes at {offset} of a frame of {frame_length}")]
     FragmentBounds {
@@ -75,11 +57,8 @@ pub enum WireError {
         frame_length: u32,
     },
     /// No such step of a phase.
-    #[error("unknown step {found} of a phase")]
-    Step {
-        /// The step found.
-        found: u64,
-    },
+    #[error("unknown step {0} of a phase")]
+    Step(u64),
     /// A receiver asks for messages again and does not begin with one that it misses.
     #[error("a message about what is missing does not begin with it")]
     NothingMissing,

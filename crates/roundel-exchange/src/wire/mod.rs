@@ -277,16 +277,16 @@ impl Header {
     pub fn parse(bytes: &[u8; HEADER_LENGTH]) -> Result<Self, WireError> {
         let magic = u16::from_le_bytes(get(bytes, 0));
         if magic != MAGIC {
-            return Err(WireError::Magic { found: magic });
+            return Err(WireError::Magic(magic));
         }
         let version = u16::from_le_bytes(get(bytes, 2));
         if version != VERSION {
-            return Err(WireError::Version { found: version });
+            return Err(WireError::Version(version));
         }
         let [kind, flags] = get::<2>(bytes, 4);
-        let kind = Kind::from_repr(kind).ok_or(WireError::Kind { found: kind })?;
+        let kind = Kind::from_repr(kind).ok_or(WireError::Kind(kind))?;
         if flags & !FLAGS_KNOWN != 0 {
-            return Err(WireError::Flags { found: flags });
+            return Err(WireError::Flags(flags));
         }
         let payload_length = u32::from_le_bytes(get(bytes, 36));
         if kind != Kind::Data && payload_length != 0 {
@@ -334,8 +334,8 @@ impl Header {
             }
             Kind::Phase => {
                 reserved(bytes, 56..64)?;
-                let (number, found) = (word(40), word(48));
-                let step = Step::from_repr(found).ok_or(WireError::Step { found })?;
+                let (number, step) = (word(40), word(48));
+                let step = Step::from_repr(step).ok_or(WireError::Step(step))?;
                 Body::Phase(Phase { number, step })
             }
             Kind::Trial => {
@@ -381,9 +381,7 @@ fn parse_data(bytes: &[u8; HEADER_LENGTH], payload_length: u32) -> Result<Data, 
         return Err(WireError::EmptyFragment);
     }
     if frame_length > FRAME_LENGTH_MAX {
-        return Err(WireError::FrameLength {
-            length: frame_length,
-        });
+        return Err(WireError::FrameLength(frame_length));
     }
     if offset
         .checked_add(payload_length)

@@ -192,9 +192,9 @@ fn each_rule_has_its_error() {
         bytes[offset] = byte;
         Header::parse(&bytes).unwrap_err()
     };
-    assert!(matches!(with(0, 0), WireError::Magic { .. }));
-    assert_eq!(with(2, 9), WireError::Version { found: 9 });
-    assert_eq!(with(4, 16), WireError::Kind { found: 16 });
+    assert!(matches!(with(0, 0), WireError::Magic(_)));
+    assert_eq!(with(2, 9), WireError::Version(9));
+    assert_eq!(with(4, 16), WireError::Kind(16));
     assert_eq!(
         with(4, 3),
         WireError::ControlPayload {
@@ -202,7 +202,7 @@ fn each_rule_has_its_error() {
             length: 40
         }
     );
-    assert_eq!(with(5, 2), WireError::Flags { found: 2 });
+    assert_eq!(with(5, 2), WireError::Flags(2));
     assert_eq!(with(63, 1), WireError::Reserved);
     assert_eq!(with(36, 0), WireError::EmptyFragment);
     assert!(matches!(
@@ -218,7 +218,7 @@ fn each_rule_has_its_error() {
     long[48..52].copy_from_slice(&(FRAME_LENGTH_MAX + 1).to_le_bytes());
     assert!(matches!(
         Header::parse(&long),
-        Err(WireError::FrameLength { .. })
+        Err(WireError::FrameLength(_))
     ));
 
     let control = |body| message(body).emit();
@@ -227,7 +227,7 @@ fn each_rule_has_its_error() {
         step: Step::At,
     }));
     phase[48] = 4;
-    assert_eq!(Header::parse(&phase), Err(WireError::Step { found: 4 }));
+    assert_eq!(Header::parse(&phase), Err(WireError::Step(4)));
     let mut trial = control(Body::Trial(Trial {
         number: 1,
         rate: 1,
@@ -294,7 +294,7 @@ fn the_payload_must_be_as_long_as_announced() {
     let check = |message| check_header(&header.emit(), message);
     let announced = 40;
     let wrong = |found| Err(WireError::PayloadLength { announced, found });
-    assert_eq!(check(63), Err(WireError::Truncated { length: 63 }));
+    assert_eq!(check(63), Err(WireError::Truncated(63)));
     assert_eq!(check(64), wrong(0));
     assert_eq!(check(104), Ok(header));
     assert_eq!(check(105), wrong(41));
