@@ -1,4 +1,5 @@
 //! What an application adds to DataFusion in every process of its cluster: functions, and codecs of its own operators.
+//! Sessions get them here, after those of this crate.
 //!
 //! Plans name functions, and a codec is found by its place among all. So the coordinator and each worker need the same ones: a
 //! worker says what it has, and one that lacks something is not part of the cluster. A function that is registered in a session's
@@ -90,7 +91,7 @@ impl Extensions {
     }
 
     /// Has a session know the codecs of this crate, and then these.
-    pub(crate) fn add_codecs(&self, builder: &mut SessionStateBuilder) {
+    pub(crate) fn add_all_codecs(&self, builder: &mut SessionStateBuilder) {
         builder.set_distributed_user_codec(MemoryShardCodec);
         builder.set_distributed_user_codec(CycloJoinCodec);
         builder.set_distributed_user_codec(ScanCodec);

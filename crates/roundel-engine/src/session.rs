@@ -87,7 +87,7 @@ impl Session {
             // An isolated child of a union would get fewer tasks than its table has shards.
             .with_distributed_children_isolator_unions(false)?
             .with_distributed_file_scan_config_bytes_per_partition(FILE_BYTES_PER_PARTITION)?;
-        core.options.extensions.add_codecs(&mut state);
+        core.options.extensions.add_all_codecs(&mut state);
         let planner = ClusterPlanner::around(&mut state, core.options.extensions.clone())?;
         let mut state = state.build();
         let own = ExchangeConfig::new(fabric, core.options.skew);

@@ -12,7 +12,7 @@ use trial::Trial;
 
 impl Trial {
     /// Of workers that cut even small files.
-    async fn new(workers: usize) -> Self {
+    async fn cutting(workers: usize) -> Self {
         let trial = Self::with(common::options(workers)).await;
         trial.cut_small().await;
         trial
@@ -39,7 +39,7 @@ const SUM: &str = "SELECT count(*), sum(a), count(b) FROM TABLE";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn formats() {
-    let f = Trial::new(2).await;
+    let f = Trial::cutting(2).await;
     let csv: String = (0..2000).fold("a,b\n".to_owned(), |text, i| text + &format!("{i},x{i}\n"));
     let expected = ["2000|1999000|2000"];
     let plain = f.write("x.csv", &csv);
@@ -94,7 +94,7 @@ async fn formats() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn directories_patterns_and_partitions() {
-    let f = Trial::new(2).await;
+    let f = Trial::cutting(2).await;
     f.write("d/y=2024/a.csv", "a\n1\n");
     f.write("d/y=__HIVE_DEFAULT_PARTITION__/b.csv", "a\n2\n");
     f.write("d/_SUCCESS", "");
@@ -142,7 +142,7 @@ async fn directories_patterns_and_partitions() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn columns_of_several_files_are_matched_by_name() {
-    let f = Trial::new(2).await;
+    let f = Trial::cutting(2).await;
     f.write("d1/1.csv", "a,b\n1,2\n");
     f.write("d1/2.csv", "b,a\n20,10\n");
     let at = |name: &str| f.path(name);
@@ -232,7 +232,7 @@ async fn columns_of_several_files_are_matched_by_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dialects_are_guessed_and_said() {
-    let f = Trial::new(2).await;
+    let f = Trial::cutting(2).await;
     for (name, text, expected, notice) in [
         (
             "bar.csv",
@@ -328,7 +328,7 @@ async fn dialects_are_guessed_and_said() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_a_table_is_refused_in_one_line() {
-    let f = Trial::new(1).await;
+    let f = Trial::cutting(1).await;
     f.write("mixed/a.csv", "a\n1\n");
     f.write("mixed/b.json", "{\"a\":1}\n");
     f.write("empty.csv", "");
@@ -380,7 +380,7 @@ async fn what_cannot_be_a_table_is_refused_in_one_line() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_that_statements_declare() {
-    let f = Trial::new(2).await;
+    let f = Trial::cutting(2).await;
     // A table without files, to be written to.
     let dir = f.path("new");
     f.rows(&format!(
@@ -427,7 +427,7 @@ async fn tables_that_statements_declare() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bounds_of_parquet_say_nothing_of_nan() {
-    let f = Trial::new(3).await;
+    let f = Trial::cutting(3).await;
     let path = f.path("nan.parquet");
     let write = format!(
         "COPY (SELECT v, CASE WHEN v % 1000 = 7 THEN 'NaN'::double ELSE 1.5 END AS x, \
@@ -474,7 +474,7 @@ async fn bounds_of_parquet_say_nothing_of_nan() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_estimated_is_planned_without_statistics() {
-    let f = Trial::new(2).await;
+    let f = Trial::cutting(2).await;
     let path = f.path("times.parquet");
     // DataFusion takes the dates of a part of a day for whole days, and more than all rows for those that remain.
     f.rows(&format!(
@@ -494,7 +494,7 @@ async fn what_cannot_be_estimated_is_planned_without_statistics() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn schemas_come_and_go() {
-    let f = Trial::new(1).await;
+    let f = Trial::cutting(1).await;
     f.rows("CREATE SCHEMA s").await;
     f.rows("CREATE TABLE s.t AS VALUES (1)").await;
     assert_eq!(f.rows("SELECT * FROM s.t").await, ["1"]);
@@ -509,7 +509,7 @@ async fn schemas_come_and_go() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bounds_of_narrower_types_are_not_taken_for_none() {
-    let f = Trial::new(2).await;
+    let f = Trial::cutting(2).await;
     for (narrow, wide, greatest) in [
         ("INT", "BIGINT", "500"),
         ("INT UNSIGNED", "BIGINT", "500"),
@@ -530,7 +530,7 @@ async fn bounds_of_narrower_types_are_not_taken_for_none() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_header_is_found_behind_a_preamble_that_is_longer_than_a_part() {
-    let f = Trial::new(3).await;
+    let f = Trial::cutting(3).await;
     let rows: String = (0..12_000).map(|row| format!("x{row},y\n")).collect();
     let comments = "# a line that says nothing\n".repeat(13_000);
     let path = f.write("comments.csv", format!("{comments}a,b\n{rows}"));
@@ -552,7 +552,7 @@ async fn a_header_is_found_behind_a_preamble_that_is_longer_than_a_part() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn arrays_are_not_cut_also_where_they_have_an_order() {
-    let f = Trial::new(3).await;
+    let f = Trial::cutting(3).await;
     let objects: Vec<String> = (0..5000).map(|row| format!("{{\"a\": {row}}}")).collect();
     let path = f.write("a.json", format!("[{}]", objects.join(",\n")));
     f.rows("SET datafusion.optimizer.repartition_file_min_size = 1")
@@ -571,7 +571,7 @@ async fn arrays_are_not_cut_also_where_they_have_an_order() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_without_a_key_is_written_where_it_is_read_as_null() {
-    let f = Trial::new(2).await;
+    let f = Trial::cutting(2).await;
     f.rows(
         "CREATE TABLE m(v BIGINT, k BIGINT, s TEXT, d DATE) AS VALUES (1, 0, 'a', DATE '2020-01-02'), \
          (2, NULL, 'b', NULL), (3, 7, NULL, NULL)",
@@ -605,7 +605,7 @@ async fn a_row_without_a_key_is_written_where_it_is_read_as_null() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_has_one_time() {
-    let f = Trial::new(1).await;
+    let f = Trial::cutting(1).await;
     for (sql, expected) in [
         (
             "SELECT now() = (SELECT now()) AND now() = (SELECT (SELECT now()))",
@@ -623,7 +623,7 @@ async fn a_statement_has_one_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_would_be_ignored_or_take_all_memory_is_refused() {
-    let f = Trial::new(1).await;
+    let f = Trial::cutting(1).await;
     let error = f
         .error("SET datafusion.execution.target_partitions = 100000")
         .await;
@@ -637,7 +637,7 @@ async fn what_would_be_ignored_or_take_all_memory_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_comes_later_has_the_tables_names() {
-    let f = Trial::new(1).await;
+    let f = Trial::cutting(1).await;
     let first = f.write("d/a.csv", "id,age\n1,2\n");
     let dir = first.trim_end_matches("a.csv");
     f.rows(&format!("CREATE EXTERNAL TABLE t LOCATION '{dir}'"))

@@ -23,7 +23,7 @@ impl Trial {
         Self::with(options).await
     }
 
-    /// A table of the file or directory `name`; `how` is what comes before and behind its place in SQL.
+    /// A table of the file or directory `name`; `with` is what comes behind its place in SQL.
     async fn table(&self, columns: &str, format: &str, name: &str, with: &str) {
         let path = self.path(name);
         self.rows("DROP TABLE IF EXISTS t").await;

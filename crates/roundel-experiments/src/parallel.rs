@@ -3,8 +3,7 @@
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What comes of each item, in their order, on so many threads. What can fail ends with the first error: no thread takes
-/// another item then.
+/// The results of all items, in their order, by at least one thread. After the first error no thread takes another item.
 pub(crate) fn try_each<T: Sync, R: Send, E: Send>(
     threads: usize,
     items: &[T],
@@ -26,7 +25,7 @@ pub(crate) fn try_each<T: Sync, R: Send, E: Send>(
         }
     };
     let mut all: Vec<_> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(take)).collect();
+        let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(take)).collect();
         let done = workers.into_iter().map(|worker| worker.join());
         done.flat_map(|own| own.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect()

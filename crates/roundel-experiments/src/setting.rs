@@ -193,7 +193,8 @@ impl Transport {
         self.names().1
     }
 
-    /// The name by which nodes and the command line know it, and that in figures.
+    /// The name by which nodes and the command line know it, and that in figures. The first is a prefix where a design
+    /// follows.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Design(design) => (design.name(), design.name()),
@@ -210,7 +211,7 @@ impl Transport {
     }
 }
 
-/// Before the name of a design that is run so.
+/// The prefix of zero copy, before the name of its design.
 const ZERO_COPY: &str = "zero-copy:";
 
 impl fmt::Display for Transport {

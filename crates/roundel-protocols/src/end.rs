@@ -22,7 +22,7 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// With an arena of its own, for protocols of verbs, or TCP on this host; nobody sleeps until something completes.
+    /// With an arena of its own, without a completion channel, and on the loopback address if the protocol is TCP.
     pub fn new(device: Device, context: Arc<dyn Context>) -> Self {
         Self {
             arena: device.arena(ArenaOptions::default()),

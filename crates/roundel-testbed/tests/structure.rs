@@ -85,10 +85,6 @@ const LONG_FILES: &[(&str, &str)] = &[
         "a table of files that are cut",
     ),
     (
-        "roundel-exchange/src/wire/mod.rs",
-        "the header, half of it tests",
-    ),
-    (
         "roundel-exchange/tests/exchange/repair.rs",
         "every way to lose a datagram",
     ),
@@ -346,17 +342,23 @@ fn paths(text: &str) -> Vec<Vec<String>> {
 /// A file without its comments and its tests.
 fn code(file: &Path) -> String {
     let text = fs::read_to_string(file).expect("a file");
-    let tests = [
-        "#[cfg(test)]\nmod ",
-        "#[cfg(test)]\npub(super) mod ",
-        "#[cfg(all(test, not(roundel_loom)))]\nmod ",
-    ];
-    let end = tests.iter().filter_map(|start| text.find(start)).min();
-    let text = &text[..end.unwrap_or(text.len())];
-    let lines = text
-        .lines()
-        .map(|line| line.split("//").next().unwrap_or_default());
-    lines.collect::<Vec<_>>().join("\n")
+    let is_of_tests = |line: &str| line.starts_with("#[cfg(") && line.contains("test");
+    let mut lines = text.lines().peekable();
+    let mut code = String::new();
+    while let Some(line) = lines.next() {
+        // Modules of tests come last, unless they are files of their own.
+        if is_of_tests(line) && !line.contains("not(test)") {
+            match lines.peek() {
+                Some(next) if next.contains("mod ") && next.ends_with('{') => break,
+                Some(next) if next.contains("mod ") => lines.next(),
+                _ => None,
+            };
+            continue;
+        }
+        code.push_str(line.split("//").next().unwrap_or_default());
+        code.push('\n');
+    }
+    code
 }
 
 fn rust_files(directory: &Path) -> Vec<PathBuf> {

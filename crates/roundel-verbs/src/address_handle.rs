@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// What a provider keeps of it.
+/// A resolved destination of datagrams, as a provider keeps it.
 pub trait ProviderAddressHandle: Send + Sync + std::any::Any {}
 
 /// A resolved UD destination.

@@ -26,8 +26,8 @@ use uuid::Uuid;
 
 use crate::Fabric;
 use crate::membership::Membership;
-use crate::node_rule::{Rule, replace_nodes, rule};
 use crate::ring::{CycloJoinExec, Keys, known_rates, name_of_pinned};
+use crate::rules::{Rule, replace_nodes, rule};
 use crate::settings::{JoinChoice, RingSettings, Spin, fabric_of};
 use crate::tables::memory_shard::{MemoryShardExec, Placement};
 use choice::{Guess, Hosts, Sides, smaller, statistics};

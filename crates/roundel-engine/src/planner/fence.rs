@@ -12,7 +12,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
-use crate::node_rule::{Rule, replace_nodes, rule};
+use crate::rules::{Rule, replace_nodes, rule};
 
 /// Whether a node has a fence.
 type Fenced = fn(&Arc<dyn ExecutionPlan>) -> bool;

@@ -9,7 +9,7 @@ use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_plan::ExecutionPlanProperties as _;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 
-use crate::node_rule::{Rule, node_rule};
+use crate::rules::{Rule, node_rule};
 
 /// This must come after the rule that moves sorts.
 pub(super) fn finer_merges() -> Rule {

@@ -11,7 +11,7 @@ use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::union::UnionExec;
 
-use crate::node_rule::{Rule, node_rule};
+use crate::rules::{Rule, node_rule};
 
 /// This must come before the rules that move sorts.
 pub(super) fn limit_above_sort() -> Rule {

@@ -9,7 +9,7 @@ use datafusion::physical_expr::{Partitioning, PhysicalExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 
-use crate::node_rule::{Rule, node_rule};
+use crate::rules::{Rule, node_rule};
 
 /// Joins partition by partition what is partitioned alike. Its place is where joins have their modes, and no exchange was put
 /// below them yet.

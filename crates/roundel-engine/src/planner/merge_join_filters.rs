@@ -10,7 +10,7 @@ use datafusion::common::JoinSide;
 use datafusion::physical_plan::joins::SortMergeJoinExec;
 use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
 
-use crate::node_rule::{Rule, node_rule};
+use crate::rules::{Rule, node_rule};
 
 /// This must come after the rules that leave out columns which nobody uses.
 pub(super) fn merge_join_filters() -> Rule {

@@ -16,8 +16,8 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
 
-use crate::node_rule::{Rule, above, rule};
 use crate::order_only::OrderOnlyExec;
+use crate::rules::{Rule, above, rule};
 
 /// This must come before the rule that leaves out sorts.
 pub(super) fn misplaced_keys() -> Rule {

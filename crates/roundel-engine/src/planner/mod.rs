@@ -103,7 +103,7 @@ use datafusion_distributed::{DistributedConfig, NetworkBoundaryExt as _};
 use uuid::Uuid;
 
 use crate::Extensions;
-use crate::node_rule::Rule;
+use crate::rules::Rule;
 use crate::tables::memory_shard::needs_shards;
 use crate::tables::scan::{checked_scans, float_bounds};
 use aggregate_order::aggregate_order;

@@ -12,8 +12,8 @@ use datafusion::physical_plan::joins::{
 };
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
 
-use crate::node_rule::{Rule, above, node_rule};
 use crate::order_only::OrderOnlyExec;
+use crate::rules::{Rule, above, node_rule};
 
 /// This must come before the rule that leaves out sorts.
 pub(super) fn nullable_sides() -> Rule {

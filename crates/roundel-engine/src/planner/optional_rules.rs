@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use datafusion::error::DataFusionError;
 
-use crate::node_rule::{Rule, rule};
+use crate::rules::{Rule, rule};
 
 /// DataFusion's physical rules without which a plan is as right.
 const OPTIONAL: [&str; 14] = [

@@ -21,7 +21,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, InputOrderMode};
 
-use crate::node_rule::{Replacement, Rule, above, node_rule};
+use crate::rules::{Replacement, Rule, above, node_rule};
 
 /// How a function of a window shows that it runs backwards.
 pub(super) const REVERSED: &str = "is_reversed: true";

@@ -13,7 +13,7 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
 
 use super::order::sort;
-use crate::node_rule::{Rule, above, node_rule};
+use crate::rules::{Rule, above, node_rule};
 
 /// This must come after the rules that move sorts.
 pub(super) fn order_of_one_input() -> Rule {

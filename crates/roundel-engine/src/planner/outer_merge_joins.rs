@@ -13,7 +13,7 @@ use datafusion::physical_expr::expressions::{BinaryExpr, Column};
 use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
 use datafusion::physical_plan::joins::{NestedLoopJoinExec, PiecewiseMergeJoinExec};
 
-use crate::node_rule::{Rule, node_rule};
+use crate::rules::{Rule, node_rule};
 
 /// This must come before the rules that sort inputs.
 pub(super) fn outer_merge_joins() -> Rule {

@@ -10,7 +10,7 @@ use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
 
 use super::order::sort;
-use crate::node_rule::{Replacement, Rule, above, node_rule};
+use crate::rules::{Replacement, Rule, above, node_rule};
 
 /// This must come after all rules that move or make sorts, and before the check.
 pub(super) fn required_order() -> Rule {

@@ -10,7 +10,7 @@ use datafusion::physical_plan::limit::GlobalLimitExec;
 
 use super::SORTS;
 use super::fence::with_fences;
-use crate::node_rule::Rule;
+use crate::rules::Rule;
 
 /// The rule, kept right if it moves sorts.
 pub(super) fn above_offset(rule: Rule) -> Rule {

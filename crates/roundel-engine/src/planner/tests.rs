@@ -18,7 +18,7 @@ use tempfile::NamedTempFile;
 use url::Url;
 
 use super::*;
-use crate::node_rule::node_rule;
+use crate::rules::node_rule;
 
 /// A session of one process with these rules of the physical optimizer.
 pub(super) fn context(config: SessionConfig, rules: Vec<Rule>) -> SessionContext {

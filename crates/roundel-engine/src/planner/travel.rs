@@ -26,7 +26,7 @@ use datafusion_proto::physical_plan::DeduplicatingProtoConverter;
 
 use super::order::{REVERSED, window};
 use crate::Extensions;
-use crate::node_rule::replace_nodes;
+use crate::rules::replace_nodes;
 
 /// Refuses a plan with a stage that a worker could not read, which has these extensions. `worker` is one that nothing was set for.
 pub(super) fn check(

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use datafusion::physical_plan::ExecutionPlan;
 
 use super::fence::with_fences;
-use crate::node_rule::Rule;
+use crate::rules::Rule;
 
 /// DataFusion's physical rules that put filters below other nodes.
 pub(super) const PUTS_FILTERS: [&str; 2] = ["FilterPushdown", "FilterPushdown(Post)"];

@@ -12,8 +12,8 @@ use datafusion::physical_expr::window::{
 };
 
 use super::order::window;
-use crate::node_rule::{Rule, node_rule};
 use crate::order_only::OrderOnlyExec;
+use crate::rules::{Rule, node_rule};
 
 /// This must come before the rule that leaves out sorts.
 pub(super) fn window_orders() -> Rule {

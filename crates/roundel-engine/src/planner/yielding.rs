@@ -14,7 +14,7 @@ use datafusion::physical_plan::joins::{
     SymmetricHashJoinExec,
 };
 
-use crate::node_rule::{Rule, node_rule};
+use crate::rules::{Rule, node_rule};
 
 /// Wraps joins, so that they take part in cooperative scheduling.
 pub(super) fn yielding_joins() -> Rule {

@@ -21,7 +21,8 @@ const HEADER: HeaderName = HeaderName::from_static("x-roundel-settings");
 /// Most bytes of it. A session has far less, unless a setting holds a text of such a length.
 pub(super) const BYTES_MAX: usize = 16 << 10;
 
-/// Settings that depend on the host. A worker has its own values of them, so its session's first values are kept.
+/// Settings that depend on the host. The values that a session began with stand for the worker's own, so that only a
+/// change of them travels.
 const OF_THE_HOST: [&str; 2] = [
     "datafusion.execution.target_partitions",
     "datafusion.execution.planning_concurrency",

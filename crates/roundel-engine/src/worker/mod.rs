@@ -143,7 +143,7 @@ fn worker(
         let read_by = Arc::clone(&read_by);
         async move {
             let mut builder = context.builder;
-            extensions.add_codecs(&mut builder);
+            extensions.add_all_codecs(&mut builder);
             let config = builder.config().get_or_insert_default();
             config.options_mut().execution.target_partitions = partitions;
             config.set_extension(catalog);

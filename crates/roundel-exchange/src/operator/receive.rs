@@ -65,12 +65,12 @@ impl Receive {
         })
     }
 
-    /// Offers a link for `partitions` to the source `peer`; the addresses are for it. Through a multiplexer `node` is
-    /// where the source is: one that it has met, or this one.
+    /// Offers a link for `partitions` to the source `peer`; the addresses are for it. `node` is `None` without a
+    /// multiplexer. With one, it is the node of the source: this one, or one that the multiplexer has met.
     ///
     /// # Errors
-    /// When there is no memory or queue pair left; and when a multiplexer is told no node or has not met it, or there is
-    /// none and a node is told.
+    /// When there is no memory or queue pair left. When a multiplexer gets no node, or one that it has not met. When there
+    /// is a node and no multiplexer.
     pub fn offer(
         &self,
         peer: &str,

@@ -1,4 +1,4 @@
-//! Every design moves every row, whatever the pattern, the order of consumption and the sizes.
+//! Every design moves every row, whatever the sizes.
 
 use crate::cluster::{Node, Options, connect, options, own, ways};
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};

@@ -72,7 +72,11 @@ pub fn pair(options: &Options, judge: impl FnMut() -> Judge) -> ([Node; 2], Link
 
 /// Sends batches of both partitions from each node to each, and checks what arrives.
 async fn exchange(options: &Options, batches: i64, judge: impl FnMut() -> Judge) {
-    repartition_on(&nodes(options, judge), batches, 20, options.ordered).await;
+    let nodes = nodes(options, judge);
+    let exchanged = repartition_on(&nodes, batches, 20, options.ordered);
+    tokio::time::timeout(HANG, exchanged)
+        .await
+        .expect("no repetition hangs");
 }
 
 proptest! {

@@ -135,9 +135,10 @@ fn batches(types: &[DataType], rows: &[usize]) -> Vec<RecordBatch> {
         .collect()
 }
 
-/// Within one process, or between two; with rows for all partitions, which are gathered or picked, or without.
+/// All flat types, a nested one and a long string; in one process and between two; with rows for all partitions and
+/// without.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_design_scatters_all_flat_types() {
+async fn every_design_scatters_rows_of_any_kind() {
     // Of values without bytes the arrow library, which says what is expected, picks no rows.
     let mut types = flat_types();
     types.retain(|data_type| *data_type != DataType::FixedSizeBinary(0));

@@ -46,7 +46,7 @@ impl Protocol {
 }
 
 impl EndOptions {
-    /// Whether a device can carry it.
+    /// Checks how many calls may be pending, and whether a device carries the protocol and messages of these sizes.
     pub(crate) fn check(&self, device: &Capabilities) -> Result<()> {
         let protocol = self.protocol;
         protocol.check(device)?;

@@ -135,6 +135,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn an_address_that_is_none_is_refused() {
+        let mut offer = serde_json::to_value(own()).unwrap();
+        for bytes in [0, 11, 109, 10_000] {
+            offer["connected"] = vec![1u8; bytes].into();
+            let error = Offer::parse(offer.to_string().as_bytes(), &own(), "p").unwrap_err();
+            let told = error.to_string();
+            assert!(
+                told.contains('p') && told.contains("cannot be read"),
+                "{told}"
+            );
+        }
+    }
+
     proptest! {
         #[test]
         fn whatever_comes_is_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {

@@ -62,7 +62,7 @@ impl Segment {
         self.free_bytes() < self.len()
     }
 
-    /// Bytes that a buffer of `length` takes of a segment; `None` when there are no such numbers.
+    /// Bytes that a buffer of `length` takes of a segment; `None` when they are more than a `usize` holds.
     pub(super) fn rounded(length: usize) -> Option<usize> {
         length.checked_next_multiple_of(ALIGNMENT_BYTES)
     }

@@ -28,8 +28,8 @@ pub(super) struct PairState {
     verbs: &'static Verbs,
     transport: Transport,
     number: u32,
-    /// Of the shared receive queue where its receives come from, if not from a queue of its own.
-    shared: Option<Arc<Abandoned>>,
+    /// Where its abandoned receives are noted; `None` if it has a receive queue of its own.
+    abandoned: Option<Arc<Abandoned>>,
     known: AtomicU8,
     /// The queue pair, until it is destroyed: for what is not the data path.
     raw: Mutex<Option<Raw>>,
@@ -46,7 +46,7 @@ impl PairState {
         verbs: &'static Verbs,
         transport: Transport,
         raw: *mut ibv_qp,
-        shared: Option<Arc<Abandoned>>,
+        abandoned: Option<Arc<Abandoned>>,
     ) -> Self {
         Self {
             counters: Counters::default(),
@@ -54,7 +54,7 @@ impl PairState {
             transport,
             // SAFETY: the queue pair was created just now.
             number: unsafe { (*raw).qp_num },
-            shared,
+            abandoned,
             known: AtomicU8::new(INIT),
             raw: Mutex::new(Some(Raw(raw))),
         }
@@ -154,10 +154,10 @@ impl PairState {
     /// A completion that nobody polled before the queue pair was destroyed. The shared receive
     /// queue would wait for it.
     pub(super) fn abandoned(&self, completion: &RawCompletion) {
-        if let Some(shared) = &self.shared
+        if let Some(abandoned) = &self.abandoned
             && completion.opcode == Opcode::Receive
         {
-            shared.lock().push(completion.id);
+            abandoned.lock().push(completion.id);
         }
     }
 

@@ -108,7 +108,8 @@ impl RdmaQueuePair {
             max_recv_sge: 1,
             max_inline_data: device.capabilities.inline_bytes_max.min(INLINE_BYTES_MAX) as u32,
         };
-        // SAFETY: domain and queues are alive, and the queue pair keeps them so.
+        // SAFETY: domain and queues are alive, and the queue pair keeps them so; the object model's keeps the shared
+        // receive queue.
         let raw = unsafe { (device.verbs().ibv_create_qp)(device.domain, &mut initial) };
         if raw.is_null() {
             return Err(last_error("ibv_create_qp"));

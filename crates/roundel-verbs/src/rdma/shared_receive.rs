@@ -22,6 +22,7 @@ pub(super) struct RdmaSharedReceiveQueue {
     depth: usize,
     /// Room for its completions, in each completion queue that one of its queue pairs uses.
     rooms: Mutex<Vec<Weak<Room>>>,
+    /// Filled by the queue pairs that took receives from it.
     pub abandoned: Arc<Abandoned>,
 }
 

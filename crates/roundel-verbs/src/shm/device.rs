@@ -168,7 +168,7 @@ pub(super) struct DeviceState {
     /// Memory not in use any more that a peer may still be at work in.
     retired: Mutex<Vec<Retired>>,
     /// Of destroyed queue pairs.
-    pub counters: Mutex<CounterSnapshot>,
+    counters: Mutex<CounterSnapshot>,
     pub watch_list: WatchList,
 }
 
@@ -278,6 +278,17 @@ impl DeviceState {
         let mut pairs = self.pairs.write();
         pairs.remove(&number);
         self.counters.lock().merge(&counters.snapshot());
+    }
+
+    /// Of all queue pairs, the destroyed ones too.
+    pub(super) fn counters(&self) -> CounterSnapshot {
+        // The lock keeps a queue pair from being counted twice, or not at all.
+        let pairs = self.pairs.read();
+        let mut sum = *self.counters.lock();
+        for pair in pairs.values().filter_map(Weak::upgrade) {
+            sum.merge(&pair.counters().snapshot());
+        }
+        sum
     }
 
     /// Drops `kept`, which frees memory, as soon as nobody is inside it any more: now, or later

@@ -1,4 +1,4 @@
-//! What a device's thread watches, and the means to tell it of more.
+//! What a device's thread watches, when it is to wake somebody, and the means to tell it of more.
 
 use super::peer::{Peer, signal};
 use parking_lot::Mutex;
@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// The connections and alarms of a device, which its thread looks after.
 pub(super) struct WatchList {
     pub watched: Mutex<Watched>,
     /// Readable when there is something new to watch, or when the device is closed.

@@ -26,6 +26,15 @@ impl State {
         }
     }
 
+    /// The switch has passed a packet on, and has room for another of its input.
+    pub(super) fn passed(&mut self, input: usize, packet: Box<Packet>) {
+        self.switch
+            .passed(input, &packet, self.clock, &mut self.events);
+        self.room_for(input);
+        let at = self.clock + self.parameters.switch.latency + self.parameters.link.latency;
+        self.take_in(at, packet);
+    }
+
     /// The switch has room for packets of a node again.
     pub(super) fn room_for(&mut self, node: usize) {
         if std::mem::take(&mut self.nodes[node].nic.waits_for_room) {

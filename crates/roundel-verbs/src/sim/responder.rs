@@ -19,15 +19,6 @@ use crate::work::{ATOMIC_BYTES, CompletionStatus, SendOperation};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 impl State {
-    /// The switch has passed a packet on, and has room for another of its input.
-    pub(super) fn passed(&mut self, input: usize, packet: Box<Packet>) {
-        self.switch
-            .passed(input, &packet, self.clock, &mut self.events);
-        self.room_for(input);
-        let at = self.clock + self.parameters.switch.latency + self.parameters.link.latency;
-        self.take_in(at, packet);
-    }
-
     /// A packet has come to a NIC, whose engine looks at it as soon as it can.
     pub(super) fn take_in(&mut self, at: Time, packet: Box<Packet>) {
         let side = match &packet.content {

@@ -45,7 +45,7 @@ pub(super) enum Source {
 type Tell = dyn Fn(u64, News) -> bool + Send + Sync;
 
 impl Source {
-    /// One that may be gone: when it is dropped it takes its token out itself.
+    /// Of an owner that may be gone. It forgets its own token when it is dropped, so the source stays until then.
     pub(super) fn of<T: Send + Sync + 'static>(
         owner: Weak<T>,
         tell: impl Fn(&Arc<T>, u64, News) + Send + Sync + 'static,
@@ -190,14 +190,14 @@ impl Events {
         }
     }
 
-    /// Tells a queue pair when a time has come.
-    pub(super) fn wake_at(&self, when: Instant, pair: Weak<dyn Timed>) {
+    /// Tells somebody when a time has come.
+    pub(super) fn wake_at(&self, when: Instant, whom: Weak<dyn Timed>) {
         let id = self.tokens.fetch_add(1, Ordering::Relaxed);
         let mut alarms = self.alarms.lock();
         let first = alarms
             .first_key_value()
             .is_none_or(|((at, _), _)| when < *at);
-        alarms.insert((when, id), pair);
+        alarms.insert((when, id), whom);
         drop(alarms);
         if first {
             self.wake.signal();

@@ -24,7 +24,7 @@ use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, conjunction, split_conjunction};
 
 use super::file_scan;
-use crate::node_rule::{Rule, node_rule};
+use crate::rules::{Rule, node_rule};
 
 /// Takes what is known of the bounds of floating point numbers out of scans. This must be the first rule: others answer
 /// `max(x)` by it, and readers take a column of one value for a constant.

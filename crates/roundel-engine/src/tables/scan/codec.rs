@@ -1,4 +1,4 @@
-//! How workers read a scan of files that travelled, and check its files.
+//! Encodes the envelope of a scan of files, and decodes it to a scan that checks its files.
 
 use std::sync::Arc;
 

@@ -110,7 +110,11 @@ pub(super) struct Envelope {
     inner: Arc<dyn ExecutionPlan>,
 }
 
-/// Writes a scan, which is by a source that does not check; `csv` has the options of Roundel's source of CSV.
+/// Writes a scan, which is by a source that does not check. Where that is [`RoundelCsvSource`](super::csv::RoundelCsvSource),
+/// `csv` has to be its options: they would be lost.
+///
+/// # Errors
+/// When DataFusion cannot write the scan.
 pub(super) fn encode(
     mut scan: FileScanConfig,
     csv: Option<&CsvOptions>,

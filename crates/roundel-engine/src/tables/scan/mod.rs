@@ -14,7 +14,7 @@
 //! | `records` | reading the records of a range of a CSV file |
 //! | `quotes`, `checkpoints` | where records of CSV begin, whatever is in quotes |
 //! | `envelope` | the form in which scans travel to the workers |
-//! | `codec` | how workers read that form |
+//! | `codec` | to that form and back |
 //!
 //! This must not know how tables are registered.
 

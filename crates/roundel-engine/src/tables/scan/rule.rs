@@ -14,7 +14,7 @@ use super::file_scan;
 use super::footers::Footers;
 use super::pieces::{is_json_array, uncut};
 use super::told::ReadBy;
-use crate::node_rule::{Rule, node_rule};
+use crate::rules::{Rule, node_rule};
 
 /// Checks every file of a plan when it is read, in plans that `runtime` executes, or workers with runtimes like it. This must
 /// be the last rule: others know DataFusion's sources.

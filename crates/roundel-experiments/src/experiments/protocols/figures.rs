@@ -1,14 +1,13 @@
 //! Figures of bandwidth by pending calls, threads, nodes and the size of values: each with its sweeps of the paper.
 
-use super::super::{Case, Experiment, Options, Results};
-use super::{Plot, plan, tell};
+use super::super::Experiment;
+use super::{Plot, plan, simulated, tell};
 use crate::conversation::{
     FIG_10A, FIG_10B, FIG_10C, FIG_11, FIG_12A, FIG_12B, FIG_12C, FIG_13, FIG_14A, FIG_14B,
     FIG_14C, FIG_15, Sweep,
 };
-use crate::figure::Figure;
 
-pub const PENDING: Experiment = sweep(
+pub const PENDING: Experiment = simulated(
     "protocols-pending",
     "Message passing protocols by the number of pending calls",
     &[
@@ -20,7 +19,7 @@ pub const PENDING: Experiment = sweep(
     |results| tell(results, &OF_PENDING),
 );
 
-pub const THREADS: Experiment = sweep(
+pub const THREADS: Experiment = simulated(
     "protocols-threads",
     "Message passing protocols by the number of threads",
     &[
@@ -32,7 +31,7 @@ pub const THREADS: Experiment = sweep(
     |results| tell(results, &OF_THREADS),
 );
 
-pub const NODES: Experiment = sweep(
+pub const NODES: Experiment = simulated(
     "protocols-nodes",
     "Message passing protocols by the number of nodes",
     &[
@@ -44,7 +43,7 @@ pub const NODES: Experiment = sweep(
     |results| tell(results, &OF_NODES),
 );
 
-pub const VALUES: Experiment = sweep(
+pub const VALUES: Experiment = simulated(
     "protocols-values",
     "Message passing protocols by the size of values",
     &[
@@ -55,26 +54,6 @@ pub const VALUES: Experiment = sweep(
     |options| plan(options, sweeps(&OF_VALUES)),
     |results| tell(results, &OF_VALUES),
 );
-
-/// An experiment on the hardware of the paper, simulated.
-pub(super) const fn sweep(
-    name: &'static str,
-    title: &'static str,
-    figures: &'static [&'static str],
-    plan: fn(&Options) -> Vec<Case>,
-    tell: fn(&Results) -> Vec<Figure>,
-) -> Experiment {
-    Experiment {
-        name,
-        title,
-        figures,
-        simulated: true,
-        on_devices: false,
-        hardware: "fdr",
-        plan,
-        tell,
-    }
-}
 
 fn sweeps(plots: &'static [Plot]) -> impl Iterator<Item = &'static Sweep> {
     plots.iter().map(|plot| plot.sweep)

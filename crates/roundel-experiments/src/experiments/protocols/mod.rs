@@ -8,7 +8,7 @@ pub use figures::{NODES, PENDING, THREADS, VALUES};
 pub use summary::EXPERIMENT as SUMMARY;
 
 use super::tell::{About, axis, verdict};
-use super::{Case, Got, Options, Results, Work};
+use super::{Case, Experiment, Got, Options, Results, Work};
 use crate::conversation::{self, Conversation, Sweep, Varied};
 use crate::figure::{Axis, Figure, Finding, Point, Scale, Unit, Verdict, X};
 use crate::paper::Paper;
@@ -79,6 +79,26 @@ fn series(sweep: &Sweep, protocol: Protocol) -> String {
         }
     };
     format!("{}, {varied}, {protocol}", sweep.paradigm)
+}
+
+/// An experiment on the hardware of the paper, simulated.
+const fn simulated(
+    name: &'static str,
+    title: &'static str,
+    figures: &'static [&'static str],
+    plan: fn(&Options) -> Vec<Case>,
+    tell: fn(&Results) -> Vec<Figure>,
+) -> Experiment {
+    Experiment {
+        name,
+        title,
+        figures,
+        simulated: true,
+        on_devices: false,
+        hardware: "fdr",
+        plan,
+        tell,
+    }
 }
 
 /// The points of sweeps.

@@ -3,8 +3,7 @@
 
 use super::super::tell::{About, axis};
 use super::super::{Experiment, Results};
-use super::figures::sweep;
-use super::{findings, known, measured, plan, protocols, series};
+use super::{findings, known, measured, plan, protocols, series, simulated};
 use crate::conversation::{
     FIG_10A, FIG_10B, FIG_10C, FIG_11, FIG_12A, FIG_12B, FIG_12C, FIG_13, FIG_14A, FIG_14B,
     FIG_14C, FIG_15, Sweep, VALUE,
@@ -14,7 +13,7 @@ use crate::paper::Paper;
 use roundel_protocols::Protocol;
 use roundel_protocols::paradigm::Paradigm;
 
-pub const EXPERIMENT: Experiment = sweep(
+pub const EXPERIMENT: Experiment = simulated(
     "protocols-summary",
     "Message passing protocols in the three paradigms",
     &[
