@@ -1,10 +1,9 @@
 //! Atomic operations on remote words.
 
 use super::fixture::*;
-use super::report::{CaseResult, Failure, ensure, ensure_eq};
+use super::report::{CaseResult, Failure, ensure, ensure_eq, ensure_err};
 use super::{Case, Provider, Verdict};
 use roundel_verbs::counters::Opcode;
-use roundel_verbs::error::VerbsError;
 use roundel_verbs::memory::{ArenaOptions, RemoteAddress};
 use roundel_verbs::queue_pair::QueuePairState;
 use roundel_verbs::work::CompletionStatus::{Flushed, RemoteAccess, Success};
@@ -210,10 +209,7 @@ fn misaligned(provider: &dyn Provider) -> CaseResult {
         let length = payload.len();
         let mut requests = vec![request(1, FetchAndAdd { at, add: 1 }, payload)];
         let refused = c.qa.post_send(&mut requests);
-        ensure!(
-            matches!(refused, Err(VerbsError::InvalidRequest(_))),
-            "{length} bytes at {at:?}: {refused:?}"
-        );
+        ensure_err!(refused, InvalidRequest(_), "{length} bytes at {at:?}");
         ensure_eq!(
             requests[0].payload.len(),
             length,

@@ -1,7 +1,7 @@
 //! UD: who gets a datagram, what is in front of it, and what is dropped.
 
 use super::fixture::*;
-use super::report::{CaseResult, ensure, ensure_eq};
+use super::report::{CaseResult, ensure, ensure_eq, ensure_err};
 use super::{Case, Provider, Verdict};
 use roundel_verbs::capabilities::GRH_BYTES;
 use roundel_verbs::error::VerbsError;
@@ -137,10 +137,7 @@ fn limit(provider: &dyn Provider) -> CaseResult {
         payload: a.owned(&vec![0; limit + 1])?,
         destination: Some(to),
     }]);
-    ensure!(
-        matches!(refused, Err(VerbsError::InvalidRequest(_))),
-        "{refused:?}"
-    );
+    ensure_err!(refused, InvalidRequest(_));
     Ok(Verdict::Passed)
 }
 
@@ -172,10 +169,7 @@ fn privileged_key(provider: &dyn Provider) -> CaseResult {
     let refused = node
         .device
         .create_queue_pair(&options, &node.sends, &node.receives);
-    ensure!(
-        matches!(refused, Err(VerbsError::InvalidRequest(_))),
-        "{refused:?}"
-    );
+    ensure_err!(refused, InvalidRequest(_));
     let mut address = node.datagrams()?.address().clone();
     address.queue_key = u32::MAX;
     let refused = node.device.create_address_handle(&address);

@@ -1,9 +1,8 @@
 //! Receivers that are not ready, and queues that are full.
 
 use super::fixture::*;
-use super::report::{CaseResult, Failure, ensure, ensure_eq};
+use super::report::{CaseResult, Failure, ensure, ensure_eq, ensure_err};
 use super::{Case, Provider, Verdict};
-use roundel_verbs::error::VerbsError;
 use roundel_verbs::queue_pair::{QueuePair, QueuePairOptions, QueuePairState};
 use roundel_verbs::work::CompletionStatus::{Flushed, ReceiverNotReady, RetryExceeded, Success};
 use roundel_verbs::work::{Payload, ReceiveRequest, SendOperation};
@@ -346,10 +345,7 @@ fn depth_limit(provider: &dyn Provider) -> CaseResult {
         ..connected_options()
     };
     let refused = a.device.create_queue_pair(&options, &a.sends, &a.receives);
-    ensure!(
-        matches!(refused, Err(VerbsError::DeviceLimit { .. })),
-        "{refused:?}"
-    );
+    ensure_err!(refused, DeviceLimit { .. });
     Ok(Verdict::Passed)
 }
 

@@ -1,9 +1,8 @@
 //! Payloads inside the work request.
 
 use super::fixture::*;
-use super::report::{CaseResult, ensure, ensure_eq};
+use super::report::{CaseResult, ensure, ensure_eq, ensure_err};
 use super::{Case, Provider, Verdict};
-use roundel_verbs::error::VerbsError;
 use roundel_verbs::work::CompletionStatus::Success;
 use roundel_verbs::work::{INLINE_BYTES_MAX, InlineBytes, Payload, SendOperation};
 
@@ -60,10 +59,7 @@ fn above(provider: &dyn Provider) -> CaseResult {
         let payload = inline(&vec![0; limit + 1])?;
         let refused =
             c.qa.post_send(&mut vec![request(1, SendOperation::Send, payload)]);
-        ensure!(
-            matches!(refused, Err(VerbsError::InvalidRequest(_))),
-            "{refused:?}"
-        );
+        ensure_err!(refused, InvalidRequest(_));
     }
     Ok(Verdict::Passed)
 }
@@ -90,10 +86,7 @@ fn read(provider: &dyn Provider) -> CaseResult {
     };
     for payload in [inline(b"x")?, Payload::Empty, shared] {
         let refused = c.qa.post_send(&mut vec![request(1, read, payload)]);
-        ensure!(
-            matches!(refused, Err(VerbsError::InvalidRequest(_))),
-            "{refused:?}"
-        );
+        ensure_err!(refused, InvalidRequest(_));
     }
     Ok(Verdict::Passed)
 }

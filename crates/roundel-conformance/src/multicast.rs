@@ -1,10 +1,9 @@
 //! Multicast: one datagram to every member of a group.
 
 use super::fixture::*;
-use super::report::{CaseResult, Failure, ensure, ensure_eq};
+use super::report::{CaseResult, Failure, ensure, ensure_eq, ensure_err};
 use super::{Case, Provider, Verdict};
 use roundel_verbs::capabilities::GRH_BYTES;
-use roundel_verbs::error::VerbsError;
 use roundel_verbs::multicast::MulticastGroup;
 use roundel_verbs::queue_pair::{AddressHandle, QueuePair, QueuePairOptions};
 use roundel_verbs::work::CompletionStatus::Success;
@@ -86,9 +85,10 @@ macro_rules! sender {
         let to = sender.node.device.create_multicast_handle($group);
         if sender.node.device.capabilities().multicast_groups_max == 0 {
             for refused in [to.map(drop), sender.pair.join($group)] {
-                ensure!(
-                    matches!(refused, Err(VerbsError::Unsupported { .. })),
-                    "possible although there is none: {refused:?}"
+                ensure_err!(
+                    refused,
+                    Unsupported { .. },
+                    "possible although there is none"
                 );
             }
             return Ok(Verdict::Differs(
@@ -219,10 +219,7 @@ fn wrong_key(provider: &dyn Provider) -> CaseResult {
     send(&sender, &to, b"right")?;
     ensure_eq!(member.next()?, b"right", "payload");
     let refused = member.pair.join(&other_key);
-    ensure!(
-        matches!(refused, Err(VerbsError::InvalidRequest(_))),
-        "joining with another queue key: {refused:?}"
-    );
+    ensure_err!(refused, InvalidRequest(_), "joining with another queue key");
     Ok(Verdict::Passed)
 }
 
@@ -294,10 +291,7 @@ fn connected(provider: &dyn Provider) -> CaseResult {
             ..datagram_options()
         };
         let refused = sender.node.queue_pair(&options)?.join(&group);
-        ensure!(
-            matches!(refused, Err(VerbsError::UnsupportedOnTransport { .. })),
-            "{transport:?}: {refused:?}"
-        );
+        ensure_err!(refused, UnsupportedOnTransport { .. }, "{transport:?}");
     }
     Ok(Verdict::Passed)
 }

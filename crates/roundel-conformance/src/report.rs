@@ -130,6 +130,20 @@ macro_rules! ensure {
     };
 }
 
+/// Fails the case unless the result is this error of the verbs; the text says of what.
+macro_rules! ensure_err {
+    ($result:ident, $error:ident $fields:tt, $($what:tt)+) => {
+        if !matches!($result, Err(roundel_verbs::error::VerbsError::$error $fields)) {
+            $crate::report::fail!("{}: {:?}", format_args!($($what)+), $result);
+        }
+    };
+    ($result:ident, $error:ident $fields:tt) => {
+        if !matches!($result, Err(roundel_verbs::error::VerbsError::$error $fields)) {
+            $crate::report::fail!("{:?}", $result);
+        }
+    };
+}
+
 /// Fails the case unless both sides are equal.
 macro_rules! ensure_eq {
     ($left:expr, $right:expr, $($what:tt)+) => {{
@@ -150,4 +164,4 @@ macro_rules! fail {
     };
 }
 
-pub(crate) use {ensure, ensure_eq, fail};
+pub(crate) use {ensure, ensure_eq, ensure_err, fail};

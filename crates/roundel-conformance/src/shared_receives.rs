@@ -1,11 +1,10 @@
 //! Shared receive queues: many queue pairs, one supply of receives.
 
 use super::fixture::*;
-use super::report::{CaseResult, Failure, ensure, ensure_eq, fail};
+use super::report::{CaseResult, Failure, ensure, ensure_eq, ensure_err, fail};
 use super::{Case, Provider, Verdict};
 use roundel_verbs::capabilities::GRH_BYTES;
 use roundel_verbs::completion_queue::CompletionQueue;
-use roundel_verbs::error::VerbsError;
 use roundel_verbs::queue_pair::QueuePairState::{Error, ReadyToSend};
 use roundel_verbs::queue_pair::{QueuePair, QueuePairOptions};
 use roundel_verbs::shared_receive::SharedReceiveQueue;
@@ -68,10 +67,7 @@ macro_rules! shared {
         let b = Node::open($provider)?;
         let shared = b.device.create_shared_receive_queue($depth);
         if b.device.capabilities().shared_receive_queues_max == 0 {
-            ensure!(
-                matches!(shared, Err(VerbsError::Unsupported { .. })),
-                "made although there are none: {shared:?}"
-            );
+            ensure_err!(shared, Unsupported { .. }, "made although there are none");
             return Ok(Verdict::Differs(
                 "there are no shared receive queues".into(),
             ));
@@ -226,10 +222,7 @@ fn full(provider: &dyn Provider) -> CaseResult {
     }
     let limit = b.device.capabilities().shared_receives_max;
     let refused = b.device.create_shared_receive_queue(limit + 1);
-    ensure!(
-        matches!(refused, Err(VerbsError::DeviceLimit { .. })),
-        "{refused:?}"
-    );
+    ensure_err!(refused, DeviceLimit { .. });
     Ok(Verdict::Passed)
 }
 
@@ -261,10 +254,7 @@ fn own_receives(provider: &dyn Provider) -> CaseResult {
     let buffer = Some(b.arena.allocate(64)?);
     let mut requests = vec![ReceiveRequest { id: 1, buffer }];
     let refused = qb.post_receive(&mut requests);
-    ensure!(
-        matches!(refused, Err(VerbsError::InvalidRequest(_))),
-        "{refused:?}"
-    );
+    ensure_err!(refused, InvalidRequest(_));
     ensure!(
         requests.len() == 1 && requests[0].buffer.is_some(),
         "a refused receive keeps its buffer"

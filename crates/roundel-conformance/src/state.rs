@@ -1,9 +1,8 @@
 //! The state machine of a queue pair, and the flush of what is posted when it breaks.
 
 use super::fixture::*;
-use super::report::{CaseResult, ensure, ensure_eq};
+use super::report::{CaseResult, ensure, ensure_eq, ensure_err};
 use super::{Case, Provider, Verdict};
-use roundel_verbs::error::VerbsError;
 use roundel_verbs::queue_pair::QueuePairState::{Error, Init, ReadyToSend};
 use roundel_verbs::work::CompletionStatus::{Flushed, RetryExceeded, Success};
 use roundel_verbs::work::SendOperation;
@@ -78,10 +77,7 @@ fn init(provider: &dyn Provider) -> CaseResult {
     ensure_eq!(pair.state(), Init, "state");
     let mut requests = vec![request(1, SendOperation::Send, a.owned(b"early")?)];
     let refused = pair.post_send(&mut requests);
-    ensure!(
-        matches!(refused, Err(VerbsError::InvalidState { state: Init, .. })),
-        "{refused:?}"
-    );
+    ensure_err!(refused, InvalidState { state: Init, .. });
     ensure!(
         requests.len() == 1 && requests[0].payload.len() == 5,
         "a refused request keeps its buffer"
@@ -95,16 +91,10 @@ fn connect_twice(provider: &dyn Provider) -> CaseResult {
     let c = Connection::open(provider)?;
     ensure_eq!(c.qa.state(), ReadyToSend, "state");
     let again = c.qa.connect(c.qb.address());
-    ensure!(
-        matches!(again, Err(VerbsError::InvalidState { .. })),
-        "{again:?}"
-    );
+    ensure_err!(again, InvalidState { .. });
     c.qa.modify_to_error();
     let again = c.qa.connect(c.qb.address());
-    ensure!(
-        matches!(again, Err(VerbsError::InvalidState { .. })),
-        "{again:?}"
-    );
+    ensure_err!(again, InvalidState { .. });
     ensure_eq!(c.qa.state(), Error, "state");
     Ok(Verdict::Passed)
 }
@@ -113,10 +103,7 @@ fn transport(provider: &dyn Provider) -> CaseResult {
     let a = Node::open(provider)?;
     let (rc, ud) = (a.queue_pair(&connected_options())?, a.datagrams()?);
     for refused in [rc.activate(), ud.connect(rc.address())] {
-        ensure!(
-            matches!(refused, Err(VerbsError::UnsupportedOnTransport { .. })),
-            "{refused:?}"
-        );
+        ensure_err!(refused, UnsupportedOnTransport { .. });
     }
     let target = a.arena.allocate_exposed(64)?.remote_address();
     let handle = a.handle(&ud)?;
@@ -128,15 +115,13 @@ fn transport(provider: &dyn Provider) -> CaseResult {
         let mut write = request(1, operation, a.owned(b"x")?);
         write.destination = Some(handle.clone());
         let refused = ud.post_send(&mut vec![write]);
-        ensure!(
-            matches!(refused, Err(VerbsError::UnsupportedOnTransport { .. })),
-            "{operation:?}: {refused:?}"
-        );
+        ensure_err!(refused, UnsupportedOnTransport { .. }, "{operation:?}");
     }
     let refused = ud.post_send(&mut vec![request(1, SendOperation::Send, inline(b"x")?)]);
-    ensure!(
-        matches!(refused, Err(VerbsError::InvalidRequest(_))),
-        "a datagram without a destination: {refused:?}"
+    ensure_err!(
+        refused,
+        InvalidRequest(_),
+        "a datagram without a destination"
     );
     Ok(Verdict::Passed)
 }

@@ -1,9 +1,8 @@
 //! UC: in order to one peer, but what the peer cannot take is lost, and the sender never hears of it.
 
 use super::fixture::*;
-use super::report::{CaseResult, Failure, ensure, ensure_eq, fail};
+use super::report::{CaseResult, Failure, ensure, ensure_eq, ensure_err, fail};
 use super::{Case, Provider, Verdict};
-use roundel_verbs::error::VerbsError;
 use roundel_verbs::queue_pair::QueuePairState::{Error, ReadyToSend};
 use roundel_verbs::queue_pair::{QueuePairOptions, Transport};
 use roundel_verbs::work::CompletionStatus::{Flushed, LocalLength, LocalOperation, Success};
@@ -237,10 +236,7 @@ fn refused(provider: &dyn Provider) -> CaseResult {
     for operation in [Read(at), swap, SendOperation::FetchAndAdd { at, add: 1 }] {
         let mut requests = vec![request(1, operation, c.a.owned(&[0; ATOMIC_BYTES])?)];
         let refused = c.qa.post_send(&mut requests);
-        ensure!(
-            matches!(refused, Err(VerbsError::UnsupportedOnTransport { .. })),
-            "{operation:?}: {refused:?}"
-        );
+        ensure_err!(refused, UnsupportedOnTransport { .. }, "{operation:?}");
         ensure_eq!(
             requests[0].payload.len(),
             ATOMIC_BYTES,
