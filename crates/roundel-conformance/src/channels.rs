@@ -209,8 +209,14 @@ impl Queues {
                 throw()?;
             }
             self.sends.poll(&mut sent, 64);
-            sent.clear();
         }
+        let end = now() + PATIENCE;
+        while (sent.len() as u64) < rounds && now() < end {
+            self.sends.poll(&mut sent, 64);
+            std::thread::yield_now();
+        }
+        let succeeded = sent.iter().filter(|one| one.status == Success).count();
+        ensure_eq!(succeeded as u64, rounds, "sends that completed");
         Ok(())
     }
 }
