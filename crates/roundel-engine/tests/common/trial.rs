@@ -59,7 +59,7 @@ impl Trial {
             Ok(rows) => panic!("{sql}: {:?}", common::rows(&rows)),
             Err(error) => error.to_string(),
         };
-        assert!(!error.contains('\n') && error.len() < 600, "{error}");
+        assert!(!error.contains('\n') && error.len() < 400, "{error}");
         error
     }
 

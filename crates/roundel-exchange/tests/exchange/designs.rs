@@ -1,4 +1,4 @@
-//! Every design moves every row, whatever the sizes.
+//! Every design moves every row, whatever the order of consumption and the sizes.
 
 use crate::cluster::{Node, Options, connect, options, own, ways};
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
@@ -222,5 +222,55 @@ async fn tiny_buffers_and_credit_frequencies() {
             options.ordered = true;
             repartition(&options, 2, 3, 50).await;
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partitions_consumed_one_after_the_other() {
+    for design in ways() {
+        let options = options(design, 1);
+        let cluster = [Node::open(&options), Node::open(&options)];
+        let links = connect(&cluster, |node| own(node, 2));
+        let schema = batch(0, 0, 0, 1).schema();
+        let sender = feed(
+            &cluster[0],
+            &links.destinations[0][1],
+            own(1, 2),
+            0..50,
+            (0, 2000),
+        );
+        // The second partition's rows come with the first's and must not hold them up.
+        for partition in own(1, 2) {
+            let receive = &cluster[1].receive;
+            let stream = receive.stream(&links.links[1][0], partition, &schema);
+            let got: Vec<RecordBatch> = stream.unwrap().try_collect().await.unwrap();
+            let rows: usize = got.iter().map(RecordBatch::num_rows).sum();
+            assert_eq!(rows, 50 * 2000, "{design} partition {partition}");
+        }
+        sender.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_string_larger_than_many_messages() {
+    for design in ways() {
+        let options = options(design, 1);
+        let cluster = [Node::open(&options), Node::open(&options)];
+        let links = connect(&cluster, |node| own(node, 1));
+        let text: ArrayRef = Arc::new(StringArray::from(vec![Some("ab".repeat(5 << 19)), None]));
+        let batch = RecordBatch::try_from_iter([("text", text)]).unwrap();
+        let (destination, group) = links.destinations[0][1].clone();
+        let (shuffle, sent) = (cluster[0].shuffle.clone(), batch.clone());
+        let sender = tokio::spawn(async move {
+            shuffle.send(&group, 1, &sent).await.unwrap();
+            shuffle.finish(&destination).await.unwrap();
+        });
+        let stream = cluster[1]
+            .receive
+            .stream(&links.links[1][0], 1, &batch.schema())
+            .unwrap();
+        let got: Vec<RecordBatch> = stream.try_collect().await.unwrap();
+        assert_eq!(got, [batch], "{design}");
+        sender.await.unwrap();
     }
 }

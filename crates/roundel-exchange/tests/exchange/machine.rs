@@ -28,7 +28,6 @@ fn on_rdma() {
     let modules = [
         "designs::",
         "broadcast::messages_are_filled_once_for_all",
-        "scatter::a_row_that_is_longer_than_a_message",
         "multiplexer::",
         "types::",
         "cancel::",
