@@ -70,6 +70,8 @@ fn with_type(field: &FieldRef, data_type: &DataType) -> FieldRef {
 }
 
 impl AggregateUDFImpl for ExactSum {
+    // Not `simplify_expr_op_literal`, so that `sum(x + 1)` stays what it is: `count(x) * 1` may be out of range where it
+    // is not.
     forward! {
         name() -> &str;
         signature() -> &Signature;
@@ -81,8 +83,6 @@ impl AggregateUDFImpl for ExactSum {
         set_monotonicity(data_type: &DataType) -> SetMonotonicity;
         value_from_stats(args: &StatisticsArgs<'_>) -> Option<ScalarValue>;
     }
-
-    // `sum(x + 1)` stays what it is: `count(x) * 1` may be out of range where it is not.
 
     fn state_fields(&self, mut args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
         if let Way::Wide(wide) = Way::of(args.return_type(), args.is_distinct) {

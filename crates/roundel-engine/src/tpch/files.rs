@@ -33,7 +33,7 @@ const ROW_GROUP_ROWS_MAX: usize = 1 << 17;
 /// Layout of the directory; a directory of another one is refused.
 const LAYOUT: u32 = 1;
 
-/// What the directory says of itself.
+/// The description of the directory, in a file of its own.
 #[derive(Debug, Serialize, Deserialize)]
 struct Marker {
     layout: u32,

@@ -17,7 +17,7 @@ use crate::protocol::control::{Beat, LoadReport, LoadRequest, OfferMessage, Watc
 /// How often a worker says that it lives.
 const BEAT_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Who this worker is, and what loads its tables.
+/// The control service of a worker: its beats, and the loader of its tables.
 pub(super) struct ControlService {
     beat: Beat,
     loader: Loader,

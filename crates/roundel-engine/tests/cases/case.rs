@@ -1,4 +1,4 @@
-//! What a case is: its data, its statements, and what each of them has to answer.
+//! A case: its data, its statements, and the answer that each of them has to give.
 
 use std::path::Path;
 
@@ -81,7 +81,7 @@ pub enum Step {
     Do(fn(&Path)),
 }
 
-/// What an answer has to be.
+/// The answer that is right.
 #[derive(Clone, Copy)]
 pub enum Expected {
     /// These rows, in any order.

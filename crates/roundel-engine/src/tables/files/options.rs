@@ -22,7 +22,7 @@ use crate::{EngineError, Result};
 /// Records of JSON from which types are inferred, unless a user says otherwise. As many as DuckDB takes.
 pub(super) const JSON_SAMPLE: usize = 20_480;
 
-/// What a statement says of the files, by DataFusion's names.
+/// The options of files that a statement gives, by DataFusion's names.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Options(HashMap<String, String>);
 

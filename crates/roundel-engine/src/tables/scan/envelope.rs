@@ -34,7 +34,7 @@ pub(super) struct ScanProto {
     pub(super) csv: Option<CsvProto>,
 }
 
-/// What a scan is, where its DataFusion form does not say.
+/// The kind of a scan, as far as its DataFusion form leaves it open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub(super) enum Kind {

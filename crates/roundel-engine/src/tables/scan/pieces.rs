@@ -1,6 +1,6 @@
 //! Cuts the files of a scan into parts and deals them: to as many groups as there are partitions of all tasks.
 //!
-//! What may be cut is the format's to say. This must not know of tasks or of plans.
+//! The format decides which files may be cut. This must not know of tasks or of plans.
 
 use std::cmp::Reverse;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What an error of a file says: which file, where in it, and why, in one short line.
+//! Errors of files: which file, where in it, and why, in one short line.
 
 use std::any::Any;
 use std::sync::Arc;
