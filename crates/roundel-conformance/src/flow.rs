@@ -3,7 +3,7 @@
 use super::fixture::*;
 use super::report::{CaseResult, Failure, ensure, ensure_eq, ensure_err};
 use super::{Case, Provider, Verdict};
-use roundel_verbs::queue_pair::{QueuePair, QueuePairOptions, QueuePairState};
+use roundel_verbs::queue_pair::{QueuePairOptions, QueuePairState};
 use roundel_verbs::work::CompletionStatus::{Flushed, ReceiverNotReady, RetryExceeded, Success};
 use roundel_verbs::work::{Payload, ReceiveRequest, SendOperation};
 
@@ -129,21 +129,19 @@ fn waits_long(provider: &dyn Provider) -> CaseResult {
     Ok(Verdict::Passed)
 }
 
-/// Two nodes, and their queue pairs: the first is connected and has sent, the second is not connected yet.
-type HalfConnected<'a> = ((Node<'a>, QueuePair), (Node<'a>, QueuePair));
-
-fn half_connected(provider: &dyn Provider) -> Result<HalfConnected<'_>, Failure> {
+/// The first queue pair is connected and has sent, the second is not connected yet.
+fn half_connected(provider: &dyn Provider) -> Result<Connection<'_>, Failure> {
     let (a, b) = (Node::open(provider)?, Node::open(provider)?);
     let options = connected_options();
     let (qa, qb) = (a.queue_pair(&options)?, b.queue_pair(&options)?);
     b.post_receives(&qb, 1, 1, 64)?;
     qa.connect(qb.address())?;
     post(&qa, 1, SendOperation::Send, inline(b"early")?)?;
-    Ok(((a, qa), (b, qb)))
+    Ok(Connection { a, b, qa, qb })
 }
 
 fn send_waits_for_connect(provider: &dyn Provider) -> CaseResult {
-    let ((a, qa), (b, qb)) = half_connected(provider)?;
+    let Connection { a, b, qa, qb } = half_connected(provider)?;
     a.silent()?;
     qb.connect(qa.address())?;
     expect(&a.sent(1)?, &[(1, Success)])?;
@@ -152,7 +150,7 @@ fn send_waits_for_connect(provider: &dyn Provider) -> CaseResult {
 }
 
 fn never_connected(provider: &dyn Provider) -> CaseResult {
-    let ((a, qa), (b, qb)) = half_connected(provider)?;
+    let Connection { a, b, qa, qb } = half_connected(provider)?;
     if a.device.capabilities().waits_for_connection {
         std::thread::sleep(DEAD_PEER);
         a.silent()?;

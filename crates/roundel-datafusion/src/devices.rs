@@ -46,16 +46,14 @@ impl Devices {
             let Some(any) = fabric.device() else {
                 continue;
             };
+            let open = |choice| open(choice, &wanted, asked);
+            let needed = |choice| open(choice).map_err(|why| no(fabric, &why));
             let opened = match choice {
                 // Every host has shared memory: without it, something is wrong with this process.
-                FabricChoice::Auto if fabric != Fabric::Shm => open(&any, &wanted, asked)
+                FabricChoice::Auto if fabric != Fabric::Shm => open(&any)
                     .inspect_err(|why| tracing::debug!(%fabric, %why, "a fabric is not here")),
-                FabricChoice::Auto => {
-                    Ok(open(&any, &wanted, asked).map_err(|why| no(fabric, &why))?)
-                }
-                FabricChoice::Device(one) if choice.fabric() == Some(fabric) => {
-                    Ok(open(one, &wanted, asked).map_err(|why| no(fabric, &why))?)
-                }
+                FabricChoice::Auto => Ok(needed(&any)?),
+                FabricChoice::Device(one) if choice.fabric() == Some(fabric) => Ok(needed(one)?),
                 FabricChoice::Device(_) | FabricChoice::Grpc => {
                     Err(format!("it was started with --fabric {choice}"))
                 }

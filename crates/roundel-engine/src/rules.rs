@@ -20,22 +20,36 @@ pub(crate) fn node_rule(
     name: &'static str,
     replace: impl Fn(&Arc<dyn ExecutionPlan>) -> Replacement + Send + Sync + 'static,
 ) -> Rule {
-    rule(name, true, move |plan, _| replace_nodes(plan, &replace))
+    rule(name, move |plan, _| replace_nodes(plan, &replace))
 }
 
 /// The rule of this name that makes one plan of another.
 pub(crate) fn rule(
-    name: impl Into<String>,
-    schema_check: bool,
+    name: &'static str,
     optimize: impl Fn(Arc<dyn ExecutionPlan>, &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>>
     + Send
     + Sync
     + 'static,
 ) -> Rule {
-    Arc::new(PlanRule {
-        name: name.into(),
-        schema_check,
+    Arc::new(WholePlan {
+        name: name.to_owned(),
+        schema_check: true,
         optimize,
+    })
+}
+
+/// A rule in another's place, with its name and its check of the schema. `optimize` gets the other.
+pub(crate) fn around(
+    inner: Rule,
+    optimize: impl Fn(&Rule, Arc<dyn ExecutionPlan>, &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>>
+    + Send
+    + Sync
+    + 'static,
+) -> Rule {
+    Arc::new(WholePlan {
+        name: inner.name().to_owned(),
+        schema_check: inner.schema_check(),
+        optimize: move |plan, config: &ConfigOptions| optimize(&inner, plan, config),
     })
 }
 
@@ -62,19 +76,19 @@ pub(crate) fn above(
     Arc::clone(node).replace_children(inputs, options)
 }
 
-struct PlanRule<F> {
+struct WholePlan<F> {
     name: String,
     schema_check: bool,
     optimize: F,
 }
 
-impl<F> fmt::Debug for PlanRule<F> {
+impl<F> fmt::Debug for WholePlan<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }
 }
 
-impl<F> PhysicalOptimizerRule for PlanRule<F>
+impl<F> PhysicalOptimizerRule for WholePlan<F>
 where
     F: Fn(Arc<dyn ExecutionPlan>, &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>>
         + Send

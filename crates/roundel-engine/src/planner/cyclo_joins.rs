@@ -34,7 +34,7 @@ use choice::{Guess, Hosts, Sides, smaller, statistics};
 
 /// Puts joins on rings.
 pub(crate) fn cyclo_joins(membership: Arc<Membership>) -> Rule {
-    rule("CycloJoins", true, move |plan, config| {
+    rule("CycloJoins", move |plan, config| {
         let settings = RingSettings::of(config)?;
         let live: Vec<Url> = membership.live().into_iter().map(|(url, _)| url).collect();
         let fabric = fabric_of(config)?;

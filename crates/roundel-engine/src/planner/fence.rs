@@ -12,15 +12,14 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
-use crate::rules::{Rule, replace_nodes, rule};
+use crate::rules::{Rule, around, replace_nodes};
 
 /// Whether a node has a fence.
 type Fenced = fn(&Arc<dyn ExecutionPlan>) -> bool;
 
 /// The rule, which moves nothing through nodes of this kind from above.
 pub(super) fn with_fences(inner: Rule, above: Fenced) -> Rule {
-    let (name, schema_check) = (inner.name().to_owned(), inner.schema_check());
-    rule(name, schema_check, move |plan, config| {
+    around(inner, move |inner, plan, config| {
         let fenced = plan.transform_up(|node| {
             Ok(match above(&node) {
                 true => Transformed::yes(Arc::new(Fence(node))),

@@ -21,7 +21,7 @@ use crate::rules::{Rule, above, rule};
 
 /// This must come before the rule that leaves out sorts.
 pub(super) fn misplaced_keys() -> Rule {
-    rule("misplaced_keys", true, |plan, _| {
+    rule("misplaced_keys", |plan, _| {
         plan.rewrite(&mut Forget { ordered_above: 0 }).data()
     })
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use datafusion::error::DataFusionError;
 
-use crate::rules::{Rule, rule};
+use crate::rules::{Rule, around};
 
 /// DataFusion's physical rules without which a plan is as right.
 const OPTIONAL: [&str; 14] = [
@@ -31,8 +31,7 @@ pub(super) fn optional(inner: Rule) -> Rule {
     if !OPTIONAL.contains(&inner.name()) {
         return inner;
     }
-    let (name, schema_check) = (inner.name().to_owned(), inner.schema_check());
-    rule(name, schema_check, move |plan, config| {
+    around(inner, |inner, plan, config| {
         match inner.optimize(Arc::clone(&plan), config) {
             Err(error) if matches!(error.find_root(), DataFusionError::Internal(_)) => {
                 let name = inner.name();

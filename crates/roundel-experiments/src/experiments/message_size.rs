@@ -1,6 +1,6 @@
 //! How long messages should be over reliable connections (section 7.1.3).
 
-use super::tell::{About, axis, percent, reaches, throughput, verdict};
+use super::tell::{About, axis, each, percent, reaches, throughput, verdict};
 use super::{Case, Experiment, Options, Results};
 use crate::figure::{Axis, Figure, Scale, Unit, X};
 use crate::setting::{Setting, Transport};
@@ -63,7 +63,6 @@ fn size() -> Axis {
 }
 
 fn tell(results: &Results) -> Vec<Figure> {
-    let all = |series: &str| Some(series.to_owned());
     let mut throughputs = results.figure(
         About {
             id: "fig18a",
@@ -74,7 +73,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             x: size(),
             y: throughput(),
         },
-        all,
+        each,
         |measured| measured.bytes_per_second,
     );
     let smallest = X::Number(SIZES[0] as f64);
@@ -115,7 +114,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             x: size(),
             y: axis("messages of a node", Unit::PerSecond, Scale::Linear),
         },
-        all,
+        each,
         |measured| {
             let sent = measured.endpoints().messages as f64;
             sent / measured.seconds / measured.nodes.len() as f64
@@ -132,7 +131,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             x: size(),
             y: axis("registered memory of a node", Unit::Bytes, Scale::Log2),
         },
-        all,
+        each,
         |measured| measured.endpoints().registered_bytes as f64 / measured.nodes.len() as f64,
     );
     let largest = X::Number(SIZES[SIZES.len() - 1] as f64);

@@ -1,6 +1,6 @@
 //! How receivers learn of a WRITE (section 7.1.2).
 
-use super::tell::{About, axis, reaches, throughput, verdict};
+use super::tell::{About, axis, each, reaches, throughput, verdict};
 use super::{Case, Experiment, Options, Results};
 use crate::claims::claim;
 use crate::figure::{Figure, Point, Scale, Unit, X};
@@ -67,7 +67,6 @@ pub fn by_time(figure: &mut Figure, results: &Results, local: &str) {
 }
 
 fn tell(results: &Results) -> Vec<Figure> {
-    let all = |series: &str| Some(series.to_owned());
     let mut throughputs = results.figure(
         About {
             id: "fig15",
@@ -78,7 +77,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             x: axis("time of the consumer for 32 KiB", Unit::Seconds, Scale::Linear),
             y: throughput(),
         },
-        all,
+        each,
         |measured| measured.bytes_per_second,
     );
     let [queue, messages, buffers] = VARIANTS.map(|(_, name)| name);

@@ -1,6 +1,6 @@
 //! What more queue pairs are worth (section 7.1.5).
 
-use super::tell::{About, axis, rate, throughput, verdict};
+use super::tell::{About, axis, each, rate, throughput, verdict};
 use super::{Case, Experiment, Options, Results};
 use crate::figure::{Figure, Point, Scale, Unit, X};
 use crate::setting::{Setting, Transport};
@@ -63,7 +63,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             x: axis("queue pairs that send", Unit::None, Scale::Log2),
             y: throughput(),
         },
-        |series| Some(series.into()),
+        each,
         |measured| measured.bytes_per_second,
     );
     let datagrams = figure.best("SQ/SR").cloned();

@@ -1,7 +1,7 @@
 //! Clusters beyond those of the paper: what throughput is left, and what a node spends on it (section 7.1.4 forecasts
 //! as much).
 
-use super::tell::{About, axis, percent, throughput, verdict};
+use super::tell::{About, axis, each, percent, throughput, verdict};
 use super::{Case, Experiment, Options, Results};
 use crate::figure::{Axis, Figure, Scale, Unit, X};
 use crate::measured::Measured;
@@ -63,7 +63,7 @@ fn tell(results: &Results) -> Vec<Figure> {
                 x: axis("nodes", Unit::None, Scale::Log2),
                 y,
             },
-            |series| Some(series.into()),
+            each,
             value,
         )
     };

@@ -35,6 +35,11 @@ pub fn throughput() -> Axis {
     axis("throughput per node", Unit::BytesPerSecond, Scale::Linear)
 }
 
+/// Each series of cases is a line of its own.
+pub fn each(series: &str) -> Option<String> {
+    Some(series.to_owned())
+}
+
 impl Results<'_> {
     /// A figure of those cases for which `series` has a name, with a value of each run.
     pub fn figure(

@@ -1,6 +1,6 @@
 //! Copying tuples together against sending each from where it lies (section 4.3.1).
 
-use super::tell::{About, axis, throughput, verdict};
+use super::tell::{About, axis, each, throughput, verdict};
 use super::{Case, Experiment, Options, Results};
 use crate::figure::{Figure, Scale, Unit, X};
 use crate::setting::{Setting, Transport};
@@ -53,7 +53,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             x: axis("bytes of a tuple", Unit::Bytes, Scale::Log2),
             y: throughput(),
         },
-        |series| Some(series.into()),
+        each,
         |measured| measured.bytes_per_second,
     );
     let small = figure.points(COPY).iter().filter_map(|point| {

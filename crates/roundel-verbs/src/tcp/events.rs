@@ -34,10 +34,10 @@ pub(super) fn now() -> Instant {
 
 /// The owner of a socket, which its events concern.
 #[derive(Clone)]
-pub(super) enum Source {
-    Lasting(Arc<Tell>),
-    /// One that has to be replaced before this time.
-    Until(Instant, Arc<Tell>),
+pub(super) struct Source {
+    tell: Arc<Tell>,
+    /// When it has to be replaced by another, if it has.
+    until: Option<Instant>,
 }
 
 /// What is done when something happened on the socket of a token; false when the socket is of no
@@ -45,15 +45,30 @@ pub(super) enum Source {
 type Tell = dyn Fn(u64, News) -> bool + Send + Sync;
 
 impl Source {
+    pub(super) fn new(tell: impl Fn(u64, News) -> bool + Send + Sync + 'static) -> Self {
+        Self {
+            tell: Arc::new(tell),
+            until: None,
+        }
+    }
+
     /// Of an owner that may be gone. It forgets its own token when it is dropped, so the source stays until then.
     pub(super) fn of<T: Send + Sync + 'static>(
         owner: Weak<T>,
         tell: impl Fn(&Arc<T>, u64, News) + Send + Sync + 'static,
     ) -> Self {
-        Self::Lasting(Arc::new(move |token, news| {
+        Self::new(move |token, news| {
             owner.upgrade().inspect(|owner| tell(owner, token, news));
             true
-        }))
+        })
+    }
+
+    /// The same, which has to be replaced before this time.
+    pub(super) fn until(self, when: Instant) -> Self {
+        Self {
+            until: Some(when),
+            ..self
+        }
     }
 }
 
@@ -215,7 +230,7 @@ impl Events {
     /// Those who have connected and not said hello in time.
     pub(super) fn late(&self, now: Instant) -> Vec<u64> {
         let sources = self.sources.lock();
-        let late = |source: &Source| matches!(source, Source::Until(when, _) if *when < now);
+        let late = |source: &Source| source.until.is_some_and(|until| until < now);
         let late = sources.iter().filter(|(_, source)| late(source));
         late.map(|(token, _)| *token).collect()
     }
@@ -383,8 +398,7 @@ impl Events {
         let Some(source) = self.source(token) else {
             return;
         };
-        let (Source::Lasting(tell) | Source::Until(_, tell)) = source;
-        if !tell(token, news) {
+        if !(source.tell)(token, news) {
             self.forget(token);
         }
     }

@@ -70,14 +70,8 @@ impl DeviceState {
             }),
             count,
         };
-        let device = Arc::downgrade(self);
-        let greet = move |token, _| {
-            device
-                .upgrade()
-                .inspect(|device| device.greet(token, &incoming));
-            true
-        };
-        let source = Source::Until(now() + HELLO_WITHIN, Arc::new(greet));
+        let greet = move |device: &Arc<Self>, token, _| device.greet(token, &incoming);
+        let source = Source::of(Arc::downgrade(self), greet).until(now() + HELLO_WITHIN);
         if let Err(error) = self.events.watch(&socket, source) {
             tracing::warn!(%error, "a connection cannot be watched");
         }
@@ -155,8 +149,8 @@ impl DeviceState {
         self.answer(socket, [0; 16], Verdict::Refused);
         let kept = socket.clone();
         // It has nothing to say: whatever comes ends it.
-        let tell = move |_, _| !socket::has_ended(&kept);
-        self.events.replace(token, Source::Lasting(Arc::new(tell)));
+        let source = Source::new(move |_, _| !socket::has_ended(&kept));
+        self.events.replace(token, source);
         if socket::has_ended(socket) {
             self.forget(token);
         }

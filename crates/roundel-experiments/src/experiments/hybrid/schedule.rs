@@ -1,6 +1,6 @@
 //! All nodes send to all others, with and without a schedule.
 
-use super::super::tell::{About, axis, throughput, verdict};
+use super::super::tell::{About, axis, each, throughput, verdict};
 use super::super::{Case, Experiment, Options, Results};
 use super::case;
 use crate::figure::{Figure, Scale, Unit, Verdict, X};
@@ -90,8 +90,7 @@ fn tell(results: &Results) -> Vec<Figure> {
         throughput(),
     )
     .figure_of(Paper::Hybrid);
-    let all = |name: &str| Some(name.to_owned());
-    results.add(&mut rates, all, |run| {
+    results.add(&mut rates, each, |run| {
         Some(run.try_as_hybrid_ref()?.bytes_per_second)
     });
     let ratio = |name, one, other| rates.ratio(&series(name, one), &series(name, other));

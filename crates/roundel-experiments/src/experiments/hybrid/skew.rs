@@ -1,6 +1,6 @@
 //! Joins whose keys are not alike, with and without what is done about it.
 
-use super::super::tell::{About, axis, verdict};
+use super::super::tell::{About, axis, each, verdict};
 use super::super::{Case, Experiment, Options, Results, Work};
 use crate::figure::{Axis, Figure, Scale, Unit, X};
 use crate::hybrid::{SkewedJoin, SkewedMeasured};
@@ -66,10 +66,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             y,
         }
         .figure_of(Paper::Hybrid);
-        let series = |name: &str| Some(name.to_owned());
-        results.add(&mut figure, series, |run| {
-            run.try_as_skewed_ref().map(value)
-        });
+        results.add(&mut figure, each, |run| run.try_as_skewed_ref().map(value));
         figure
     };
     let mut time = of(

@@ -1,6 +1,6 @@
 //! Consumers on cores, one of which is slower than the others.
 
-use super::super::tell::{About, axis, verdict};
+use super::super::tell::{About, axis, each, verdict};
 use super::super::{Case, Experiment, Options, Results};
 use super::case;
 use crate::figure::{Figure, Scale, Unit, X};
@@ -52,8 +52,7 @@ fn tell(results: &Results) -> Vec<Figure> {
         y: axis("time", Unit::Seconds, Scale::Linear),
     }
     .figure_of(Paper::Hybrid);
-    let series = |name: &str| Some(name.to_owned());
-    results.add(&mut figure, series, |run| {
+    results.add(&mut figure, each, |run| {
         Some(run.try_as_hybrid_ref()?.seconds)
     });
     let worst = SLOW[SLOW.len() - 1];

@@ -39,8 +39,7 @@ impl StreamPair {
         });
         let events = &self.device.events;
         let kept = departed.clone();
-        let source = Source::Lasting(Arc::new(move |_, _| kept.ready()));
-        events.replace(receiving.token, source);
+        events.replace(receiving.token, Source::new(move |_, _| kept.ready()));
         if !departed.ready() {
             self.device.forget(receiving.token);
         }
