@@ -414,6 +414,36 @@ fn sends_wait_for_what_is_granted_and_end_with_the_peer() {
     assert_eq!(ended, [RetryExceeded, Flushed, Flushed]);
 }
 
+/// A peer that accepts the call of a queue pair which has ended meanwhile is told, and the connection stays: its end would
+/// tell of the end of the device.
+#[test]
+fn calls_outlive_their_queue_pairs() {
+    let node = Node::open();
+    for destroyed in [true, false] {
+        let impostor = Impostor::new();
+        let pair = node.pair();
+        pair.connect(&impostor.pair()).unwrap();
+        let pair = if destroyed {
+            drop(pair);
+            None
+        } else {
+            pair.modify_to_error();
+            Some(pair)
+        };
+        let mut stream = impostor.accept(node.address().secret, 0);
+        assert_eq!(next(&mut stream), Frame::Gone);
+        stream
+            .set_read_timeout(Some(Duration::from_millis(50)))
+            .unwrap();
+        assert!(stream.read(&mut [0; 1]).is_err(), "the connection ended");
+        drop(pair);
+        assert!(stream.read(&mut [0; 1]).is_err(), "the connection ended");
+        stream.write_all(&Frame::Gone.encode()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
+    }
+}
+
 #[test]
 fn another_device_at_the_address_is_not_believed() {
     let node = Node::open();

@@ -105,9 +105,14 @@ impl StreamPair {
         if let Some(socket) = &unusable {
             socket::shut(socket);
         }
-        if cause.lost || unusable.is_some() || !matches!(receiving.stage, Stage::Open) {
+        if cause.lost || unusable.is_some() {
             self.close(receiving);
             return;
+        }
+        match receiving.stage {
+            Stage::Open => {}
+            Stage::Calling(_) => return self.depart(receiving),
+            _ => return self.close(receiving),
         }
         let mut send = self.send.lock();
         send.responses.push_back(Response::Gone);

@@ -1,7 +1,8 @@
-//! What a queue pair leaves behind that is destroyed before its peer's: the connection, so that its
-//! end tells the peer of the end of this device and of nothing else. It is closed when the peer's
-//! queue pair is gone too.
+//! What a queue pair leaves behind that ends before its peer's: the connection, or the call that is to become one, so
+//! that its end tells the peer of the end of this device and of nothing else. It is closed when the peer's queue pair is
+//! gone too.
 
+use super::calling::Call;
 use super::reader::{Filled, Next, Reader};
 use super::requests::Response;
 use super::responder::Then;
@@ -9,22 +10,29 @@ use super::send_side::SendSide;
 use super::{READS_AT_A_TIME, Receiving, Stage, StreamPair};
 use crate::tcp::events::Source;
 use crate::tcp::frame::Frame;
+use crate::tcp::hello::Verdict;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
 struct Departed {
-    reader: Mutex<Reader<Then>>,
-    send: Mutex<SendSide>,
+    /// The call that was not answered yet.
+    call: Option<Call>,
+    reader: Reader<Then>,
+    send: SendSide,
 }
 
 impl StreamPair {
-    /// Leaves the connection to the device.
+    /// Leaves the connection, or the call, to the device.
     pub(super) fn depart(&self, receiving: &mut Receiving) {
-        receiving.stage = Stage::Closed;
+        let call = match std::mem::replace(&mut receiving.stage, Stage::Closed) {
+            Stage::Calling(call) => Some(call),
+            _ => None,
+        };
+        receiving.deadline = None;
         let reader = std::mem::take(&mut receiving.reader);
-        let mut send =
-            std::mem::replace(&mut *self.send.lock(), SendSide::new(self.reliable, None));
-        self.send.lock().broken = true;
+        let mut nobody = SendSide::new(self.reliable, None);
+        (nobody.broken, nobody.peer_gone) = (true, true);
+        let mut send = std::mem::replace(&mut *self.send.lock(), nobody);
         // Answers that are not begun go nowhere, but what is begun must be finished.
         if self.reliable {
             send.acknowledge(receiving.done);
@@ -33,29 +41,38 @@ impl StreamPair {
         if !send.told_gone && !matches!(send.responses.back(), Some(Response::Gone)) {
             send.responses.push_back(Response::Gone);
         }
-        let departed = Arc::new(Departed {
-            reader: Mutex::new(reader),
-            send: Mutex::new(send),
-        });
-        let events = &self.device.events;
+        let departed = Arc::new(Mutex::new(Departed { call, reader, send }));
         let kept = departed.clone();
-        events.replace(receiving.token, Source::new(move |_, _| kept.ready()));
-        if !departed.ready() {
-            self.device.forget(receiving.token);
+        let source = Source::new(move |_, _| kept.lock().ready());
+        let token = std::mem::take(&mut receiving.token);
+        self.device.events.replace(token, source);
+        if !departed.lock().ready() {
+            self.device.forget(token);
         }
     }
 }
 
 impl Departed {
     /// Something happened on the socket; false when it is of no use any more.
-    fn ready(&self) -> bool {
-        let mut send = self.send.lock();
+    fn ready(&mut self) -> bool {
+        if let Some(call) = &mut self.call {
+            let Some(socket) = self.reader.socket.clone() else {
+                return false;
+            };
+            match call.go_on(&socket, 0) {
+                Ok(None) => return true,
+                Ok(Some(Verdict::Accepted { .. })) => {}
+                Ok(Some(Verdict::Refused | Verdict::Crossed)) | Err(_) => return false,
+            }
+            self.call = None;
+            self.reader.open(socket.clone());
+            self.send.socket = Some(socket);
+        }
+        let Self { reader, send, .. } = self;
         send.blocked = false;
         if send.transmit().is_err() {
             return false;
         }
-        drop(send);
-        let mut reader = self.reader.lock();
         for _ in 0..READS_AT_A_TIME {
             let Ok(filled) = reader.fill() else {
                 return false;

@@ -2,15 +2,15 @@
 //! device. A call that comes before its queue pair was told to connect waits there and is taken up
 //! then; where both call at once, the call of the lesser identity counts.
 
+use super::calling::Call;
 use super::{EarlyCall, INIT, READY, Receiving, Remote, Stage, StreamPair};
 use crate::address::QueuePairAddress;
 use crate::error::{Result, VerbsError};
 use crate::tcp::address::{Identity, TcpAddress};
 use crate::tcp::events::{Source, now};
-use crate::tcp::hello::{ANSWER_BYTES, Answer, Hello, Verdict, same_secret};
+use crate::tcp::hello::{Hello, Verdict};
 use crate::tcp::socket;
 use crate::tcp::state::Callee;
-use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -49,7 +49,7 @@ impl StreamPair {
             }
         }
         if let Some(call) = found {
-            self.become_ready(identity, address);
+            self.become_ready(Remote { identity, address });
             self.accept(&mut receiving, call);
         } else if identity == self.identity() {
             self.talk_to_itself(&mut receiving, identity, address)?;
@@ -59,8 +59,7 @@ impl StreamPair {
         Ok(())
     }
 
-    fn become_ready(&self, identity: Identity, address: TcpAddress) {
-        let remote = Remote { identity, address };
+    fn become_ready(&self, remote: Remote) {
         let set = self.remote.set(remote).is_ok();
         debug_assert!(set, "a queue pair leaves INIT once");
         self.state.store(READY, Ordering::Release);
@@ -79,7 +78,7 @@ impl StreamPair {
         events
             .watch_too(&writing, receiving.token)
             .inspect_err(|_| events.forget(receiving.token))?;
-        self.become_ready(identity, address);
+        self.become_ready(Remote { identity, address });
         self.open(receiving, reading, writing, 0);
         Ok(())
     }
@@ -100,12 +99,11 @@ impl StreamPair {
         let socket = Arc::new(socket);
         receiving.token = self.device.events.watch(&socket, self.source())?;
         receiving.reader.socket = Some(socket);
-        receiving.stage = Stage::Calling {
-            greeted: false,
-            answer: [0; ANSWER_BYTES],
-            have: 0,
-        };
-        self.become_ready(identity, address);
+        let remote = Remote { identity, address };
+        let (from, secret) = (self.identity(), self.device.address.secret);
+        let call = Call::new(from, secret, &remote, self.reliable);
+        receiving.stage = Stage::Calling(call);
+        self.become_ready(remote);
         self.expect_within(
             receiving,
             if self.reliable {
@@ -162,63 +160,24 @@ impl StreamPair {
         }
     }
 
-    /// Says hello when the connection is there, and listens for the answer.
     fn try_calling(&self, receiving: &mut Receiving) -> Result<Option<Verdict>, &'static str> {
-        let Receiving {
-            stage:
-                Stage::Calling {
-                    greeted,
-                    answer,
-                    have,
-                },
-            reader,
-            deadline,
-            ..
-        } = receiving
-        else {
+        let Stage::Calling(call) = &mut receiving.stage else {
             return Ok(None);
         };
-        let (Some(socket), Some(remote)) = (&reader.socket, self.remote.get()) else {
+        let Some(socket) = &receiving.reader.socket else {
             return Ok(None);
         };
-        if !*greeted {
-            socket::take_error(socket).map_err(|_| "the device does not answer")?;
-            let posted = self.credit.posted.load(Ordering::Acquire);
-            let hello = Hello {
-                secret: remote.address.secret,
-                number: remote.identity.number,
-                incarnation: remote.identity.incarnation,
-                from: self.identity(),
-                reliable: self.reliable,
-                posted,
-            };
-            match rustix::net::send(socket, &hello.encode(), rustix::net::SendFlags::NOSIGNAL) {
-                Ok(count) if count == hello.encode().len() => {}
-                Err(Errno::AGAIN | Errno::NOTCONN) => return Ok(None),
-                _ => return Err("the hello was not sent"),
-            }
+        let had_greeted = call.greeted;
+        let posted = self.credit.posted.load(Ordering::Acquire);
+        let verdict = call.go_on(socket, posted)?;
+        if call.greeted && !had_greeted {
             self.credit.advertised.store(posted, Ordering::Release);
-            *greeted = true;
             if self.reliable {
                 // The device is there: its queue pair may take as long as it likes.
-                *deadline = None;
+                receiving.deadline = None;
             }
         }
-        while *have < ANSWER_BYTES {
-            match rustix::io::read(socket, &mut answer[*have..]) {
-                Ok(0) => return Err("the device closed the connection"),
-                Ok(count) => *have += count,
-                Err(Errno::AGAIN) => return Ok(None),
-                Err(Errno::INTR) => {}
-                Err(_) => return Err("the connection broke"),
-            }
-        }
-        let answer = Answer::decode(answer).map_err(|_| "the answer is of another protocol")?;
-        let accepted = matches!(answer.verdict, Verdict::Accepted { .. });
-        if accepted && !same_secret(&answer.secret, &self.device.address.secret) {
-            return Err("another device answered");
-        }
-        Ok(Some(answer.verdict))
+        Ok(verdict)
     }
 
     /// Drops this end's own call.
@@ -265,11 +224,11 @@ impl Callee for StreamPair {
             .is_some_and(|remote| remote.identity == call.from);
         let counts = call.from < self.identity();
         match receiving.stage {
-            Stage::Calling { .. } | Stage::Crossed if expected && counts => {
+            Stage::Calling(_) | Stage::Crossed if expected && counts => {
                 self.hang_up(&mut receiving);
                 self.accept(&mut receiving, call);
             }
-            Stage::Calling { .. } | Stage::Crossed if expected => {
+            Stage::Calling(_) | Stage::Crossed if expected => {
                 self.device.answer(&call.socket, [0; 16], Verdict::Crossed);
                 self.device.forget(call.token);
             }

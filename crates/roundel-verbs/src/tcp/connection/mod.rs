@@ -5,6 +5,7 @@
 //! holds the first two decides what becomes of the queue pair.
 
 mod breaking;
+mod calling;
 mod departed;
 mod meeting;
 mod plan;
@@ -20,7 +21,6 @@ pub(super) use send_side::RETURNING_MAX;
 use super::address::Identity;
 use super::completion_queue::{TcpCompletionQueue, queue_of_this_provider};
 use super::events::{News, Source, Timed};
-use super::hello::ANSWER_BYTES;
 use super::socket;
 use super::state::DeviceState;
 use crate::counters::{Counters, Opcode};
@@ -29,6 +29,7 @@ use crate::provider::{RawCompletion, RawQueuePairOptions, RawReceiveRequest};
 use crate::queue_pair::{QueuePairState, Transport};
 use crate::work::CompletionStatus;
 use breaking::Break;
+use calling::Call;
 use parking_lot::Mutex;
 use reader::{Filled, Reader};
 use requests::Request;
@@ -81,12 +82,7 @@ enum Stage {
     /// Neither end has called.
     Apart,
     /// This end calls.
-    Calling {
-        /// Whether the hello was sent.
-        greeted: bool,
-        answer: [u8; ANSWER_BYTES],
-        have: usize,
-    },
+    Calling(Call),
     /// Both ends called, the peer's call is the one that counts, and is awaited.
     Crossed,
     /// The peer's device has no such queue pair; the connection stays, so that its end tells of the
@@ -243,7 +239,7 @@ impl StreamPair {
         let mut receiving = self.receiving.lock();
         match receiving.stage {
             Stage::Open => self.read(&mut receiving, news.ended),
-            Stage::Calling { .. } => self.go_on_calling(&mut receiving),
+            Stage::Calling(_) => self.go_on_calling(&mut receiving),
             Stage::Refused if news.ended => self.lost(&mut receiving),
             Stage::Apart | Stage::Crossed | Stage::Refused | Stage::Closed => {}
         }

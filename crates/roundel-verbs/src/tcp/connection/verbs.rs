@@ -148,7 +148,11 @@ impl ProviderQueuePair for StreamPair {
             let mut send = self.send.lock();
             send.broken = true;
             let (requests, unusable) = send.take_requests();
-            let stays = matches!(receiving.stage, Stage::Open) && !send.peer_gone;
+            let stays = match receiving.stage {
+                Stage::Open => !send.peer_gone,
+                Stage::Calling(_) => true,
+                _ => false,
+            };
             drop((send, requests));
             if let Some(socket) = unusable {
                 socket::shut(&socket);
