@@ -70,6 +70,8 @@ class Job:
     # A connected stream socket, the cable of a network card, and the card's address with its prefix.
     link: socket.socket | None = None
     net_address: str = ""
+    # When it tells on its console what still runs.
+    patience_s: float = 1e6
 
     def card(self):
         """The port on the network card, if there is one."""
@@ -88,6 +90,7 @@ class Job:
             "user": "" if self.user is None else "user",
             "memlock": "unlimited" if self.memlock_kib is None else self.memlock_kib,
             "modules": " ".join(self.modules()),
+            "patience": f"{self.patience_s:g}",
         }
         hosts = {"localhost": "127.0.0.1", self.hostname: "127.0.0.1"} | self.hosts
         user = self.user or 1000

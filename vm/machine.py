@@ -21,8 +21,8 @@ import time
 
 import image
 
-# Enough for what the kernel says of a fault, reason first.
-CONSOLE_LINES_MAX = 120
+# Enough for what the kernel says of a fault, reason first, and for what init says of a hundred threads.
+CONSOLE_LINES_MAX = 400
 READ_BYTES = 1 << 16
 PR_SET_PDEATHSIG = 1
 
