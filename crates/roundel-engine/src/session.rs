@@ -196,8 +196,12 @@ impl Session {
                 fabric: fabric.fabric,
             };
             let dialect = state.config_options().sql_parser.dialect;
-            let statement = state.sql_to_statement(&files::with_format(sql), &dialect)?;
+            let mut statement = state.sql_to_statement(&files::with_format(sql), &dialect)?;
             planner::check_clauses(&statement)?;
+            planner::give_null_treatment(&mut statement, &|name| {
+                state.aggregate_functions().contains_key(name)
+                    || state.window_functions().contains_key(name)
+            })?;
             let plan = state.statement_to_plan(statement).await?;
             planner::check_depth(&plan)?;
             let plan = settings::checked(plan, &state)?;

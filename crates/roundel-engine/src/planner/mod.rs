@@ -6,11 +6,13 @@
 //! |---|---|---|
 //! | expressions that are nested too deep are refused | `depth` | they would end a process |
 //! | clauses that would be ignored are refused | `ignored_clauses` | the answer would be of another statement |
+//! | IGNORE NULLS is of the function in whose parentheses it stands | `null_treatment` | it would be ignored |
 //! | UNIQUE is left out of definitions of tables | `unique_columns` | several rows may have NULL there |
 //! | scalar subqueries are run, and their values put in their places | `scalar_subqueries` | a stage cannot ask another plan for a value |
 //! | rules of the logical optimizer: joins in which NULL is equal to NULL stay apart from others | `null_safe_joins` | the others would have rows too many |
 //! | subqueries of `ANY` and `ALL` get names | `comparison_aliases` | their columns are not the outer row's |
 //! | keys of DISTINCT ON become columns | `distinct_keys` | they would not be those of ORDER BY any more |
+//! | distinct aggregates are not done in two steps where a sum would change its type | `sum_types` | a condition would compare other types |
 //! | some filters stay above aggregates and windows | `filter_above_aggregate` | below them they are of other rows |
 //! | both sides of a join's comparisons have one type | `join_types` | equal keys would have no partner |
 //! | aggregate functions are ordered by each key once | `aggregate_order` | otherwise some fail |
@@ -26,6 +28,7 @@
 //! | rules that only make a plan faster may fail | `optional_rules` | the query would be refused |
 //! | keys of aggregates are forgotten below sorts of sorted rows | `misplaced_keys` | other columns would be taken for keys, and sorts left out |
 //! | what is constant in a side of an outer join is not so in the join | `nullable_sides` | sorts would be left out |
+//! | what is constant or equal below GROUPING SETS is not so above them | `grouping_sets` | sorts would be left out |
 //! | orders of the results of windows are forgotten | `window_orders` | some are wrong, and sorts would be left out |
 //! | sorted partitions are merged by all that they are sorted by | `finer_merges` | the rows would be in the order of less |
 //! | merge joins heed a filter of no column | `merge_join_filters` | it would be ignored |
@@ -53,6 +56,7 @@ mod distinct_keys;
 mod fence;
 mod filter_above_aggregate;
 mod finer_merges;
+mod grouping_sets;
 mod ignored_clauses;
 mod invariant;
 mod join_types;
@@ -62,6 +66,7 @@ mod local_joins;
 mod merge_join_filters;
 mod misplaced_keys;
 mod null_safe_joins;
+mod null_treatment;
 mod nullable_sides;
 mod nullable_unions;
 mod offset_on_sort;
@@ -74,6 +79,7 @@ mod plan_rule;
 mod required_order;
 mod scalar_subqueries;
 mod sort_above_offset;
+mod sum_types;
 mod travel;
 mod unambiguous_filters;
 mod unique_columns;
@@ -111,6 +117,7 @@ use comparison_aliases::ComparisonAliases;
 use distinct_keys::distinct_keys;
 use filter_above_aggregate::FilterAboveAggregate;
 use finer_merges::finer_merges;
+use grouping_sets::grouping_sets;
 use join_types::join_types;
 use limit_above_sort::limit_above_sort;
 use limit_over_window::limit_over_window;
@@ -128,6 +135,7 @@ use outer_merge_joins::outer_merge_joins;
 use plan_rule::PlanRule;
 use required_order::required_order;
 use sort_above_offset::above_offset;
+use sum_types::sum_types;
 use unambiguous_filters::unambiguous;
 use window_orders::window_orders;
 use yielding::yielding_joins;
@@ -136,6 +144,7 @@ pub(crate) use cyclo_joins::cyclo_joins;
 pub(crate) use depth::{check_depth, check_length};
 pub(crate) use ignored_clauses::check_clauses;
 pub(crate) use invariant::desired_task_count;
+pub(crate) use null_treatment::give_null_treatment;
 pub(crate) use scalar_subqueries::{RunSubquery, with_values};
 pub(crate) use unique_columns::without_unique;
 
@@ -143,12 +152,13 @@ pub(crate) use unique_columns::without_unique;
 pub(crate) fn logical_rules() -> Vec<PlanRule> {
     let filters: PlanRule = Arc::new(FilterAboveAggregate::default());
     let keys: PlanRule = Arc::new(NullSafeKeys::default());
+    let sums = sum_types();
     let mut rules: Vec<PlanRule> = vec![Arc::new(ComparisonAliases), distinct_keys()];
     for rule in Optimizer::new().rules {
         if rule.name() == EliminateCrossJoin::new().name() {
             rules.push(null_safe_joins());
         }
-        let mut kept_right = [&filters, &keys].into_iter();
+        let mut kept_right = [&filters, &keys, &sums].into_iter();
         let in_its_place = kept_right.find(|own| own.name() == rule.name());
         rules.push(in_its_place.cloned().unwrap_or(rule));
     }
@@ -188,7 +198,12 @@ pub(crate) fn physical_rules(rings: Rule, runtime: Arc<RuntimeEnv>) -> Result<Ve
     rules.splice(joins_are_chosen..joins_are_chosen, [local_joins(), rings]);
     let sorts = place(&rules, SORTS)?;
     rules.insert(sorts + 1, finer_merges());
-    let forgetting = [misplaced_keys(), nullable_sides(), window_orders()];
+    let forgetting = [
+        misplaced_keys(),
+        nullable_sides(),
+        grouping_sets(),
+        window_orders(),
+    ];
     rules.splice(sorts..sorts, forgetting);
     rules.splice(
         0..0,

@@ -82,6 +82,7 @@ fn rules_of_datafusion_have_the_names_by_which_they_are_found() {
     for name in [
         FilterAboveAggregate::default().name(),
         NullSafeKeys::default().name(),
+        sum_types().name(),
         EliminateCrossJoin::new().name(),
     ] {
         assert!(logical.iter().any(|rule| rule.name() == name), "{name}");

@@ -1,0 +1,68 @@
+//! Forgets which columns are the same in all rows, or equal to each other, below an aggregate with GROUPING SETS.
+//!
+//! Above `GROUP BY CUBE (a, b)` both are NULL in some rows. DataFusion takes them for equal where they are below, as of `a JOIN b ON a.k =
+//! b.k`, or for the same in all rows, as with `WHERE a = 9`, and leaves out a sort by one of them. So the rows of such an aggregate
+//! pass a node that says their order alone, and travels to workers.
+
+use std::sync::Arc;
+
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
+
+use crate::order_only::OrderOnlyExec;
+use crate::rules::{Rule, above, node_rule};
+
+/// This must come before the rule that leaves out sorts.
+pub(super) fn grouping_sets() -> Rule {
+    node_rule("grouping_sets", |node: &Arc<dyn ExecutionPlan>| {
+        let Some(aggregate) = node.downcast_ref::<AggregateExec>() else {
+            return Ok(None);
+        };
+        let input = aggregate.input();
+        if aggregate.group_expr().is_single()
+            || input.equivalence_properties().eq_group().is_empty()
+        {
+            return Ok(None);
+        }
+        let input = OrderOnlyExec::new(Arc::clone(input));
+        above(vec![Arc::new(input)], node).map(Some)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::prelude::SessionConfig;
+
+    use crate::planner::tests::{physical_context, rows, values};
+
+    #[tokio::test]
+    async fn columns_are_neither_equal_nor_the_same_where_some_are_null() {
+        for partitions in [1, 2] {
+            let config = SessionConfig::new().with_target_partitions(partitions);
+            let context = physical_context(config);
+            for table in [
+                "CREATE TABLE a AS SELECT value AS k, value % 2 AS m FROM range(4)",
+                "CREATE TABLE b AS SELECT value AS n FROM range(2)",
+            ] {
+                rows(&context, table).await;
+            }
+            for (sql, right) in [
+                (
+                    "SELECT n, k FROM a JOIN b ON k = n GROUP BY CUBE (k, n) ORDER BY n DESC NULLS FIRST, k DESC NULLS LAST",
+                    "NULL 1 NULL 0 NULL NULL 1 1 1 NULL 0 0 0 NULL",
+                ),
+                (
+                    "SELECT m, k FROM a WHERE m = 1 GROUP BY ROLLUP (m, k) ORDER BY m NULLS FIRST, k",
+                    "NULL NULL 1 1 1 3 1 NULL",
+                ),
+                (
+                    "SELECT k, count(*) OVER (ORDER BY k, m ROWS UNBOUNDED PRECEDING) AS n FROM a \
+                     WHERE k = m GROUP BY GROUPING SETS ((k), (m)) ORDER BY n",
+                    "0 1 1 2 NULL 3 NULL 4",
+                ),
+            ] {
+                assert_eq!(values(&context, sql).await, right, "{sql}");
+            }
+        }
+    }
+}
