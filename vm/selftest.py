@@ -27,7 +27,7 @@ def main():
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         checks = [check_output, check_pair, check_loss, check_ports, check_killed_peer, check_user, check_nothing_left,
-                  check_panic, check_timeout, check_missing_command]
+                  check_panic, check_timeout, check_second_boot, check_missing_command]
         for check, fault, seconds in pool.map(outcome, checks):
             print(f"{'failed' if fault else 'ok':6} {seconds:5.1f} s  {check.__doc__}", flush=True)
             if fault:
@@ -80,6 +80,12 @@ def check_timeout():
     """a command that takes too long gives 124 and shows what it is at"""
     expect(vm("exec", "--devices", "0", "--timeout", "20", "--", "sleep", "1000"), 124, "",
            re.compile(r"the command had not ended after 20 s.*console: init: .*\(sleep\) of \S+: S .*nanosleep", re.DOTALL))
+
+
+def check_second_boot():
+    """a machine that does not come up in time is started anew, and its command runs once"""
+    expect(vm("exec", "--devices", "0", "--boot", "0.1", "--", "echo", "hello"), 0, "hello\n",
+           re.compile("was not up after 0.1 s, and is started anew"))
 
 
 def check_panic():
