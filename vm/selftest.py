@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 # For the guest's shell. A client whose server may not listen yet; and whether a device got so many packets:
@@ -27,7 +28,7 @@ def main():
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         checks = [check_output, check_pair, check_loss, check_ports, check_killed_peer, check_user, check_nothing_left,
-                  check_panic, check_timeout, check_second_boot, check_missing_command]
+                  check_panic, check_timeout, check_second_boot, check_boot_that_ends, check_missing_command]
         for check, fault, seconds in pool.map(outcome, checks):
             print(f"{'failed' if fault else 'ok':6} {seconds:5.1f} s  {check.__doc__}", flush=True)
             if fault:
@@ -46,8 +47,8 @@ def outcome(check):
         return check, str(error), time.monotonic() - began
 
 
-def vm(*arguments):
-    return subprocess.run([sys.executable, RUN, *arguments], capture_output=True, text=True, check=False)
+def vm(*arguments, **options):
+    return subprocess.run([sys.executable, RUN, *arguments], capture_output=True, text=True, check=False, **options)
 
 
 def expect(done, status, stdout=None, stderr=None):
@@ -86,6 +87,18 @@ def check_second_boot():
     """a machine that does not come up in time is started anew, and its command runs once"""
     expect(vm("exec", "--devices", "0", "--boot", "0.1", "--", "echo", "hello"), 0, "hello\n",
            re.compile("was not up after 0.1 s, and is started anew"))
+
+
+def check_boot_that_ends():
+    """a machine that ends before it is up is started anew, and its command runs once"""
+    with tempfile.TemporaryDirectory() as directory:
+        # The first QEMU ends at once.
+        qemu = pathlib.Path(directory, "qemu-system-x86_64")
+        qemu.write_text('#!/bin/sh\nrm "$0"\necho no machine\nexit 1\n')
+        qemu.chmod(0o755)
+        path = f"{directory}:{os.environ['PATH']}"
+        expect(vm("exec", "--devices", "0", "--", "echo", "hello", env={**os.environ, "PATH": path}), 0, "hello\n",
+               re.compile("ended before it was up, and is started anew.*console: no machine", re.DOTALL))
 
 
 def check_panic():
