@@ -3,12 +3,13 @@
 //! gone too.
 
 use super::calling::Call;
+use super::meeting::REACHED_WITHIN;
 use super::reader::{Filled, Next, Reader};
 use super::requests::Response;
 use super::responder::Then;
 use super::send_side::SendSide;
 use super::{READS_AT_A_TIME, Receiving, Stage, StreamPair};
-use crate::tcp::events::Source;
+use crate::tcp::events::{Events, Source, now};
 use crate::tcp::frame::Frame;
 use crate::tcp::hello::Verdict;
 use parking_lot::Mutex;
@@ -42,18 +43,42 @@ impl StreamPair {
             send.responses.push_back(Response::Gone);
         }
         let departed = Arc::new(Mutex::new(Departed { call, reader, send }));
-        let kept = departed.clone();
-        let source = Source::new(move |_, _| kept.lock().ready());
         let token = std::mem::take(&mut receiving.token);
-        self.device.events.replace(token, source);
-        if !departed.lock().ready() {
-            self.device.forget(token);
+        let events = &self.device.events;
+        events.replace(token, Departed::source(&departed, events));
+        if !Departed::tell(&departed, events, token) {
+            events.forget(token);
         }
     }
 }
 
 impl Departed {
-    /// Something happened on the socket; false when it is of no use any more.
+    /// Of its socket. A call has to be answered in time, also by a process that is stopped.
+    fn source(this: &Arc<Mutex<Self>>, events: &Arc<Events>) -> Source {
+        let (kept, device) = (this.clone(), Arc::downgrade(events));
+        let source = Source::new(move |token, _| {
+            let events = device.upgrade();
+            events.is_some_and(|events| Self::tell(&kept, &events, token))
+        });
+        match this.lock().call {
+            Some(_) => source.until(now() + REACHED_WITHIN),
+            None => source,
+        }
+    }
+
+    /// Something may have happened on the socket; false when it is of no use any more.
+    fn tell(this: &Arc<Mutex<Self>>, events: &Arc<Events>, token: u64) -> bool {
+        let mut departed = this.lock();
+        let called = departed.call.is_some();
+        let is_of_use = departed.ready();
+        let answered = called && departed.call.is_none();
+        drop(departed);
+        if is_of_use && answered {
+            events.replace(token, Self::source(this, events));
+        }
+        is_of_use
+    }
+
     fn ready(&mut self) -> bool {
         if let Some(call) = &mut self.call {
             let Some(socket) = self.reader.socket.clone() else {
@@ -93,5 +118,45 @@ impl Departed {
         }
         // A peer that goes on sending for so long has requests under way, which fail at the end too.
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::QueuePair;
+    use crate::tcp::frame::Frame;
+    use crate::tcp::tests::{Impostor, Node, is_silent, next};
+    use std::io::{Read, Write};
+
+    /// Its end would tell of the end of the device.
+    #[test]
+    fn a_call_outlives_its_queue_pair() {
+        let node = Node::open();
+        let mut answered = Vec::new();
+        for destroyed in [true, false] {
+            let impostor = Impostor::new();
+            let pair = node.pair();
+            pair.connect(&impostor.pair()).unwrap();
+            let pair = (!destroyed).then_some(pair);
+            pair.iter().for_each(QueuePair::modify_to_error);
+            let mut stream = impostor.accept(node.address().secret, 0);
+            assert_eq!(next(&mut stream), Frame::Gone);
+            assert!(is_silent(&mut stream));
+            drop(pair);
+            answered.push(stream);
+        }
+        let unanswered = Impostor::new();
+        let pair = node.pair();
+        pair.connect(&unanswered.pair()).unwrap();
+        let mut stream = unanswered.take();
+        drop(pair);
+        assert!(is_silent(&mut stream));
+        assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0, "it waits for ever");
+        // Those who answered are waited for.
+        for mut stream in answered {
+            assert!(is_silent(&mut stream));
+            stream.write_all(&Frame::Gone.encode()).unwrap();
+            assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
+        }
     }
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long a peer's device may take to be reached, and the peer to call when both have.
-const REACHED_WITHIN: Duration = Duration::from_secs(4);
+pub(super) const REACHED_WITHIN: Duration = Duration::from_secs(4);
 /// On an unreliable connection what is sent is lost when the peer has not connected within this
 /// time.
 const UNRELIABLE_WITHIN: Duration = Duration::from_millis(500);
