@@ -84,7 +84,10 @@ async fn shrink_when_idle(arena: Arena) {
         tokio::time::sleep(SHRINK_INTERVAL).await;
         let was_idle = std::mem::replace(&mut idle, arena.usage().allocated == 0);
         if was_idle && idle {
-            arena.shrink();
+            // The system may take its time, in which timers and sockets must go on.
+            let arena = arena.clone();
+            let shrunk = tokio::task::spawn_blocking(move || arena.shrink()).await;
+            tracing::debug!(bytes = shrunk.unwrap_or_default(), "gave idle memory back");
         }
     }
 }

@@ -70,9 +70,13 @@ impl WorkerProcess {
             .await
             .map_err(|_| failed(format!("it did not serve within {START_MAX:?}")))?;
         let Some((address, lines)) = greeted else {
-            let status = child.wait().await;
-            let status = status.map_or_else(|e| e.to_string(), |status| status.to_string());
-            return Err(failed(format!("it ended with {status} before it served")));
+            return Err(failed(
+                match tokio::time::timeout(END_MAX, child.wait()).await {
+                    Ok(Ok(status)) => format!("it ended with {status} before it served"),
+                    Ok(Err(error)) => format!("it ended before it served: {error}"),
+                    Err(_) => "it closed its output before it served, and does not end".to_owned(),
+                },
+            ));
         };
         let url = Url::parse(&format!("http://{address}"))
             .map_err(|e| failed(format!("it said that it listens on {address:?}: {e}")))?;

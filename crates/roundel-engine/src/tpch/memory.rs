@@ -138,7 +138,13 @@ impl TpchTables {
             };
             load_worker(&self.channels, worker, url, request, &total)
         });
-        let (leases, reports): (Vec<_>, Vec<_>) = try_join_all(loads).await?.into_iter().unzip();
+        let loaded = tokio::select! {
+            biased;
+            loaded = try_join_all(loads) => loaded?,
+            // Of a process that hangs, the connection does not break.
+            lost = self.membership.lost(&live) => return Err(lost),
+        };
+        let (leases, reports): (Vec<_>, Vec<_>) = loaded.into_iter().unzip();
 
         for table in Table::ALL.into_iter().filter(|table| table.is_replicated()) {
             let batches = generate(table, scale, &[0], 1, &|_| true)?;

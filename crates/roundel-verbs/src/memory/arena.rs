@@ -115,9 +115,16 @@ impl Arena {
     pub fn shrink(&self) -> usize {
         let mut state = self.inner.state.lock();
         let before = state.usage.registered;
-        state.segments.retain(|segment| segment.is_in_use());
+        let idle: Vec<_> = state
+            .segments
+            .extract_if(.., |segment| !segment.is_in_use())
+            .collect();
         state.usage.registered = registered(&state.segments);
-        before - state.usage.registered
+        let given_back = before - state.usage.registered;
+        // The device may take its time, in which others allocate.
+        drop(state);
+        drop(idle);
+        given_back
     }
 
     /// What it holds now.
