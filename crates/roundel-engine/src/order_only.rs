@@ -11,6 +11,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{
     EquivalenceProperties, LexOrdering, OrderingRequirements, PhysicalExpr,
 };
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterDescription, FilterPushdownPhase, FilterPushdownPropagation,
@@ -31,14 +32,17 @@ pub(crate) struct OrderOnlyExec {
 }
 
 impl OrderOnlyExec {
-    /// Above these rows. Those of a window are in the order of its input.
+    /// Above these rows. Those of a window are in the order of its input, and those of an aggregate with grouping sets, which has
+    /// NULL for some keys, in none.
     pub(crate) fn new(input: Arc<dyn ExecutionPlan>) -> Self {
         let is_window = input.is::<BoundedWindowAggExec>() || input.is::<WindowAggExec>();
-        let ordered = match is_window {
-            true => input.children()[0],
-            false => &input,
+        let order = if has_grouping_sets(&input) {
+            None
+        } else if is_window {
+            input.children()[0].output_ordering().cloned()
+        } else {
+            input.output_ordering().cloned()
         };
-        let order = ordered.output_ordering().cloned();
         let mut known = EquivalenceProperties::new(input.schema());
         known.add_orderings(order.clone());
         let properties = PlanProperties::clone(input.properties()).with_eq_properties(known);
@@ -48,6 +52,12 @@ impl OrderOnlyExec {
             properties: Arc::new(properties),
         }
     }
+}
+
+/// Whether a node gives a row for each of several sets of keys, in which the other keys are NULL.
+pub(crate) fn has_grouping_sets(node: &Arc<dyn ExecutionPlan>) -> bool {
+    let aggregate = node.downcast_ref::<AggregateExec>();
+    aggregate.is_some_and(|aggregate| aggregate.group_expr().has_grouping_set())
 }
 
 impl DisplayAs for OrderOnlyExec {

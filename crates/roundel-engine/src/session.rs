@@ -198,9 +198,12 @@ impl Session {
             let dialect = state.config_options().sql_parser.dialect;
             let mut statement = state.sql_to_statement(&files::with_format(sql), &dialect)?;
             planner::check_clauses(&statement)?;
-            planner::give_null_treatment(&mut statement, &|name| {
-                state.aggregate_functions().contains_key(name)
-                    || state.window_functions().contains_key(name)
+            planner::give_null_treatment(&mut statement, &|name, over| {
+                let aggregate = state.aggregate_functions().get(name);
+                match over {
+                    true => aggregate.is_some() || state.window_functions().contains_key(name),
+                    false => aggregate.is_some_and(|f| f.supports_null_handling_clause()),
+                }
             })?;
             let plan = state.statement_to_plan(statement).await?;
             planner::check_depth(&plan)?;

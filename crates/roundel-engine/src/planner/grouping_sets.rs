@@ -1,31 +1,23 @@
-//! Forgets which columns are the same in all rows, or equal to each other, below an aggregate with GROUPING SETS.
+//! Forgets what is known of the rows of an aggregate with GROUPING SETS from those below it.
 //!
 //! Above `GROUP BY CUBE (a, b)` both are NULL in some rows. DataFusion takes them for equal where they are below, as of `a JOIN b ON a.k =
-//! b.k`, or for the same in all rows, as with `WHERE a = 9`, and leaves out a sort by one of them. So the rows of such an aggregate
-//! pass a node that says their order alone, and travels to workers.
+//! b.k`; for the same in all rows, as with `WHERE a = 9` or a literal; and for sorted, where the rows below are. It leaves out a sort by
+//! one of them. So the rows pass a node that knows nothing of them, and travels to workers.
 
 use std::sync::Arc;
 
-use datafusion::physical_plan::aggregates::AggregateExec;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
+use datafusion::physical_plan::ExecutionPlan;
 
-use crate::order_only::OrderOnlyExec;
-use crate::rules::{Rule, above, node_rule};
+use crate::order_only::{OrderOnlyExec, has_grouping_sets};
+use crate::rules::{Rule, node_rule};
 
 /// This must come before the rule that leaves out sorts.
 pub(super) fn grouping_sets() -> Rule {
     node_rule("grouping_sets", |node: &Arc<dyn ExecutionPlan>| {
-        let Some(aggregate) = node.downcast_ref::<AggregateExec>() else {
-            return Ok(None);
-        };
-        let input = aggregate.input();
-        if aggregate.group_expr().is_single()
-            || input.equivalence_properties().eq_group().is_empty()
-        {
-            return Ok(None);
-        }
-        let input = OrderOnlyExec::new(Arc::clone(input));
-        above(vec![Arc::new(input)], node).map(Some)
+        Ok(match has_grouping_sets(node) {
+            true => Some(Arc::new(OrderOnlyExec::new(Arc::clone(node)))),
+            false => None,
+        })
     })
 }
 
@@ -59,6 +51,18 @@ mod tests {
                     "SELECT k, count(*) OVER (ORDER BY k, m ROWS UNBOUNDED PRECEDING) AS n FROM a \
                      WHERE k = m GROUP BY GROUPING SETS ((k), (m)) ORDER BY n",
                     "0 1 1 2 NULL 3 NULL 4",
+                ),
+                (
+                    "SELECT 'x' AS a, k FROM a WHERE k < 2 GROUP BY ROLLUP ('x', k) ORDER BY a NULLS FIRST, k",
+                    "NULL NULL x 0 x 1 x NULL",
+                ),
+                (
+                    "SELECT k FROM (SELECT k FROM a ORDER BY k LIMIT 2) GROUP BY ROLLUP (k) ORDER BY k",
+                    "0 1 NULL",
+                ),
+                (
+                    "SELECT nth_value(k, 1 ORDER BY m, k), nth_value(k, 2 ORDER BY k DESC) FROM a WHERE m = 1 GROUP BY ROLLUP (m)",
+                    "1 1 1 1",
                 ),
             ] {
                 assert_eq!(values(&context, sql).await, right, "{sql}");

@@ -12,7 +12,7 @@
 //! | rules of the logical optimizer: joins in which NULL is equal to NULL stay apart from others | `null_safe_joins` | the others would have rows too many |
 //! | subqueries of `ANY` and `ALL` get names | `comparison_aliases` | their columns are not the outer row's |
 //! | keys of DISTINCT ON become columns | `distinct_keys` | they would not be those of ORDER BY any more |
-//! | distinct aggregates are not done in two steps where a sum would change its type | `sum_types` | a condition would compare other types |
+//! | sums keep their types where a distinct aggregate is done in two steps | `sum_types` | a condition would compare other types |
 //! | some filters stay above aggregates and windows | `filter_above_aggregate` | below them they are of other rows |
 //! | both sides of a join's comparisons have one type | `join_types` | equal keys would have no partner |
 //! | aggregate functions are ordered by each key once | `aggregate_order` | otherwise some fail |

@@ -13,16 +13,16 @@ use datafusion::sql::sqlparser::ast::{
     VisitMut as _, VisitorMut,
 };
 
-/// Moves each such clause to the function that it is of; `heeds` says of a name whether it is of a function that has such clauses.
+/// Moves each such clause to the function that it is of; `heeds` says of a name, and of whether there is an `OVER`, whether it is of a
+/// function that has such clauses.
 ///
 /// # Errors
 /// When a clause would be ignored.
 pub(crate) fn give_null_treatment(
     statement: &mut Statement,
-    heeds: &dyn Fn(&str) -> bool,
+    heeds: &dyn Fn(&str, bool) -> bool,
 ) -> Result<()> {
-    let _ = visit(statement, &mut Outwards(heeds));
-    match visit(statement, &mut Refuse(heeds)) {
+    match visit(statement, &mut Outwards(heeds)) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(name) => {
             plan_err!("{name} does not heed IGNORE NULLS or RESPECT NULLS: leave it out")
@@ -30,7 +30,7 @@ pub(crate) fn give_null_treatment(
     }
 }
 
-fn visit<V: VisitorMut>(statement: &mut Statement, visitor: &mut V) -> ControlFlow<V::Break> {
+fn visit(statement: &mut Statement, visitor: &mut Outwards<'_>) -> ControlFlow<String> {
     match statement {
         Statement::Statement(inner) => inner.visit(visitor),
         Statement::Explain(explain) => visit(&mut explain.statement, visitor),
@@ -42,25 +42,48 @@ fn visit<V: VisitorMut>(statement: &mut Statement, visitor: &mut V) -> ControlFl
     }
 }
 
-type Heeds<'a> = &'a dyn Fn(&str) -> bool;
+struct Outwards<'a>(&'a dyn Fn(&str, bool) -> bool);
 
-fn is_heeded(heeds: Heeds<'_>, function: &Function) -> bool {
-    let name = function.name.0.last().and_then(|part| part.as_ident());
-    name.is_some_and(|name| heeds(&name.value.to_ascii_lowercase()))
+impl Outwards<'_> {
+    fn is_heeded(&self, function: &Function) -> bool {
+        let name = function.name.0.last().and_then(|part| part.as_ident());
+        let over = function.over.is_some();
+        name.is_some_and(|name| match name.quote_style {
+            Some(_) => self.0(&name.value, over),
+            None => self.0(&name.value.to_ascii_lowercase(), over),
+        })
+    }
 }
 
-struct Outwards<'a>(Heeds<'a>);
+fn has_null_treatment(function: &Function) -> bool {
+    let within = |clause: &FunctionArgumentClause| {
+        matches!(clause, FunctionArgumentClause::IgnoreOrRespectNulls(_))
+    };
+    let list = match &function.args {
+        FunctionArguments::List(list) => list.clauses.iter().any(within),
+        _ => false,
+    };
+    list || function.null_treatment.is_some()
+}
 
 impl VisitorMut for Outwards<'_> {
-    type Break = ();
+    type Break = String;
 
-    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
-        if let Expr::Function(function) = expression
-            && is_heeded(self.0, function)
-            && let FunctionArguments::List(list) = &mut function.args
+    /// Takes a clause out of the arguments before they are looked at.
+    fn pre_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<String> {
+        let Expr::Function(function) = expression else {
+            return ControlFlow::Continue(());
+        };
+        if !self.is_heeded(function) {
+            return match has_null_treatment(function) {
+                true => ControlFlow::Break(function.name.to_string()),
+                false => ControlFlow::Continue(()),
+            };
+        }
+        if let FunctionArguments::List(list) = &mut function.args
             && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(last))) = list.args.last_mut()
             && let Some(inner) = function_at_the_end(last)
-            && !is_heeded(self.0, inner)
+            && !self.is_heeded(inner)
             && let Some(clause) = inner.null_treatment.take()
         {
             let clause = FunctionArgumentClause::IgnoreOrRespectNulls(clause);
@@ -74,26 +97,14 @@ impl VisitorMut for Outwards<'_> {
 fn function_at_the_end(expression: &mut Expr) -> Option<&mut Function> {
     match expression {
         Expr::Function(function) => Some(function),
-        Expr::BinaryOp { right, .. } => function_at_the_end(right),
-        Expr::UnaryOp { expr, .. } => function_at_the_end(expr),
+        Expr::BinaryOp { right: last, .. }
+        | Expr::UnaryOp { expr: last, .. }
+        | Expr::Between { high: last, .. }
+        | Expr::Like { pattern: last, .. }
+        | Expr::ILike { pattern: last, .. }
+        | Expr::IsDistinctFrom(_, last)
+        | Expr::IsNotDistinctFrom(_, last) => function_at_the_end(last),
         _ => None,
-    }
-}
-
-struct Refuse<'a>(Heeds<'a>);
-
-impl VisitorMut for Refuse<'_> {
-    type Break = String;
-
-    fn pre_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<String> {
-        match expression {
-            Expr::Function(function)
-                if function.null_treatment.is_some() && !is_heeded(self.0, function) =>
-            {
-                ControlFlow::Break(function.name.to_string())
-            }
-            _ => ControlFlow::Continue(()),
-        }
     }
 }
 
@@ -109,7 +120,9 @@ mod tests {
         let state = SessionContext::new().state();
         let given = |sql: &str| {
             let mut statement = state.sql_to_statement(sql, &Dialect::Generic).expect(sql);
-            let heeds = |name: &str| ["first_value", "lag"].contains(&name);
+            let heeds = |name: &str, over: bool| {
+                name == "first_value" || over && ["lag", "max", "MyLag"].contains(&name)
+            };
             give_null_treatment(&mut statement, &heeds).map(|()| statement)
         };
         for (value, planned) in [
@@ -122,16 +135,35 @@ mod tests {
                 "first_value(Int64(1) + (- abs(t.a))) IGNORE NULLS",
             ),
             (
+                "first_value(max(a) IGNORE NULLS) OVER (ORDER BY a)",
+                "first_value(max(t.a)) IGNORE NULLS",
+            ),
+            (
+                "first_value(a BETWEEN 1 AND abs(b) IGNORE NULLS) OVER (ORDER BY a)",
+                "abs(t.b)) IGNORE NULLS",
+            ),
+            (
                 "coalesce(1, lag(a) IGNORE NULLS OVER (ORDER BY a))",
                 "lag(t.a) IGNORE NULLS",
             ),
         ] {
-            let sql = format!("EXPLAIN SELECT {value} FROM (VALUES (1, 2)) AS t(a, b)");
+            let sql =
+                format!("EXPLAIN SELECT {value} FROM (VALUES (1, 2)) AS t(a, b) GROUP BY a, b");
             let plan = state.statement_to_plan(given(&sql).expect(&sql)).await;
             let plan = plan.expect(&sql).display_indent().to_string();
             assert!(plan.contains(planned), "{plan}");
         }
-        let refused = given("SELECT abs(a) IGNORE NULLS FROM t").expect_err("it would be ignored");
-        assert!(refused.to_string().contains("abs"), "{refused}");
+        for (value, of) in [
+            ("abs(a) IGNORE NULLS", "abs"),
+            ("abs(a IGNORE NULLS)", "abs"),
+            ("max(a) RESPECT NULLS", "max"),
+            ("sum(coalesce(a, b) IGNORE NULLS)", "coalesce"),
+            ("mylag(a) IGNORE NULLS OVER ()", "mylag"),
+        ] {
+            let refused =
+                given(&format!("SELECT {value} FROM t")).expect_err("it would be ignored");
+            assert!(refused.to_string().contains(of), "{refused}");
+        }
+        given("SELECT \"MyLag\"(a) IGNORE NULLS OVER () FROM t").expect("is heeded");
     }
 }

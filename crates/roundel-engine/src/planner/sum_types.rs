@@ -1,22 +1,22 @@
-//! Keeps the types of sums, where DataFusion would do a distinct aggregate in two steps.
+//! Keeps the types of sums, where DataFusion does a distinct aggregate in two steps.
 //!
 //! Of `sum(d), count(DISTINCT k)` it makes a sum for each `k`, and a sum of those. Where `d` is a decimal, each sum has ten digits more than
-//! what it adds up, so that the second one is of another type than the first, which is what a condition above compares: the query is
-//! refused when it runs. Such an aggregate stays as it is.
+//! what it adds up, so that the second one is of another type than the first, which is what a condition above compares: the query would
+//! be refused when it runs. So the second sum is cast to the type of the first.
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::common::DFSchema;
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{ExprSchemable as _, LogicalPlan, Projection, cast};
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use super::plan_rule::PlanRule;
 
-/// DataFusion's rule that does distinct aggregates in two steps, but not where a type would change.
+/// DataFusion's rule that does distinct aggregates in two steps, with the types of one.
 pub(super) fn sum_types() -> PlanRule {
     Arc::new(SumTypes::default())
 }
@@ -38,20 +38,33 @@ impl OptimizerRule for SumTypes {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        if !matches!(plan, LogicalPlan::Aggregate(_)) {
-            return Ok(Transformed::no(plan));
+        let schema = Arc::clone(plan.schema());
+        let rewritten = self.0.rewrite(plan, config)?;
+        match rewritten.transformed {
+            true => rewritten.map_data(|plan| with_types_of(plan, &schema)),
+            false => Ok(rewritten),
         }
-        let rewritten = self.0.rewrite(plan.clone(), config)?;
-        Ok(match types(&rewritten.data) == types(&plan) {
-            true => rewritten,
-            false => Transformed::no(plan),
-        })
     }
 }
 
-fn types(plan: &LogicalPlan) -> Vec<&DataType> {
-    let fields = plan.schema().fields().iter();
-    fields.map(|field| field.data_type()).collect()
+/// A projection whose columns have the types of a schema.
+fn with_types_of(plan: LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
+    let LogicalPlan::Projection(projection) = plan else {
+        return Ok(plan);
+    };
+    let input = projection.input;
+    let columns = projection.expr.into_iter().zip(schema.iter());
+    let columns = columns.map(|(column, (qualifier, field))| {
+        Ok(
+            match column.get_type(input.schema())? == *field.data_type() {
+                true => column,
+                false => cast(column.unalias(), field.data_type().clone())
+                    .alias_qualified(qualifier.cloned(), field.name()),
+            },
+        )
+    });
+    let columns = columns.collect::<Result<_>>()?;
+    Projection::try_new(columns, input).map(LogicalPlan::Projection)
 }
 
 #[cfg(test)]
@@ -73,6 +86,10 @@ mod tests {
             (
                 "SELECT count(*) FROM (SELECT sum(d) AS s, sum(DISTINCT k) AS n FROM t GROUP BY d) WHERE s BETWEEN 1.5 AND 3.5",
                 "2",
+            ),
+            (
+                "SELECT sum(d) AS s, stddev(DISTINCT k) AS n FROM t",
+                "15.00 1.0",
             ),
         ] {
             assert_eq!(values(&context, sql).await, right, "{sql}");
