@@ -72,6 +72,7 @@ impl Session {
             .with_config(config)
             .with_runtime_env(Arc::clone(&core.runtime))
             .with_optimizer_rules(planner::logical_rules())
+            .with_relation_planners(vec![Arc::new(planner::TrulyDeterminedRelations)])
             .with_physical_optimizer_rules(rules)
             .with_distributed_worker_resolver(LiveWorkers(Arc::clone(&core.membership)))
             .with_distributed_channel_resolver(core.exchange.resolver_over(fabric)?)
@@ -205,7 +206,11 @@ impl Session {
                     false => aggregate.is_some_and(|f| f.supports_null_handling_clause()),
                 }
             })?;
-            let plan = state.statement_to_plan(statement).await?;
+            let marked = planner::mark_names(&mut statement);
+            let mut plan = state.statement_to_plan(statement).await?;
+            if marked {
+                plan = planner::by_names(plan)?;
+            }
             planner::check_depth(&plan)?;
             let plan = settings::checked(plan, &state)?;
             let plan = files::with_default_partition(plan, &state)?;

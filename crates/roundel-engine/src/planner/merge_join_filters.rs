@@ -1,7 +1,8 @@
-//! Keeps the filter of a merge join from being ignored.
+//! Keeps the filter of a merge join right.
 //!
 //! DataFusion's `SortMergeJoinExec` takes a filter that reads no column for none, such as NULL, which a comparison with an
 //! empty subquery becomes. Of an outer join the answer then has other rows. The filter reads a column here, and does not use it.
+//! A projection is put below such a join as if there were no filter (#24414, #24593), which then reads other columns. Here it stays above.
 
 use std::sync::Arc;
 
@@ -10,7 +11,19 @@ use datafusion::common::JoinSide;
 use datafusion::physical_plan::joins::SortMergeJoinExec;
 use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
 
+use super::fence::with_fences;
 use crate::rules::{Rule, node_rule};
+
+/// The rule, which moves no projection below a merge join with a filter if it moves projections.
+pub(super) fn with_filter_columns(rule: Rule) -> Rule {
+    match rule.name() == "ProjectionPushdown" {
+        true => with_fences(rule, |node| {
+            let join = node.downcast_ref::<SortMergeJoinExec>();
+            join.is_some_and(|join| join.filter().is_some())
+        }),
+        false => rule,
+    }
+}
 
 /// This must come after the rules that leave out columns which nobody uses.
 pub(super) fn merge_join_filters() -> Rule {
@@ -52,8 +65,26 @@ mod tests {
     use datafusion::physical_plan::displayable;
     use datafusion::prelude::SessionConfig;
 
-    use super::merge_join_filters;
+    use super::{merge_join_filters, with_filter_columns};
     use crate::planner::tests::{context, rows};
+
+    #[tokio::test]
+    async fn a_filter_reads_its_own_columns() {
+        let config = SessionConfig::new()
+            .with_target_partitions(2)
+            .set_bool("datafusion.optimizer.prefer_hash_join", false);
+        let rules = PhysicalOptimizer::new().rules.into_iter();
+        let context = context(config, rules.map(with_filter_columns).collect());
+        let table = "CREATE TABLE t AS SELECT value % 3 AS k, value AS v, value * 10 AS w, value * 100 AS x FROM range(9)";
+        rows(&context, table).await;
+        for (condition, right) in [("a.w > b.w", 9), ("a.v + 3 = b.v", 6), ("a.x < b.w", 2)] {
+            let sql = format!(
+                "SELECT a.k, a.x, b.k, b.x FROM t AS a JOIN t AS b ON a.k = b.k AND {condition}"
+            );
+            let rows = context.sql(&sql).await.expect("plans").count().await;
+            assert_eq!(rows.expect("runs"), right, "{sql}");
+        }
+    }
 
     #[tokio::test]
     async fn a_filter_of_no_column_is_heeded() {

@@ -5,8 +5,10 @@
 //! | step | file | why |
 //! |---|---|---|
 //! | expressions that are nested too deep are refused | `depth` | they would end a process |
+//! | keys of a joined table, or of `unnest`, determine no others | `functional_dependencies` | keys of GROUP BY and ORDER BY, and DISTINCT, would be left out |
 //! | clauses that would be ignored are refused | `ignored_clauses` | the answer would be of another statement |
 //! | IGNORE NULLS is of the function in whose parentheses it stands | `null_treatment` | it would be ignored |
+//! | ORDER BY names columns of SELECT | `order_by_names` | a key that casts another column of that name would be sorted by |
 //! | UNIQUE is left out of definitions of tables | `unique_columns` | several rows may have NULL there |
 //! | scalar subqueries are run, and their values put in their places | `scalar_subqueries` | a stage cannot ask another plan for a value |
 //! | rules of the logical optimizer: joins in which NULL is equal to NULL stay apart from others | `null_safe_joins` | the others would have rows too many |
@@ -24,6 +26,7 @@
 //! | limits stay above sorts of what merge joins give | `limit_above_sort` | the join would miss rows |
 //! | joins are done where equal keys are together, or on rings | `local_joins`, `cyclo_joins` | less is sent |
 //! | filters stay above nodes with two columns of one name | `unambiguous_filters`, `fence` | they would be of the wrong one |
+//! | projections stay above merge joins with a filter | `merge_join_filters`, `fence` | it would be of other columns |
 //! | sorts stay above limits that only skip rows | `sort_above_offset`, `fence` | other rows would be skipped |
 //! | rules that only make a plan faster may fail | `optional_rules` | the query would be refused |
 //! | keys of aggregates are forgotten below sorts of sorted rows | `misplaced_keys` | other columns would be taken for keys, and sorts left out |
@@ -56,6 +59,7 @@ mod distinct_keys;
 mod fence;
 mod filter_above_aggregate;
 mod finer_merges;
+mod functional_dependencies;
 mod grouping_sets;
 mod ignored_clauses;
 mod invariant;
@@ -72,6 +76,7 @@ mod nullable_unions;
 mod offset_on_sort;
 mod optional_rules;
 mod order;
+mod order_by_names;
 mod order_of_one_input;
 mod outer_merge_joins;
 pub(crate) mod placement;
@@ -79,6 +84,7 @@ mod plan_rule;
 mod required_order;
 mod scalar_subqueries;
 mod sort_above_offset;
+mod statement;
 mod sum_types;
 mod travel;
 mod unambiguous_filters;
@@ -117,12 +123,13 @@ use comparison_aliases::ComparisonAliases;
 use distinct_keys::distinct_keys;
 use filter_above_aggregate::FilterAboveAggregate;
 use finer_merges::finer_merges;
+use functional_dependencies::truly_determined;
 use grouping_sets::grouping_sets;
 use join_types::join_types;
 use limit_above_sort::limit_above_sort;
 use limit_over_window::limit_over_window;
 use local_joins::local_joins;
-use merge_join_filters::merge_join_filters;
+use merge_join_filters::{merge_join_filters, with_filter_columns};
 use misplaced_keys::misplaced_keys;
 use null_safe_joins::{NullSafeKeys, null_safe_joins};
 use nullable_sides::nullable_sides;
@@ -142,9 +149,11 @@ use yielding::yielding_joins;
 
 pub(crate) use cyclo_joins::cyclo_joins;
 pub(crate) use depth::{check_depth, check_length};
+pub(crate) use functional_dependencies::TrulyDeterminedRelations;
 pub(crate) use ignored_clauses::check_clauses;
 pub(crate) use invariant::desired_task_count;
 pub(crate) use null_treatment::give_null_treatment;
+pub(crate) use order_by_names::{by_names, mark_names};
 pub(crate) use scalar_subqueries::{RunSubquery, with_values};
 pub(crate) use unique_columns::without_unique;
 
@@ -160,7 +169,8 @@ pub(crate) fn logical_rules() -> Vec<PlanRule> {
         }
         let mut kept_right = [&filters, &keys, &sums].into_iter();
         let in_its_place = kept_right.find(|own| own.name() == rule.name());
-        rules.push(in_its_place.cloned().unwrap_or(rule));
+        let rule = in_its_place.cloned().unwrap_or(rule);
+        rules.push(truly_determined(rule));
     }
     rules.push(join_types());
     rules.push(aggregate_order());
@@ -191,6 +201,7 @@ pub(crate) fn physical_rules(rings: Rule, runtime: Arc<RuntimeEnv>) -> Result<Ve
     let mut rules: Vec<Rule> = rules
         .map(unambiguous)
         .map(above_offset)
+        .map(with_filter_columns)
         .map(optional)
         .collect();
     let check = rules.remove(place(&rules, CHECK)?);

@@ -7,11 +7,12 @@ use std::ops::ControlFlow;
 
 use datafusion::common::plan_err;
 use datafusion::error::Result;
-use datafusion::sql::parser::{CopyToSource, Statement};
+use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
-    VisitMut as _, VisitorMut,
 };
+
+use super::statement::{Look, visit};
 
 /// Moves each such clause to the function that it is of; `heeds` says of a name, and of whether there is an `OVER`, whether it is of a
 /// function that has such clauses.
@@ -27,18 +28,6 @@ pub(crate) fn give_null_treatment(
         ControlFlow::Break(name) => {
             plan_err!("{name} does not heed IGNORE NULLS or RESPECT NULLS: leave it out")
         }
-    }
-}
-
-fn visit(statement: &mut Statement, visitor: &mut Outwards<'_>) -> ControlFlow<String> {
-    match statement {
-        Statement::Statement(inner) => inner.visit(visitor),
-        Statement::Explain(explain) => visit(&mut explain.statement, visitor),
-        Statement::CopyTo(copy) => match &mut copy.source {
-            CopyToSource::Query(query) => query.visit(visitor),
-            CopyToSource::Relation(_) => ControlFlow::Continue(()),
-        },
-        _ => ControlFlow::Continue(()),
     }
 }
 
@@ -66,11 +55,9 @@ fn has_null_treatment(function: &Function) -> bool {
     list || function.null_treatment.is_some()
 }
 
-impl VisitorMut for Outwards<'_> {
-    type Break = String;
-
+impl Look for Outwards<'_> {
     /// Takes a clause out of the arguments before they are looked at.
-    fn pre_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<String> {
+    fn expression(&mut self, expression: &mut Expr) -> ControlFlow<String> {
         let Expr::Function(function) = expression else {
             return ControlFlow::Continue(());
         };

@@ -10,7 +10,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::prelude::{CsvReadOptions, SessionConfig, SessionContext};
+use datafusion::prelude::{CsvReadOptions, DataFrame, SessionConfig, SessionContext};
 use datafusion_distributed::{
     DistributedExec, DistributedExt as _, SessionStateBuilderExt as _, WorkerResolver,
 };
@@ -44,7 +44,8 @@ pub(super) fn logical_context(config: SessionConfig) -> SessionContext {
     let state = SessionStateBuilder::new()
         .with_default_features()
         .with_config(config)
-        .with_optimizer_rules(logical_rules());
+        .with_optimizer_rules(logical_rules())
+        .with_relation_planners(vec![Arc::new(TrulyDeterminedRelations)]);
     SessionContext::from(state.build())
 }
 
@@ -56,12 +57,20 @@ pub(super) async fn rows(context: &SessionContext, sql: &str) -> Vec<RecordBatch
 
 /// The values that a statement answers there, row by row, with blanks between them.
 pub(super) async fn values(context: &SessionContext, sql: &str) -> String {
+    let plan = context.state().create_logical_plan(sql).await;
+    planned_values(context, plan.expect(sql)).await
+}
+
+/// The same of a plan.
+pub(super) async fn planned_values(context: &SessionContext, plan: LogicalPlan) -> String {
+    let frame = DataFrame::new(context.state(), plan);
     let mut values = Vec::new();
-    for batch in rows(context, sql).await {
+    for batch in frame.collect().await.expect("runs") {
         let options = FormatOptions::default().with_null("NULL");
         let columns = batch.columns().iter();
         let columns = columns.map(|column| ArrayFormatter::try_new(column.as_ref(), &options));
-        let columns: Vec<_> = columns.collect::<std::result::Result<_, _>>().expect(sql);
+        let columns: std::result::Result<Vec<_>, _> = columns.collect();
+        let columns = columns.expect("values that can be shown");
         for row in 0..batch.num_rows() {
             values.extend(columns.iter().map(|column| column.value(row).to_string()));
         }
@@ -84,7 +93,10 @@ fn rules_of_datafusion_have_the_names_by_which_they_are_found() {
         NullSafeKeys::default().name(),
         sum_types().name(),
         EliminateCrossJoin::new().name(),
-    ] {
+    ]
+    .into_iter()
+    .chain(functional_dependencies::ASKS)
+    {
         assert!(logical.iter().any(|rule| rule.name() == name), "{name}");
     }
 }
