@@ -4,18 +4,22 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Statistics, internal_err};
+use datafusion::common::{JoinType, Statistics, internal_err};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{
     EquivalenceProperties, LexOrdering, OrderingRequirements, PhysicalExpr,
 };
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterDescription, FilterPushdownPhase, FilterPushdownPropagation,
 };
+use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{
@@ -32,16 +36,15 @@ pub(crate) struct OrderOnlyExec {
 }
 
 impl OrderOnlyExec {
-    /// Above these rows. Those of a window are in the order of its input, and those of an aggregate with grouping sets, which has
-    /// NULL for some keys, in none.
+    /// Above these rows. Those of a window and of a filter are in the order of its input, those of a join in the order of one side, and
+    /// those of an aggregate with grouping sets, which has NULL for some keys, in none.
     pub(crate) fn new(input: Arc<dyn ExecutionPlan>) -> Self {
-        let is_window = input.is::<BoundedWindowAggExec>() || input.is::<WindowAggExec>();
         let order = if has_grouping_sets(&input) {
             None
-        } else if is_window {
+        } else if keeps_columns(&input) {
             input.children()[0].output_ordering().cloned()
         } else {
-            input.output_ordering().cloned()
+            order_of_join(&input).unwrap_or_else(|| input.output_ordering().cloned())
         };
         let mut known = EquivalenceProperties::new(input.schema());
         known.add_orderings(order.clone());
@@ -52,6 +55,40 @@ impl OrderOnlyExec {
             properties: Arc::new(properties),
         }
     }
+}
+
+/// Whether a node has the columns of its input in their places, in the order of its input.
+fn keeps_columns(node: &Arc<dyn ExecutionPlan>) -> bool {
+    let filter = node.downcast_ref::<FilterExec>();
+    filter.is_some_and(|filter| filter.projection().is_none())
+        || node.is::<BoundedWindowAggExec>()
+        || node.is::<WindowAggExec>()
+}
+
+/// The order in which the rows of an inner join come, as far as it is that of the side whose order the join keeps; none for
+/// other nodes.
+pub(crate) fn order_of_join(node: &Arc<dyn ExecutionPlan>) -> Option<Option<LexOrdering>> {
+    let (kind, projection) = if let Some(join) = node.downcast_ref::<HashJoinExec>() {
+        (join.join_type(), join.projection.as_deref())
+    } else if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
+        (join.join_type(), join.projection().as_deref())
+    } else {
+        let join = node.downcast_ref::<SortMergeJoinExec>()?;
+        (&join.join_type(), None)
+    };
+    if *kind != JoinType::Inner {
+        return None;
+    }
+    let lefts = node.children()[0].schema().fields().len();
+    let kept = node.maintains_input_order();
+    let is_kept = |column: &Column| {
+        let at = column.index();
+        let at = projection.map_or(at, |projection| projection[at]);
+        kept[usize::from(at >= lefts)]
+    };
+    let order = node.output_ordering().into_iter().flatten();
+    let order = order.take_while(|key| collect_columns(&key.expr).iter().all(is_kept));
+    Some(LexOrdering::new(order.cloned()))
 }
 
 /// Whether a node gives a row for each of several sets of keys, in which the other keys are NULL.

@@ -212,6 +212,7 @@ impl Session {
                 plan = planner::by_names(plan)?;
             }
             planner::check_depth(&plan)?;
+            planner::check_outer_references(&plan)?;
             let plan = settings::checked(plan, &state)?;
             let plan = files::with_default_partition(plan, &state)?;
             let plan = planner::without_unique(plan);

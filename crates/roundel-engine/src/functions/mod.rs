@@ -1,9 +1,12 @@
-//! Aggregate functions that take the places of DataFusion's: their answers do not depend on which rows a task has.
+//! Functions that keep answers right: aggregates that take the places of DataFusion's, as theirs depend on which rows a task has, and what
+//! comes to expressions before they are planned.
 //!
 //! | module | for |
 //! |---|---|
+//! | `decimal_literals` | decimals that are compared with numbers, which are as they are written |
 //! | `exact_sum` | `sum`, which fails where it would wrap around |
 //! | `float_order` | `min` and `max` of floating point numbers, among which NaN has a place |
+//! | `opaque` | casts and lists, of which DataFusion's rules would make something else |
 //!
 //! They travel to workers by their names, so every process registers them. This knows nothing of plans or stages.
 
@@ -16,8 +19,10 @@ macro_rules! forward {
     };
 }
 
+mod decimal_literals;
 mod exact_sum;
 mod float_order;
+mod opaque;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -30,10 +35,14 @@ use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::functions_aggregate::min_max::{Max, Min};
 use datafusion::functions_aggregate::sum::Sum;
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
-use datafusion::logical_expr::{AggregateUDF, AggregateUDFImpl, Expr, WindowFunctionDefinition};
+use datafusion::logical_expr::{
+    AggregateUDF, AggregateUDFImpl, Expr, ScalarUDF, WindowFunctionDefinition,
+};
 
+use decimal_literals::DecimalLiterals;
 use exact_sum::ExactSum;
 use float_order::InOrder;
+use opaque::{Opaque, Opaquely};
 
 /// Has the plans of a session, and those that it decodes, use these functions.
 ///
@@ -48,6 +57,10 @@ pub(crate) fn install(state: &mut SessionState) -> Result<()> {
     for function in [&ours.sum, &ours.min, &ours.max] {
         state.register_udaf(Arc::clone(function))?;
     }
+    let opaque = Arc::new(ScalarUDF::from(Opaque::default()));
+    state.register_udf(Arc::clone(&opaque))?;
+    state.register_function_rewrite(Arc::new(DecimalLiterals))?;
+    state.register_function_rewrite(Arc::new(Opaquely(opaque)))?;
     // Also in plans that were built with DataFusion's own.
     state.register_function_rewrite(Arc::new(ours))
 }

@@ -9,6 +9,7 @@
 //! | clauses that would be ignored are refused | `ignored_clauses` | the answer would be of another statement |
 //! | IGNORE NULLS is of the function in whose parentheses it stands | `null_treatment` | it would be ignored |
 //! | ORDER BY names columns of SELECT | `order_by_names` | a key that casts another column of that name would be sorted by |
+//! | subqueries are refused in which what depends on the outer row is below an outer join or GROUPING SETS | `outer_references` | they would become other joins |
 //! | UNIQUE is left out of definitions of tables | `unique_columns` | several rows may have NULL there |
 //! | scalar subqueries are run, and their values put in their places | `scalar_subqueries` | a stage cannot ask another plan for a value |
 //! | rules of the logical optimizer: joins in which NULL is equal to NULL stay apart from others | `null_safe_joins` | the others would have rows too many |
@@ -27,11 +28,13 @@
 //! | joins are done where equal keys are together, or on rings | `local_joins`, `cyclo_joins` | less is sent |
 //! | filters stay above nodes with two columns of one name | `unambiguous_filters`, `fence` | they would be of the wrong one |
 //! | projections stay above merge joins with a filter | `merge_join_filters`, `fence` | it would be of other columns |
-//! | sorts stay above limits that only skip rows | `sort_above_offset`, `fence` | other rows would be skipped |
+//! | sorts stay above limits that only skip rows, and above DISTINCT | `sort_above`, `fence` | other rows would be skipped, or too few be distinct |
 //! | rules that only make a plan faster may fail | `optional_rules` | the query would be refused |
 //! | keys of aggregates are forgotten below sorts of sorted rows | `misplaced_keys` | other columns would be taken for keys, and sorts left out |
 //! | what is constant in a side of an outer join is not so in the join | `nullable_sides` | sorts would be left out |
 //! | what is constant or equal below GROUPING SETS is not so above them | `grouping_sets` | sorts would be left out |
+//! | of what a filter leaves the same in all rows, what is computed is forgotten | `filter_constants` | sorts would be left out |
+//! | rows of a join are in the order of one side | `join_orders` | sorts would be left out |
 //! | orders of the results of windows are forgotten | `window_orders` | some are wrong, and sorts would be left out |
 //! | sorted partitions are merged by all that they are sorted by | `finer_merges` | the rows would be in the order of less |
 //! | merge joins heed a filter of no column | `merge_join_filters` | it would be ignored |
@@ -58,11 +61,13 @@ mod depth;
 mod distinct_keys;
 mod fence;
 mod filter_above_aggregate;
+mod filter_constants;
 mod finer_merges;
 mod functional_dependencies;
 mod grouping_sets;
 mod ignored_clauses;
 mod invariant;
+mod join_orders;
 mod join_types;
 mod limit_above_sort;
 mod limit_over_window;
@@ -79,11 +84,12 @@ mod order;
 mod order_by_names;
 mod order_of_one_input;
 mod outer_merge_joins;
+mod outer_references;
 pub(crate) mod placement;
 mod plan_rule;
 mod required_order;
 mod scalar_subqueries;
-mod sort_above_offset;
+mod sort_above;
 mod statement;
 mod sum_types;
 mod travel;
@@ -122,9 +128,11 @@ use aggregate_order::aggregate_order;
 use comparison_aliases::ComparisonAliases;
 use distinct_keys::distinct_keys;
 use filter_above_aggregate::FilterAboveAggregate;
+use filter_constants::filter_constants;
 use finer_merges::finer_merges;
 use functional_dependencies::truly_determined;
 use grouping_sets::grouping_sets;
+use join_orders::join_orders;
 use join_types::join_types;
 use limit_above_sort::limit_above_sort;
 use limit_over_window::limit_over_window;
@@ -141,7 +149,7 @@ use order_of_one_input::order_of_one_input;
 use outer_merge_joins::outer_merge_joins;
 use plan_rule::PlanRule;
 use required_order::required_order;
-use sort_above_offset::above_offset;
+use sort_above::with_sorts_above;
 use sum_types::sum_types;
 use unambiguous_filters::unambiguous;
 use window_orders::window_orders;
@@ -154,6 +162,7 @@ pub(crate) use ignored_clauses::check_clauses;
 pub(crate) use invariant::desired_task_count;
 pub(crate) use null_treatment::give_null_treatment;
 pub(crate) use order_by_names::{by_names, mark_names};
+pub(crate) use outer_references::check_outer_references;
 pub(crate) use scalar_subqueries::{RunSubquery, with_values};
 pub(crate) use unique_columns::without_unique;
 
@@ -200,7 +209,7 @@ pub(crate) fn physical_rules(rings: Rule, runtime: Arc<RuntimeEnv>) -> Result<Ve
     let rules = PhysicalOptimizer::new().rules.into_iter();
     let mut rules: Vec<Rule> = rules
         .map(unambiguous)
-        .map(above_offset)
+        .map(with_sorts_above)
         .map(with_filter_columns)
         .map(optional)
         .collect();
@@ -212,7 +221,9 @@ pub(crate) fn physical_rules(rings: Rule, runtime: Arc<RuntimeEnv>) -> Result<Ve
     let forgetting = [
         misplaced_keys(),
         nullable_sides(),
+        filter_constants(),
         grouping_sets(),
+        join_orders(),
         window_orders(),
     ];
     rules.splice(sorts..sorts, forgetting);
