@@ -54,7 +54,7 @@ class Expressions:
         if column.kind not in ("int", "float", "dec"):
             return self.literal(column.kind)
         number = self.dice.randrange(max(2, column.distinct)) >> self.dice.choice([0, 0, 1, 3])
-        return {"int": f"{number}", "float": f"{number // 4}.25", "dec": f"{number // 4}.5"}[column.kind]
+        return {"int": f"{number}", "float": f"{number // 4}.25", "dec": f"{number * 27 / 100:.2f}"}[column.kind]
 
     def expression(self, kind, columns, depth, deep=False):
         """A part of this kind."""
@@ -129,7 +129,7 @@ class Expressions:
             (4, lambda: f"{name} {self.dice.choice(['=', '<>', '<', '<=', '>', '>='])} {self.near(column)}"),
             (1, lambda: f"{name} IS {self.dice.choice(['', 'NOT ', 'NOT '])}NULL"),
             (1, lambda: f"{name} IS DISTINCT FROM {self.literal(kind)}"),
-            (1, lambda: f"{name} NOT IN ({self.near(column)}, {self.near(column)})"),
+            (1, lambda: f"{name} NOT IN ({self.near(column)}, {self.dice.choice([*[self.near(column)] * 9, 'NULL'])})"),
             (1, lambda: f"{name} IN ({self.near(column)}, {self.near(column)}, "
                         f"{self.dice.choice([self.near(column), self.near(column), 'NULL'])})"),
             (1, lambda: f"{name} BETWEEN {self.literal(kind)} AND {self.near(column)}"),
@@ -137,6 +137,12 @@ class Expressions:
         ]
         if kind == "int":
             draws.append((2, lambda: f"{name} % {self.dice.choice([2, 3, 7])} = {self.dice.choice([0, 1])}"))
+        if kind == "dec":
+            rounded = f"{self.dice.randrange(max(2, column.distinct)) * 27 / 100:.1f}"
+            draws.append((1, lambda: f"CAST({name} AS DECIMAL(9, 1)) {self.dice.choice(['=', '<=', '>'])} {rounded}"))
+        if kind == "time":
+            day = f"DATE '2022-01-0{self.dice.randint(1, 4)}'"
+            draws.append((1, lambda: f"CAST({name} AS DATE) {self.dice.choice(['=', '=', '>'])} {day}"))
         if deep:
             draws.append((1, lambda: [f"{name} {self.dice.choice(['=', '<=', '>'])} ", self.scalar_subquery(kind)]))
         return self.weighted(draws)()

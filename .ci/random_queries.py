@@ -7,7 +7,6 @@ Left out is also what DataFusion itself gets wrong, in one process too:
 * correlated NOT IN (its issues 25336, 25347, 25480);
 * columns that it takes for constant, and drops from an order, although outer joins and unions have other values in them
   (15886);
-* NOT IN a list with a NULL, which it forgets beside an IN list;
 * conditions on a constant column that is NULL, over one row: it keeps the row.
 """
 

@@ -41,7 +41,7 @@ KINDS = {
     "date": ("(DATE '2020-02-27' + ({n})::INTEGER)", 11),
     "time": ("(TIMESTAMP '2021-12-31 20:30:00' + INTERVAL 1 HOUR * ({n}))", 20),
     "bool": ("({n} % 2 = 0)", 5),
-    "dec": ("({n} * 0.25)::DECIMAL(9,2)", 6),
+    "dec": ("({n} * 0.27)::DECIMAL(9,2)", 6),
 }
 # Text that has to be quoted in CSV, and what looks like something else.
 AWKWARD = "['x,y', 'he said \"no\"', '  spaces ', 'NULL', 'true', '12', ''';--', 'é|ñ']"

@@ -94,10 +94,19 @@ impl FunctionRewrite for Opaquely {
                     Expr::BinaryExpr(BinaryExpr::new(left, op, Box::new(right)))
                 })
             }
+            // It may come beside another later.
+            Expr::InList(mut list) if list.negated && list.list.iter().any(is_null) => {
+                list.expr = Box::new(self.opaque(*list.expr));
+                Transformed::yes(Expr::InList(list))
+            }
             seen if is_seen_wrongly(&seen, schema) => Transformed::yes(self.opaque(seen)),
             other => Transformed::no(other),
         })
     }
+}
+
+fn is_null(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(value, _) if value.is_null())
 }
 
 /// What is looked for in lists, and may be NULL.
@@ -178,6 +187,8 @@ mod tests {
             );
             assert_eq!(rows(&sql).await.expect(&sql), right, "{sql}");
         }
+        let sql = "SELECT i FROM (SELECT * FROM (VALUES (1), (2)) AS t(i) WHERE i IN (1, 2)) WHERE i NOT IN (2, NULL)";
+        assert_eq!(rows(sql).await.expect(sql), "");
     }
 
     #[tokio::test]
