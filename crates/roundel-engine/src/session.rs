@@ -202,8 +202,9 @@ impl Session {
             planner::give_null_treatment(&mut statement, &|name, over| {
                 let aggregate = state.aggregate_functions().get(name);
                 match over {
-                    true => aggregate.is_some() || state.window_functions().contains_key(name),
-                    false => aggregate.is_some_and(|f| f.supports_null_handling_clause()),
+                    true if state.window_functions().contains_key(name) => Some(true),
+                    true => aggregate.map(|_| true),
+                    false => aggregate.map(|f| f.supports_null_handling_clause()),
                 }
             })?;
             let marked = planner::mark_names(&mut statement);

@@ -17,6 +17,7 @@
 //! | keys of DISTINCT ON become columns | `distinct_keys` | they would not be those of ORDER BY any more |
 //! | sums keep their types where a distinct aggregate is done in two steps | `sum_types` | a condition would compare other types |
 //! | some filters stay above aggregates and windows | `filter_above_aggregate` | below them they are of other rows |
+//! | fields of structs are read where they stand | `leaf_projections` | they would be beside other columns |
 //! | both sides of a join's comparisons have one type | `join_types` | equal keys would have no partner |
 //! | aggregate functions are ordered by each key once | `aggregate_order` | otherwise some fail |
 //! | limits stay above windows | `limit_over_window` | a window must see all rows |
@@ -69,6 +70,7 @@ mod ignored_clauses;
 mod invariant;
 mod join_orders;
 mod join_types;
+mod leaf_projections;
 mod limit_above_sort;
 mod limit_over_window;
 mod local_joins;
@@ -134,6 +136,7 @@ use functional_dependencies::truly_determined;
 use grouping_sets::grouping_sets;
 use join_orders::join_orders;
 use join_types::join_types;
+use leaf_projections::fields_in_place;
 use limit_above_sort::limit_above_sort;
 use limit_over_window::limit_over_window;
 use local_joins::local_joins;
@@ -179,7 +182,7 @@ pub(crate) fn logical_rules() -> Vec<PlanRule> {
         let mut kept_right = [&filters, &keys, &sums].into_iter();
         let in_its_place = kept_right.find(|own| own.name() == rule.name());
         let rule = in_its_place.cloned().unwrap_or(rule);
-        rules.push(truly_determined(rule));
+        rules.push(fields_in_place(truly_determined(rule)));
     }
     rules.push(join_types());
     rules.push(aggregate_order());

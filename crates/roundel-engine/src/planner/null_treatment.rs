@@ -14,14 +14,14 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::statement::{Look, visit};
 
-/// Moves each such clause to the function that it is of; `heeds` says of a name, and of whether there is an `OVER`, whether it is of a
-/// function that has such clauses.
+/// Moves each such clause to the function that it is of. `heeds` says of a name, and of whether there is an `OVER`, whether the function has
+/// such clauses; none where a clause would be read over, instead of refused by DataFusion.
 ///
 /// # Errors
 /// When a clause would be ignored.
 pub(crate) fn give_null_treatment(
     statement: &mut Statement,
-    heeds: &dyn Fn(&str, bool) -> bool,
+    heeds: &dyn Fn(&str, bool) -> Option<bool>,
 ) -> Result<()> {
     match visit(statement, &mut Outwards(heeds)) {
         ControlFlow::Continue(()) => Ok(()),
@@ -31,13 +31,13 @@ pub(crate) fn give_null_treatment(
     }
 }
 
-struct Outwards<'a>(&'a dyn Fn(&str, bool) -> bool);
+struct Outwards<'a>(&'a dyn Fn(&str, bool) -> Option<bool>);
 
 impl Outwards<'_> {
-    fn is_heeded(&self, function: &Function) -> bool {
+    fn is_heeded(&self, function: &Function) -> Option<bool> {
         let name = function.name.0.last().and_then(|part| part.as_ident());
         let over = function.over.is_some();
-        name.is_some_and(|name| match name.quote_style {
+        name.and_then(|name| match name.quote_style {
             Some(_) => self.0(&name.value, over),
             None => self.0(&name.value.to_ascii_lowercase(), over),
         })
@@ -61,16 +61,15 @@ impl Look for Outwards<'_> {
         let Expr::Function(function) = expression else {
             return ControlFlow::Continue(());
         };
-        if !self.is_heeded(function) {
-            return match has_null_treatment(function) {
-                true => ControlFlow::Break(function.name.to_string()),
-                false => ControlFlow::Continue(()),
-            };
+        let is_heeded = self.is_heeded(function);
+        if is_heeded.is_none() && has_null_treatment(function) {
+            return ControlFlow::Break(function.name.to_string());
         }
-        if let FunctionArguments::List(list) = &mut function.args
+        if is_heeded == Some(true)
+            && let FunctionArguments::List(list) = &mut function.args
             && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(last))) = list.args.last_mut()
             && let Some(inner) = function_at_the_end(last)
-            && !self.is_heeded(inner)
+            && self.is_heeded(inner) != Some(true)
             && let Some(clause) = inner.null_treatment.take()
         {
             let clause = FunctionArgumentClause::IgnoreOrRespectNulls(clause);
@@ -107,8 +106,10 @@ mod tests {
         let state = SessionContext::new().state();
         let given = |sql: &str| {
             let mut statement = state.sql_to_statement(sql, &Dialect::Generic).expect(sql);
-            let heeds = |name: &str, over: bool| {
-                name == "first_value" || over && ["lag", "max", "MyLag"].contains(&name)
+            let heeds = |name: &str, over: bool| match name {
+                "first_value" => Some(true),
+                "lag" | "max" | "MyLag" => Some(over),
+                _ => None,
             };
             give_null_treatment(&mut statement, &heeds).map(|()| statement)
         };
@@ -143,7 +144,6 @@ mod tests {
         for (value, of) in [
             ("abs(a) IGNORE NULLS", "abs"),
             ("abs(a IGNORE NULLS)", "abs"),
-            ("max(a) RESPECT NULLS", "max"),
             ("sum(coalesce(a, b) IGNORE NULLS)", "coalesce"),
             ("mylag(a) IGNORE NULLS OVER ()", "mylag"),
         ] {

@@ -3,8 +3,8 @@
 //! It moves the condition up to the join with the outer query. Above an outer join, or an aggregate with GROUPING SETS, the condition is of other
 //! rows than below (#25507, #25519).
 
-use datafusion::common::not_impl_err;
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
+use datafusion::common::{DFSchema, not_impl_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, Subquery};
 
@@ -44,13 +44,13 @@ fn check(subquery: &Subquery) -> Result<()> {
                     JoinType::Full => [true, true],
                     _ => [false, false],
                 };
-                left && depends(&join.left)?
-                    || right && depends(&join.right)?
+                left && depends(&join.left, join.right.schema())?
+                    || right && depends(&join.right, join.left.schema())?
                     || (left || right) && node.contains_outer_reference()
             }
             LogicalPlan::Aggregate(aggregate) => {
                 let mut keys = aggregate.group_expr.iter();
-                keys.any(|key| matches!(key, Expr::GroupingSet(_))) && depends(&aggregate.input)?
+                keys.any(|key| matches!(key, Expr::GroupingSet(_))) && depends(&aggregate.input, &DFSchema::empty())?
             }
             _ => false,
         };
@@ -65,9 +65,19 @@ fn check(subquery: &Subquery) -> Result<()> {
     Ok(())
 }
 
-/// Whether a plan depends on the row of a query around it.
-fn depends(plan: &LogicalPlan) -> Result<bool> {
-    plan.exists(|node| Ok(node.contains_outer_reference()))
+/// Whether a plan depends on the row of a query around it. A LATERAL side of a join depends on the row of the other side.
+fn depends(plan: &LogicalPlan, beside: &DFSchema) -> Result<bool> {
+    plan.exists(|node| {
+        let mut depends = false;
+        node.apply_expressions(|expr| {
+            depends |= expr.exists(|part| match part {
+                Expr::OuterReferenceColumn(_, column) => Ok(!beside.has_column(column)),
+                _ => Ok(false),
+            })?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(depends)
+    })
 }
 
 #[cfg(test)]
@@ -118,6 +128,11 @@ mod tests {
             ),
             (
                 "SELECT 1 FROM o WHERE EXISTS (SELECT 1 FROM a JOIN b ON a.id = b.id AND b.y = o.k)",
+                false,
+            ),
+            (
+                "SELECT 1 FROM o LEFT JOIN LATERAL (SELECT w.id FROM a LEFT JOIN LATERAL (SELECT * FROM b WHERE b.id = a.id) AS w \
+                 ON true WHERE a.id = o.k) AS v ON true",
                 false,
             ),
             (

@@ -96,6 +96,7 @@ fn rules_of_datafusion_have_the_names_by_which_they_are_found() {
     ]
     .into_iter()
     .chain(functional_dependencies::ASKS)
+    .chain(leaf_projections::READS_FIELDS)
     {
         assert!(logical.iter().any(|rule| rule.name() == name), "{name}");
     }

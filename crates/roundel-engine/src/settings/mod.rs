@@ -47,7 +47,7 @@ const OF_THE_COORDINATOR: [&str; 3] = [
 const PARTITIONS_MAX: usize = 1024;
 
 /// Settings that plans rely on being what a session begins with, and why.
-const OF_THE_PLANNER: [(&str, &str); 3] = [
+const OF_THE_PLANNER: [(&str, &str); 2] = [
     (
         "datafusion.optimizer.enable_physical_uncorrelated_scalar_subquery",
         "plans whose subqueries are so made cannot be sent to workers",
@@ -56,16 +56,11 @@ const OF_THE_PLANNER: [(&str, &str); 3] = [
         "datafusion.optimizer.enable_aggregate_dynamic_filter_pushdown",
         "it leaves out rows that another min or max of the same query needs",
     ),
-    (
-        "datafusion.optimizer.enable_leaf_expression_pushdown",
-        "a field of a struct would be read beside the wrong columns",
-    ),
 ];
 
 /// Switches off what gives wrong rows. Another setting of DataFusion switches it on again, so this comes before each statement.
 pub(crate) fn keep_right(options: &mut ConfigOptions) {
     options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
-    options.optimizer.enable_leaf_expression_pushdown = false;
 }
 
 /// What a session's settings are compared with.
