@@ -71,6 +71,7 @@ impl Session {
             .with_default_features()
             .with_config(config)
             .with_runtime_env(Arc::clone(&core.runtime))
+            .with_analyzer_rules(crate::functions::analyzer_rules())
             .with_optimizer_rules(planner::logical_rules())
             .with_relation_planners(vec![Arc::new(planner::TrulyDeterminedRelations)])
             .with_physical_optimizer_rules(rules)
@@ -207,7 +208,8 @@ impl Session {
                     false => aggregate.map(|f| f.supports_null_handling_clause()),
                 }
             })?;
-            let marked = planner::mark_names(&mut statement);
+            let lower = state.config_options().sql_parser.enable_ident_normalization;
+            let marked = planner::mark_names(&mut statement, lower);
             let mut plan = state.statement_to_plan(statement).await?;
             if marked {
                 plan = planner::by_names(plan)?;

@@ -1,72 +1,70 @@
 //! Compares decimals with numbers as they are written.
 //!
-//! SQL's `m = 34.48` is exact where `m` is a decimal. DataFusion reads `34.48` as a floating point number, which is a little less, and compares
-//! with that (#14272). Here the number becomes the decimal that it was written as.
+//! SQL's `m = 34.48` is exact where `m` is a decimal. DataFusion reads `34.48` as a floating point number, which is a little less, and makes a
+//! decimal of that (#14272). Here the number becomes the decimal that it was written as.
 
 use datafusion::arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue};
-use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Between, InList};
-use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::{BinaryExpr, Case, Expr, ExprSchemable as _};
 
-#[derive(Debug)]
-pub(super) struct DecimalLiterals;
-
-impl FunctionRewrite for DecimalLiterals {
-    fn name(&self) -> &str {
-        "decimal_literals"
-    }
-
-    /// Comes before both sides are given one type.
-    fn rewrite(
-        &self,
-        mut expr: Expr,
-        schema: &DFSchema,
-        _: &ConfigOptions,
-    ) -> Result<Transformed<Expr>> {
-        let compared: Vec<&mut Expr> = match &mut expr {
-            Expr::BinaryExpr(BinaryExpr { left, op, right }) if op.supports_propagation() => {
-                vec![left, right]
-            }
-            Expr::Between(Between {
-                expr, low, high, ..
-            }) => vec![expr, low, high],
-            Expr::InList(InList { expr, list, .. }) => {
-                std::iter::once(expr.as_mut()).chain(list).collect()
-            }
-            Expr::Case(Case {
-                expr: Some(expr),
-                when_then_expr,
-                ..
-            }) => {
-                let whens = when_then_expr.iter_mut().map(|(when, _)| when.as_mut());
-                std::iter::once(expr.as_mut()).chain(whens).collect()
-            }
-            _ => return Ok(Transformed::no(expr)),
-        };
-        let is_decimal = |expr: &&mut Expr| {
-            let kind = expr.get_type(schema);
-            kind.is_ok_and(|kind| {
-                matches!(kind, DataType::Decimal128(..) | DataType::Decimal256(..))
-            })
-        };
-        if !compared.iter().any(is_decimal) {
-            return Ok(Transformed::no(expr));
+/// A comparison, in which numbers beside decimals are decimals.
+pub(super) fn with_decimals(mut expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let compared: Vec<&mut Expr> = match &mut expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if op.supports_propagation() => {
+            vec![left, right]
         }
-        let mut changed = false;
-        for literal in compared {
-            if let Expr::Literal(ScalarValue::Float64(Some(number)), _) = literal
-                && let Some(decimal) = as_written(*number)
-            {
-                *literal = Expr::Literal(decimal, None);
-                changed = true;
-            }
+        Expr::Between(Between {
+            expr, low, high, ..
+        }) => vec![expr, low, high],
+        Expr::InList(InList { expr, list, .. }) => {
+            std::iter::once(expr.as_mut()).chain(list).collect()
         }
-        Ok(Transformed::new_transformed(expr, changed))
+        Expr::Case(Case {
+            expr: Some(expr),
+            when_then_expr,
+            ..
+        }) => {
+            let whens = when_then_expr.iter_mut().map(|(when, _)| when.as_mut());
+            std::iter::once(expr.as_mut()).chain(whens).collect()
+        }
+        _ => return Transformed::no(expr),
+    };
+    let decimals = compared
+        .iter()
+        .filter_map(|expr| digits(&expr.get_type(schema).ok()?));
+    let Some(beside) = decimals.reduce(widest) else {
+        return Transformed::no(expr);
+    };
+    let mut changed = false;
+    for literal in compared {
+        if let Expr::Literal(ScalarValue::Float64(Some(number)), _) = literal
+            && let Some(decimal) = as_written(*number)
+            && let Some(own) = digits(&decimal.data_type())
+            && let (whole, fraction) = widest(own, beside)
+            && whole + fraction <= i16::from(DECIMAL128_MAX_PRECISION)
+        {
+            *literal = Expr::Literal(decimal, None);
+            changed = true;
+        }
     }
+    Transformed::new_transformed(expr, changed)
+}
+
+/// Digits before and after the point that decimals of a type have.
+fn digits(decimal: &DataType) -> Option<(i16, i16)> {
+    match *decimal {
+        DataType::Decimal128(precision, scale) | DataType::Decimal256(precision, scale) => {
+            Some((i16::from(precision) - i16::from(scale), i16::from(scale)))
+        }
+        _ => None,
+    }
+}
+
+/// Those of a type that has room for both.
+fn widest(one: (i16, i16), other: (i16, i16)) -> (i16, i16) {
+    (one.0.max(other.0), one.1.max(other.1))
 }
 
 /// The shortest decimal that is read as this number; none if it has too many digits.
@@ -101,6 +99,8 @@ mod tests {
             ("m IS NOT DISTINCT FROM 32.41", "32.41"),
             ("m > 32.405", "32.41 34.48"),
             ("m + 0.01 > 34.4", "34.48"),
+            // A decimal with as many places would have no room for others before the point.
+            ("m * 1000000 > 1.1102230246251565e-16", "32.41 34.48"),
         ] {
             let sql = format!("SELECT m FROM {table} WHERE {condition} ORDER BY m");
             assert_eq!(rows(&sql).await.expect(&sql), right, "{sql}");

@@ -29,20 +29,22 @@ use std::sync::Arc;
 
 use datafusion::common::DFSchema;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
 use datafusion::error::Result;
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::functions_aggregate::min_max::{Max, Min};
 use datafusion::functions_aggregate::sum::Sum;
-use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+use datafusion::logical_expr::expr_rewriter::{FunctionRewrite, NamePreserver};
+use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    AggregateUDF, AggregateUDFImpl, Expr, ScalarUDF, WindowFunctionDefinition,
+    AggregateUDF, AggregateUDFImpl, Expr, LogicalPlan, WindowFunctionDefinition,
 };
+use datafusion::optimizer::{Analyzer, AnalyzerRule};
 
-use decimal_literals::DecimalLiterals;
+use decimal_literals::with_decimals;
 use exact_sum::ExactSum;
 use float_order::InOrder;
-use opaque::{Opaque, Opaquely};
+use opaque::{Opaque, made_opaque};
 
 /// Has the plans of a session, and those that it decodes, use these functions.
 ///
@@ -57,12 +59,45 @@ pub(crate) fn install(state: &mut SessionState) -> Result<()> {
     for function in [&ours.sum, &ours.min, &ours.max] {
         state.register_udaf(Arc::clone(function))?;
     }
-    let opaque = Arc::new(ScalarUDF::from(Opaque::default()));
-    state.register_udf(Arc::clone(&opaque))?;
-    state.register_function_rewrite(Arc::new(DecimalLiterals))?;
-    state.register_function_rewrite(Arc::new(Opaquely(opaque)))?;
+    state.register_udf(Arc::new(Opaque::default().into()))?;
     // Also in plans that were built with DataFusion's own.
     state.register_function_rewrite(Arc::new(ours))
+}
+
+/// The rules of the analyzer: DataFusion's, after one that has expressions keep their values.
+pub(crate) fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+    let ours: Arc<dyn AnalyzerRule + Send + Sync> = Arc::new(ValuesKept);
+    std::iter::once(ours).chain(Analyzer::new().rules).collect()
+}
+
+#[derive(Debug)]
+struct ValuesKept;
+
+impl AnalyzerRule for ValuesKept {
+    fn name(&self) -> &str {
+        "values_kept"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(|node| {
+            // Keys of grouping sets have no names but their texts, which must stay.
+            if matches!(&node, LogicalPlan::Aggregate(one) if one.group_expr.iter().any(|key| matches!(key, Expr::GroupingSet(_))))
+            {
+                return Ok(Transformed::no(node));
+            }
+            let schema = merge_schema(&node.inputs());
+            let names = NamePreserver::new(&node);
+            node.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let expr = expr.transform_up(|part| {
+                    let compared = with_decimals(part, &schema);
+                    compared.transform_data(|part| Ok(made_opaque(part, &schema)))
+                })?;
+                Ok(expr.update_data(|expr| name.restore(expr)))
+            })
+        })
+        .data()
+    }
 }
 
 #[derive(Debug)]
@@ -125,13 +160,16 @@ impl FunctionRewrite for Ours {
 mod tests {
     use datafusion::arrow::array::ArrayRef;
     use datafusion::arrow::util::display::array_value_to_string;
+    use datafusion::execution::SessionStateBuilder;
     use datafusion::prelude::SessionContext;
 
     use super::*;
 
     /// The rows of a query, their columns between `|`.
     pub(super) async fn rows(sql: &str) -> Result<String, String> {
-        let context = SessionContext::new();
+        let state = SessionStateBuilder::new().with_default_features();
+        let state = state.with_analyzer_rules(analyzer_rules()).build();
+        let context = SessionContext::new_with_state(state);
         install(&mut context.state_ref().write()).expect("installs");
         let frame = context.sql(sql).await.map_err(|e| e.to_string())?;
         let batches = frame.collect().await.map_err(|e| e.to_string())?;

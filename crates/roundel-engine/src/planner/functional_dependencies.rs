@@ -8,13 +8,13 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
 use datafusion::common::{FunctionalDependence, FunctionalDependencies};
 use datafusion::error::Result;
 use datafusion::logical_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
-use datafusion::logical_expr::{Aggregate, Distinct, LogicalPlan};
+use datafusion::logical_expr::{Aggregate, Distinct, Expr, LogicalPlan};
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::sql::sqlparser::ast::TableFactor;
@@ -80,8 +80,13 @@ impl RelationPlanner for TrulyDeterminedRelations {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         }
         ASKED_AGAIN.set(true);
-        let plan = forget(context.plan(relation)?)?.data;
-        let planned = PlannedRelation::new(plan, None);
+        let plan = context.plan(relation);
+        ASKED_AGAIN.set(false);
+        let plan = forget(plan?)?.data;
+        let planned = match is_table(&plan) {
+            true => PlannedRelation::new(plan, None),
+            false => PlannedRelation::new(without(plan)?, None),
+        };
         Ok(RelationPlanning::Planned(Box::new(planned)))
     }
 }
@@ -95,10 +100,48 @@ fn forget(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         follows |= child.transformed;
         Ok(child)
     })?;
+    let plan = match has_key_of_another_name(&plan.data)? {
+        true => plan.map_data(|plan| {
+            plan.map_children(|child| without(child).map(Transformed::yes))
+                .data()
+        })?,
+        false => plan,
+    };
     match follows || is_wrong(&plan.data) {
         true => without(plan.data).map(Transformed::yes),
         false => Ok(Transformed::no(plan.data)),
     }
+}
+
+/// Whether a relation is a table, of which statements may select what its key determines.
+fn is_table(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::SubqueryAlias(alias) => is_table(&alias.input),
+        LogicalPlan::TableScan(_) => true,
+        _ => false,
+    }
+}
+
+/// Whether a key would be taken for a column, as a cast has the name of what it casts. Of a table, SQL may have added what the column
+/// determines to the keys, which has to be left out again.
+fn has_key_of_another_name(plan: &LogicalPlan) -> Result<bool> {
+    let (keys, input): (Vec<&Expr>, _) = match plan {
+        LogicalPlan::Aggregate(node) => (node.group_expr.iter().collect(), &node.input),
+        LogicalPlan::Sort(node) => (node.expr.iter().map(|key| &key.expr).collect(), &node.input),
+        _ => return Ok(false),
+    };
+    if input.schema().functional_dependencies().is_empty() {
+        return Ok(false);
+    }
+    let names = input.schema().field_names();
+    let is_named = |key: &&Expr| {
+        !matches!(key, Expr::Column(_)) && names.contains(&key.schema_name().to_string())
+    };
+    let has_key = |node: &LogicalPlan| match node {
+        LogicalPlan::TableScan(scan) => !scan.projected_schema.functional_dependencies().is_empty(),
+        _ => false,
+    };
+    Ok(keys.iter().any(is_named) && !input.exists(|node| Ok(has_key(node)))?)
 }
 
 /// Whether a node says more than is true of its rows.
@@ -117,13 +160,13 @@ fn is_wrong(plan: &LogicalPlan) -> bool {
 /// Whether it follows from the input that some keys of an aggregate determine all of them, which then are a group.
 fn determines_all_keys(aggregate: &Aggregate, dependence: &FunctionalDependence) -> bool {
     let input = aggregate.input.schema();
-    let names = input.field_names();
     let keys: Vec<_> = aggregate
         .group_expr
         .iter()
-        .map(|key| {
-            let key = key.schema_name().to_string();
-            names.iter().position(|name| *name == key)
+        .map(|key| match key {
+            // A cast has the name of what it casts.
+            Expr::Column(column) => input.maybe_index_of_column(column),
+            _ => None,
         })
         .collect();
     if (0..keys.len()).all(|key| dependence.source_indices.contains(&key)) {
@@ -213,14 +256,48 @@ mod tests {
                  SELECT DISTINCT k FROM r ORDER BY k",
                 "0 1",
             ),
-            // What is true is still known.
             (
-                "SELECT k, n FROM (SELECT k, count(*) AS n FROM t GROUP BY k) GROUP BY k ORDER BY k",
-                "0 2 1 2",
+                "SELECT CAST(k AS TEXT) AS s, count(*) FROM (SELECT k / 2.0 AS k, max(v) AS v FROM t GROUP BY k / 2.0) \
+                 GROUP BY CAST(k AS TEXT) ORDER BY s",
+                "0.0 1 0.5 1",
+            ),
+            (
+                "SELECT CAST(k AS INT) AS i, count(*) FROM (SELECT v / 4.0 AS k, max(v) AS v FROM t GROUP BY v / 4.0) \
+                 GROUP BY CAST(k AS INT)",
+                "0 4",
+            ),
+            (
+                "SELECT i, v FROM (SELECT CAST(k AS INT) AS i, v FROM (SELECT v / 4.0 AS k, max(3 - v) AS v FROM t GROUP BY v / 4.0) \
+                 GROUP BY CAST(k AS INT), v) ORDER BY i, v",
+                "0 0 0 1 0 2 0 3",
+            ),
+            (
+                "SELECT i, count(*) FROM (SELECT CAST(k AS INT) AS i, v FROM (SELECT v / 4.0 AS k, max(v) AS v FROM t GROUP BY v / 4.0) \
+                 GROUP BY CAST(k AS INT), v) GROUP BY i",
+                "0 4",
+            ),
+            (
+                "SELECT v FROM (SELECT v / 4.0 AS k, max(3 - v) AS v FROM t GROUP BY v / 4.0) ORDER BY CAST(k AS INT), v",
+                "0 1 2 3",
             ),
         ] {
             let sql = sql.replace("{}", grouped);
             assert_eq!(values(&context, &sql).await, right, "{sql}");
+        }
+        let table = "CREATE TABLE p(k INT PRIMARY KEY, v INT) AS VALUES (1, 2), (2, 3)";
+        rows(&context, table).await;
+        for (sql, right) in [
+            ("SELECT k, v FROM p GROUP BY k ORDER BY k", "1 2 2 3"),
+            (
+                "SELECT CAST(k / k AS TEXT), sum(v) FROM p GROUP BY 1",
+                "1 5",
+            ),
+            (
+                "SELECT CAST(k AS BOOLEAN), sum(v) FROM p GROUP BY CAST(k AS BOOLEAN)",
+                "true 5",
+            ),
+        ] {
+            assert_eq!(values(&context, sql).await, right, "{sql}");
         }
         let sql = format!("SELECT k, v + 1 FROM {grouped} GROUP BY k");
         let refused = context.sql(&sql).await.expect_err("v is of several rows");

@@ -44,10 +44,11 @@ impl OptimizerRule for FieldsInPlace {
     ) -> Result<Transformed<LogicalPlan>> {
         let mut stays = false;
         plan.apply_with_subqueries(|node| {
-            if let LogicalPlan::Projection(projection) = node {
-                stays |= hides_or_draws(projection);
-            }
-            Ok(TreeNodeRecursion::Continue)
+            stays = matches!(node, LogicalPlan::Projection(one) if hides_or_draws(one));
+            Ok(match stays {
+                true => TreeNodeRecursion::Stop,
+                false => TreeNodeRecursion::Continue,
+            })
         })?;
         match stays {
             true => Ok(Transformed::no(plan)),
@@ -56,16 +57,18 @@ impl OptimizerRule for FieldsInPlace {
     }
 }
 
-/// Whether a column is another than that of its name below, or is drawn anew for each row.
+/// Whether a column is another than that of its name below, or a struct that is drawn anew for each row.
 fn hides_or_draws(projection: &Projection) -> bool {
     let below = projection.input.schema();
     let mut columns = projection.expr.iter().zip(projection.schema.fields());
     columns.any(|(expr, field)| {
-        let hides = match expr.clone().unalias() {
-            Expr::Column(column) => column.name != *field.name(),
-            _ => true,
+        let of = match expr {
+            Expr::Alias(alias) => &alias.expr,
+            other => other,
         };
-        hides && below.has_column_with_unqualified_name(field.name()) || expr.is_volatile()
+        let hides = !matches!(of, Expr::Column(column) if column.name == *field.name())
+            && below.has_column_with_unqualified_name(field.name());
+        hides || field.data_type().is_nested() && expr.is_volatile()
     })
 }
 

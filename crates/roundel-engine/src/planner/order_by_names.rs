@@ -19,11 +19,11 @@ use super::statement::{Look, visit};
 /// What such texts begin with.
 const MARK: &str = "\u{1}the column of SELECT named ";
 
-/// Puts texts for such names; whether there are any.
-pub(crate) fn mark_names(statement: &mut Statement) -> bool {
-    let mut marks = Marks(false);
+/// Puts texts for such names; whether there are any. `lower` says that names are in lower case unless they are quoted.
+pub(crate) fn mark_names(statement: &mut Statement, lower: bool) -> bool {
+    let mut marks = Marks { any: false, lower };
     let _ = visit(statement, &mut marks);
-    marks.0
+    marks.any
 }
 
 /// The plan that sorts by columns where texts stand for them.
@@ -41,8 +41,7 @@ pub(crate) fn by_names(plan: LogicalPlan) -> Result<LogicalPlan> {
             };
             let schema = sort.input.schema();
             let mut columns = schema.iter();
-            if let Some(column) = columns.find(|(_, field)| field.name().eq_ignore_ascii_case(name))
-            {
+            if let Some(column) = columns.find(|(_, field)| field.name() == name) {
                 key.expr = Expr::Column(Column::from(column));
             }
         }
@@ -51,40 +50,59 @@ pub(crate) fn by_names(plan: LogicalPlan) -> Result<LogicalPlan> {
     .data()
 }
 
-struct Marks(bool);
+struct Marks {
+    any: bool,
+    lower: bool,
+}
+
+impl Marks {
+    fn name(&self, written: &Ident) -> String {
+        match self.lower && written.quote_style.is_none() {
+            true => written.value.to_ascii_lowercase(),
+            false => written.value.clone(),
+        }
+    }
+}
 
 impl Look for Marks {
     fn query(&mut self, query: &mut Query) -> ControlFlow<String> {
-        let SetExpr::Select(select) = query.body.as_ref() else {
+        let (SetExpr::Select(select), Some(order)) = (query.body.as_ref(), &mut query.order_by)
+        else {
             return ControlFlow::Continue(());
         };
-        let GroupByExpr::Expressions(keys, _) = &select.group_by else {
+        let (GroupByExpr::Expressions(keys, _), OrderByKind::Expressions(sorted)) =
+            (&select.group_by, &mut order.kind)
+        else {
             return ControlFlow::Continue(());
         };
-        let items = select.projection.iter();
-        let named = items.filter_map(|item| match item {
-            SelectItem::ExprWithAlias { expr, alias } => Some((expr, alias)),
+        if keys.is_empty() {
+            return ControlFlow::Continue(());
+        }
+        let items = select.projection.iter().filter_map(|item| match item {
+            SelectItem::ExprWithAlias { expr, alias } => Some((expr, self.name(alias))),
             _ => None,
         });
-        let (values, aliases): (Vec<_>, Vec<_>) = named.unzip();
-        let cast: Vec<_> = keys.iter().chain(values).filter_map(cast_column).collect();
-        let is_of_both = |name: &Ident| {
-            let same = |other: &&Ident| other.value.eq_ignore_ascii_case(&name.value);
-            aliases.iter().any(same) && cast.iter().any(same)
+        let items: Vec<_> = items.collect();
+        let casts = |expr: &SqlExpr, name: &String| {
+            cast_column(expr).is_some_and(|column| self.name(column) == *name)
         };
-        let order = query.order_by.as_mut().map(|order| &mut order.kind);
-        let Some(OrderByKind::Expressions(sorted)) = order else {
-            return ControlFlow::Continue(());
-        };
+        let mut any = false;
         for key in sorted {
-            if let SqlExpr::Identifier(name) = &key.expr
-                && is_of_both(name)
-            {
-                let text = format!("{MARK}{}", name.value);
+            let SqlExpr::Identifier(written) = &key.expr else {
+                continue;
+            };
+            let name = self.name(written);
+            let Some((value, _)) = items.iter().find(|(_, alias)| *alias == name) else {
+                continue;
+            };
+            let mut others = keys.iter().chain(items.iter().map(|(expr, _)| *expr));
+            if !casts(value, &name) && others.any(|other| casts(other, &name)) {
+                let text = format!("{MARK}{name}");
                 key.expr = SqlExpr::value(Value::SingleQuotedString(text));
-                self.0 = true;
+                any = true;
             }
         }
+        self.any |= any;
         ControlFlow::Continue(())
     }
 }
@@ -133,17 +151,25 @@ mod tests {
                 "0 1",
             ),
             (
-                "SELECT CAST(k AS TEXT) AS k, max(v) AS v FROM t GROUP BY CAST(k AS TEXT) ORDER BY k DESC",
-                "3 5 2 3 1 4 0 5",
+                "SELECT CAST(k AS TEXT) AS \"K\", max(v) AS k FROM t GROUP BY CAST(k AS TEXT) ORDER BY k, \"K\" DESC LIMIT 3",
+                "2 3 1 4 3 5",
             ),
         ] {
             let state = context.state();
             let statement = state.sql_to_statement(sql, &Dialect::Generic);
             let mut statement = statement.expect(sql);
-            assert!(mark_names(&mut statement), "{sql}");
+            assert!(mark_names(&mut statement, true), "{sql}");
             let plan = state.statement_to_plan(statement).await.expect(sql);
             let plan = by_names(plan).expect(sql);
             assert_eq!(planned_values(&context, plan).await, right, "{sql}");
+        }
+        for sql in [
+            "SELECT CAST(k AS TEXT) AS k, max(v) AS v FROM t GROUP BY CAST(k AS TEXT) ORDER BY k",
+            "SELECT v AS k, CAST(k AS TEXT) AS s FROM t ORDER BY k",
+            "SELECT DISTINCT ON (k) CAST(k AS TEXT) AS k, v FROM t ORDER BY k",
+        ] {
+            let statement = context.state().sql_to_statement(sql, &Dialect::Generic);
+            assert!(!mark_names(&mut statement.expect(sql), true), "{sql}");
         }
     }
 }
