@@ -83,10 +83,11 @@ impl RelationPlanner for TrulyDeterminedRelations {
         let plan = context.plan(relation);
         ASKED_AGAIN.set(false);
         let plan = forget(plan?)?.data;
-        let planned = match is_table(&plan) {
-            true => PlannedRelation::new(plan, None),
-            false => PlannedRelation::new(without(plan)?, None),
+        let plan = match has_declared_key(&plan)? {
+            true => plan,
+            false => without(plan)?,
         };
+        let planned = PlannedRelation::new(plan, None);
         Ok(RelationPlanning::Planned(Box::new(planned)))
     }
 }
@@ -113,17 +114,20 @@ fn forget(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
 }
 
-/// Whether a relation is a table, of which statements may select what its key determines.
-fn is_table(plan: &LogicalPlan) -> bool {
-    match plan {
-        LogicalPlan::SubqueryAlias(alias) => is_table(&alias.input),
-        LogicalPlan::TableScan(_) => true,
-        _ => false,
-    }
+/// Whether a table below has a primary key. Statements may select what it determines, which SQL then adds to the keys of GROUP BY.
+fn has_declared_key(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| {
+        Ok(match node {
+            LogicalPlan::TableScan(table) => {
+                !table.projected_schema.functional_dependencies().is_empty()
+            }
+            _ => false,
+        })
+    })
 }
 
-/// Whether a key would be taken for a column, as a cast has the name of what it casts. Of a table, SQL may have added what the column
-/// determines to the keys, which has to be left out again.
+/// Whether a key would be taken for a column, as a cast has the name of what it casts. What SQL has added to the keys has to be left out
+/// again, so tables with primary keys are spared.
 fn has_key_of_another_name(plan: &LogicalPlan) -> Result<bool> {
     let (keys, input): (Vec<&Expr>, _) = match plan {
         LogicalPlan::Aggregate(node) => (node.group_expr.iter().collect(), &node.input),
@@ -137,11 +141,7 @@ fn has_key_of_another_name(plan: &LogicalPlan) -> Result<bool> {
     let is_named = |key: &&Expr| {
         !matches!(key, Expr::Column(_)) && names.contains(&key.schema_name().to_string())
     };
-    let has_key = |node: &LogicalPlan| match node {
-        LogicalPlan::TableScan(scan) => !scan.projected_schema.functional_dependencies().is_empty(),
-        _ => false,
-    };
-    Ok(keys.iter().any(is_named) && !input.exists(|node| Ok(has_key(node)))?)
+    Ok(keys.iter().any(is_named) && !has_declared_key(input)?)
 }
 
 /// Whether a node says more than is true of its rows.

@@ -45,8 +45,7 @@ impl StreamPair {
         let departed = Arc::new(Mutex::new(Departed { call, reader, send }));
         let token = std::mem::take(&mut receiving.token);
         let events = &self.device.events;
-        let calls = departed.lock().call.is_some();
-        events.replace(token, Departed::source(&departed, events, calls));
+        events.replace(token, Departed::source(&departed, events));
         if !Departed::tell(&departed, events, token) {
             events.forget(token);
         }
@@ -55,15 +54,15 @@ impl StreamPair {
 
 impl Departed {
     /// Of its socket. A call has to be answered in time, also by a process that is stopped.
-    fn source(this: &Arc<Mutex<Self>>, events: &Arc<Events>, calls: bool) -> Source {
+    fn source(this: &Arc<Mutex<Self>>, events: &Arc<Events>) -> Source {
         let (kept, device) = (this.clone(), Arc::downgrade(events));
         let source = Source::new(move |token, _| {
             let events = device.upgrade();
             events.is_some_and(|events| Self::tell(&kept, &events, token))
         });
-        match calls {
-            true => source.until(now() + REACHED_WITHIN),
-            false => source,
+        match this.lock().call {
+            Some(_) => source.until(now() + REACHED_WITHIN),
+            None => source,
         }
     }
 
@@ -72,9 +71,10 @@ impl Departed {
         let mut departed = this.lock();
         let called = departed.call.is_some();
         let is_of_use = departed.ready();
-        if is_of_use && called && departed.call.is_none() {
-            // Before somebody else finds that it is of no use any more.
-            events.replace(token, Self::source(this, events, false));
+        let answered = called && departed.call.is_none();
+        drop(departed);
+        if is_of_use && answered {
+            events.replace(token, Self::source(this, events));
         }
         is_of_use
     }
