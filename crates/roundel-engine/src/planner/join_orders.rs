@@ -17,7 +17,7 @@ pub(super) fn join_orders() -> Rule {
         let Some(kept) = order_of_join(node) else {
             return Ok(None);
         };
-        // The inputs of a merge join are not sorted yet. What its keys have in common is forgotten too, so that chains sort once more.
+        // The inputs of a merge join are not sorted yet. The node also forgets that its keys are equal, so chains sort once more.
         let more = node.output_ordering() != kept.as_ref() || node.is::<SortMergeJoinExec>();
         Ok(more.then(|| Arc::new(OrderOnlyExec::new(Arc::clone(node))) as _))
     })
