@@ -81,6 +81,7 @@ checks! {
     Night  cases           45 "every case with every cluster and fabric, and those of 100 MB"
     Night  simulate_many   20 "seeds that nobody has run"
     Night  slt              2 "DataFusion's own suite through worker processes"
+    Night  footers          2 "footers of Parquet files, which each worker reads once"
     Night  joins            2 "random joins on rings, as DuckDB answers them"
     Night  ring_kills       2 "workers killed while relations are pinned to them"
     Night  traces          10 "seeds have the same events without optimisation"
@@ -96,6 +97,7 @@ checks! {
     Night  advice           4 "advised protocols are the fastest, in simulation"
     Night  protocols       15 "all claims about message protocols"
     Night  mpi             15 "MPI and C programs beside the exchange"
+    ByHand line_breaks      2 "line breaks in quotes, in a gigabyte of CSV, cost no time"
     ByHand joins_grid      10 "chosen joins are the fastest, on this host"
     ByHand protocols_peers 10 "message protocols beside TCP and UCX"
     ByHand perftest         5 "roundel-lab perf beside perftest"
@@ -229,6 +231,12 @@ fn cases() -> Result {
         places.cargo(&cases)?;
     }
     Ok(())
+}
+
+fn footers() -> Result {
+    let places = Places::with_programs()?;
+    let (python, roundel) = (places.python(&ENGINES[..1])?, &places.roundel);
+    run(cmd!(places.shell, "{python} .ci/footers.py {roundel}"))
 }
 
 fn joins() -> Result {
@@ -505,6 +513,17 @@ fn mpi() -> Result {
         "peers/compare --rounds 1 --seconds 0.3 --json {compared}"
     ))?;
     run(cmd!(shell, "peers/instructions --json {counted}"))
+}
+
+fn line_breaks() -> Result {
+    let places = Places::with_programs()?;
+    let (python, roundel) = (places.python(&[ENGINES[0], "matplotlib"])?, &places.roundel);
+    let [json, picture] = ["json", "png"].map(|form| places.result(&format!("line_breaks.{form}")));
+    let out = ["--json".into(), json, "--picture".into(), picture];
+    run(cmd!(
+        places.shell,
+        "{python} .ci/line_breaks.py {roundel} {out...}"
+    ))
 }
 
 fn joins_grid() -> Result {
