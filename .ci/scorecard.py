@@ -25,7 +25,7 @@ def told(verdict):
         return "is not there"
     holds, near = verdict
     numbers = {None: "", True: ", numbers within 25 %", False: ", numbers more than 25 % off"}[near]
-    return ("holds" if holds else "does not hold") + numbers
+    return {None: "is not judged", True: "holds", False: "does not hold"}[holds] + numbers
 
 
 kept, new = verdicts(kept_path), verdicts(new_path)
@@ -40,4 +40,5 @@ for line in changed:
 if changed or not new:
     print(f"error: {len(changed)} verdicts have changed: explain it, and keep them with --update", file=sys.stderr)
     sys.exit(1)
-print(f"{sum(holds for holds, _ in new.values())} of {len(new)} claims hold, as before")
+judged = [holds for holds, _ in new.values() if holds is not None]
+print(f"{sum(judged)} of {len(judged)} parts that are judged hold, as before")

@@ -59,6 +59,9 @@ pub struct Endpoints {
     /// Seconds that senders waited for a buffer to fill, over all threads, where they are simulated.
     #[serde(default)]
     pub blocked_for_buffers: f64,
+    /// Seconds that threads spent in the kernel's part of a socket, over all threads, where they are simulated.
+    #[serde(default)]
+    pub in_kernel: f64,
     /// Messages with which receivers wrote credit back.
     pub credit_messages: u64,
     /// WRITEs that were posted, of both sides.
@@ -80,6 +83,7 @@ impl Endpoints {
         self.messages += other.messages;
         self.blocked_for_credit += other.blocked_for_credit;
         self.blocked_for_buffers += other.blocked_for_buffers;
+        self.in_kernel += other.in_kernel;
         self.credit_messages += other.credit_messages;
         self.writes += other.writes;
         self.window = self.window.max(other.window);

@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 
-use roundel_experiments::scorecard::{self, Paper, Scorecard, Test};
+use roundel_experiments::scorecard::{self, Paper, Scorecard, Tally, Test};
 
 use crate::cli::ScorecardArgs;
 use crate::progress::experiment_bar;
@@ -41,10 +41,10 @@ pub async fn run(args: &ScorecardArgs) -> Result<(), Failure> {
 
 fn tell(scorecard: &Scorecard, text: &mut Text) -> Result<(), Failure> {
     for claim in &scorecard.claims {
-        let holds = if claim.holds {
-            "holds"
-        } else {
-            "does not hold"
+        let holds = match claim.holds {
+            Some(true) => "holds",
+            Some(false) => "does not hold",
+            None => "not judged",
         };
         let near = match claim.within_25_percent {
             None => "",
@@ -59,22 +59,46 @@ fn tell(scorecard: &Scorecard, text: &mut Text) -> Result<(), Failure> {
         text.line(&format!("         why: {}", claim.why))?;
     }
     text.line("")?;
-    for (test, name) in [(Test::Fully, "in whole"), (Test::Partly, "in part")] {
-        let (holding, all) = scorecard.holding(test);
-        if all == 0 {
-            continue;
-        }
-        text.line(&format!(
-            "{holding} of {all} claims hold that a simulation tests {name} ({:.0} %)",
-            100.0 * holding as f64 / all as f64
-        ))?;
+    let kinds = [
+        (Test::Fully, "that a simulation measures"),
+        (Test::Partly, "that depend on costs of hosts besides"),
+        (Test::Counted, "that are counted"),
+        (Test::Given, "that follow from what was put in"),
+    ];
+    for (test, kind) in kinds {
+        line(text, scorecard.parts(test), &format!("parts {test} {kind}"))?;
     }
+    line(text, scorecard.whole(), "whole claims")?;
     let (near, told) = scorecard.within_25_percent();
     if told > 0 {
         text.line(&format!(
-            "{near} of {told} claims with numbers have those of the paper within 25 % ({:.0} %)",
+            "{near} of {told} parts with numbers have those of the paper within 25 % ({:.0} %)",
             100.0 * near as f64 / told as f64
         ))?;
     }
     Ok(())
+}
+
+/// How many of something hold, and how many were not judged.
+fn line(text: &mut Text, tally: Tally, what: &str) -> Result<(), Failure> {
+    let Tally {
+        holding,
+        judged,
+        all,
+    } = tally;
+    if all == 0 {
+        return Ok(());
+    }
+    let open = all - judged;
+    if judged == 0 {
+        return text.line(&format!("{open} {what}: not judged"));
+    }
+    let share = 100.0 * holding as f64 / judged as f64;
+    let open = match open {
+        0 => String::new(),
+        open => format!("; {open} not judged"),
+    };
+    text.line(&format!(
+        "{holding} of {judged} {what} hold ({share:.0} %){open}"
+    ))
 }

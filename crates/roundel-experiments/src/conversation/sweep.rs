@@ -65,7 +65,7 @@ pub const FIG_10A: Sweep = Sweep {
 pub const FIG_10B: Sweep = Sweep {
     varied: Varied::Threads,
     xs: THREADS,
-    told: &[1, 2, 4, 16],
+    told: &[1, 2, 4, 8, 16],
     pending: MANY,
     ..FIG_10A
 };

@@ -22,7 +22,7 @@ pub(super) const JUDGES: &[Judge] = &[
     ("SH36a", fewer_with_more_work),
     ("SH36b", never_worse),
     ("SH36c", better_with_much_work),
-    ("SH37a", different_depths),
+    ("SH37a", fewer_on_the_slower),
     ("SH37b", fixed_is_suboptimal),
 ];
 
@@ -110,14 +110,14 @@ fn better_with_much_work(lab: &Lab) -> Result<Seen> {
     )
 }
 
-fn different_depths(lab: &Lab) -> Result<Seen> {
+fn fewer_on_the_slower(lab: &Lab) -> Result<Seen> {
     let skewed = [LITTLE, MUCH];
     let (little, much) = (window(lab, &skewed, 0)?, window(lab, &skewed, 1)?);
     Seen::new(
         format!("{little:.0} and {much:.0} of a link"),
-        (little / much.max(1.0)).max(much / little.max(1.0)) >= 1.25,
-        "each node has as many as it needs",
-        "both have as many",
+        much <= 0.8 * little,
+        "who computes needs no more than it can take",
+        "a sender may have as much in flight to the slower node: its window grows while it waits for credit, whoever is slow",
     )
 }
 

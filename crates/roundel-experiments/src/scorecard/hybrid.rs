@@ -52,19 +52,20 @@ fn gain(lab: &Lab) -> Result<Seen> {
         };
         Ok::<_, crate::error::Error>(rate(Scheduling::On)? / rate(Scheduling::Off)?)
     };
-    let [few, gain] = [NODES, MANY_NODES].map(|servers| gain_in(servers, Order::Flows));
-    let (few, gain) = (few?, gain?);
+    let [gain, many] = [NODES, MANY_NODES].map(|servers| gain_in(servers, Order::Flows));
+    let (gain, many) = (gain?, many?);
     let random = gain_in(MANY_NODES, Order::Random)?;
     let seen = Seen::new(
         format!(
-            "with messages of 512 KiB {gain:.2} times as fast on {MANY_NODES} servers and {few:.2} times on {NODES}, which \
+            "with messages of 512 KiB {gain:.2} times as fast on {NODES} servers and {many:.2} times on {MANY_NODES}, which \
              send to all others at once; {random:.2} times where the threads of {MANY_NODES} send to one after the other in \
              any order"
         ),
         gain >= 1.2,
         "flows to all others at once wait for each other at the receivers' ports, and then for messages of the pool, of which \
          each has few; threads that send to one after the other seldom meet",
-        "the pool has messages enough for what collides",
+        "a receiver has a message of the pool for each of its few senders, so that they do not wait for each other; on many \
+         servers they do",
     )?;
     Ok(seen.beside(&[(gain, 1.4)]))
 }

@@ -1,7 +1,8 @@
 //! The scorecard: claims of a paper that a simulation can test, each judged by runs on simulated hardware whose
 //! constants are frozen ([`Parameters`](roundel_verbs::sim::Parameters)).
 //!
-//! A claim with several numbers is judged part by part. A part that cannot be judged does not hold, and says why.
+//! A claim with several numbers is judged part by part, and holds as a whole when all its parts do. A part that cannot be
+//! judged says why. A part that follows from what was put in is shown, and not judged.
 
 mod buffers;
 mod compute;
@@ -31,7 +32,8 @@ type Judge = (&'static str, fn(&Lab) -> Result<Seen>);
 /// What was seen of a claim.
 struct Seen {
     seen: String,
-    holds: bool,
+    /// None where it cannot be judged.
+    holds: Option<bool>,
     /// Whether its numbers are the paper's within a quarter, where it is told.
     near: Option<bool>,
     why: String,
@@ -48,8 +50,8 @@ pub struct Verdict {
     pub paper: String,
     /// What was seen here.
     pub seen: String,
-    /// Whether both agree.
-    pub holds: bool,
+    /// Whether both agree; none where that was not judged.
+    pub holds: Option<bool>,
     /// Of papers whose claims hold by order and crossover: whether the numbers of this one are the paper's within 25 %. None
     /// where the claim has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,29 +123,23 @@ pub fn judge(
 
 /// Judges the claims about conversations whose names begin with one of `rows` by what is known of conversations, in gigabits
 /// per second. Those of which not all is known are left open.
-pub fn judge_known(rows: &[&str], known: &[(Conversation, f64)]) -> Vec<(Verdict, bool)> {
+pub fn judge_known(rows: &[&str], known: &[(Conversation, f64)]) -> Vec<Verdict> {
     let lab = Lab::knowing(known);
     let judges = Paper::Protocols.judges().into_iter();
     let wanted = judges.filter(|(claim, _)| rows.iter().any(|row| claim.starts_with(row)));
-    wanted
-        .map(|judge| (verdict(&judge, &lab), (judge.1)(&lab).is_ok()))
-        .collect()
+    wanted.map(|judge| verdict(&judge, &lab)).collect()
 }
 
 fn verdict((id, judge): &Judge, lab: &Lab) -> Verdict {
     let claim = claim(id);
-    let seen = judge(lab).unwrap_or_else(|error| Seen {
-        seen: "nothing".into(),
-        holds: false,
-        near: None,
-        why: format!("it could not be run: {error}"),
-    });
+    let seen =
+        judge(lab).unwrap_or_else(|error| Seen::open(format!("it could not be run: {error}")));
     Verdict {
         id: claim.id.into(),
         test: claim.test,
         paper: claim.says.into(),
         seen: seen.seen,
-        holds: seen.holds,
+        holds: seen.holds.filter(|_| claim.test != Test::Given),
         within_25_percent: seen.near,
         why: seen.why,
     }
@@ -154,10 +150,20 @@ impl Seen {
     fn new(seen: impl Into<String>, holds: bool, yes: &str, no: &str) -> Result<Self> {
         Ok(Self {
             seen: seen.into(),
-            holds,
+            holds: Some(holds),
             near: None,
             why: if holds { yes } else { no }.into(),
         })
+    }
+
+    /// A claim that cannot be judged, with the reason.
+    fn open(why: String) -> Self {
+        Self {
+            seen: "nothing".into(),
+            holds: None,
+            near: None,
+            why,
+        }
     }
 
     /// With its numbers, each beside the paper's.
@@ -172,23 +178,67 @@ impl Seen {
     }
 }
 
+/// How many of something hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Those that hold.
+    pub holding: usize,
+    /// Those that were judged.
+    pub judged: usize,
+    /// All of them.
+    pub all: usize,
+}
+
+impl Tally {
+    fn add(&mut self, holds: Option<bool>) {
+        self.all += 1;
+        self.judged += usize::from(holds.is_some());
+        self.holding += usize::from(holds == Some(true));
+    }
+}
+
 impl Scorecard {
-    /// How many claims of a kind hold, of how many.
-    pub fn holding(&self, test: Test) -> (usize, usize) {
-        let of_kind = || self.claims.iter().filter(|claim| claim.test == test);
-        let holding = of_kind().filter(|claim| claim.holds).count();
-        (holding, of_kind().count())
+    /// How many parts of a kind hold.
+    pub fn parts(&self, test: Test) -> Tally {
+        let mut tally = Tally::default();
+        let of_kind = self.claims.iter().filter(|part| part.test == test);
+        of_kind.for_each(|part| tally.add(part.holds));
+        tally
     }
 
-    /// How many claims have the numbers of the paper within 25 %, of how many that have numbers.
+    /// How many whole claims hold: all their parts were judged, and hold. A claim of which a part does not hold does not; any
+    /// other is open. Parts that follow from what was put in count for neither.
+    pub fn whole(&self) -> Tally {
+        let mut wholes: Vec<(&str, Option<bool>)> = Vec::new();
+        for part in self.claims.iter().filter(|part| part.test != Test::Given) {
+            let claim = claim_of(&part.id);
+            match wholes.last_mut() {
+                Some((last, holds)) if *last == claim => {
+                    *holds = match (*holds, part.holds) {
+                        (Some(false), _) | (_, Some(false)) => Some(false),
+                        (None, _) | (_, None) => None,
+                        (Some(true), Some(true)) => Some(true),
+                    }
+                }
+                _ => wholes.push((claim, part.holds)),
+            }
+        }
+        let mut tally = Tally::default();
+        wholes.iter().for_each(|(_, holds)| tally.add(*holds));
+        tally
+    }
+
+    /// How many parts that are judged have the numbers of the paper within 25 %, of those that have numbers.
     pub fn within_25_percent(&self) -> (usize, usize) {
-        let told = || {
-            self.claims
-                .iter()
-                .filter_map(|claim| claim.within_25_percent)
-        };
+        let judged = self.claims.iter().filter(|part| part.holds.is_some());
+        let told = || judged.clone().filter_map(|part| part.within_25_percent);
         (told().filter(|near| *near).count(), told().count())
     }
+}
+
+/// The whole claim of a part: `SH15` of `SH15a`.
+fn claim_of(part: &str) -> &str {
+    part.trim_end_matches(|letter: char| letter.is_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -197,8 +247,9 @@ mod tests {
     use crate::claims::CLAIMS;
     use std::collections::HashSet;
 
-    /// The rows of the claims of a paper that a simulation tests, in whole or in part.
-    fn rows(paper: Paper) -> (&'static str, [&'static [u32]; 2]) {
+    /// The rows of the claims of a paper: those that a simulation tests, in whole and in part, those that are counted, and those
+    /// that follow from what is put in.
+    fn rows(paper: Paper) -> (&'static str, [&'static [u32]; 4]) {
         match paper {
             Paper::Shuffle => (
                 "SH",
@@ -207,15 +258,25 @@ mod tests {
                         1, 2, 3, 5, 8, 10, 11, 13, 16, 17, 18, 19, 22, 24, 26, 27, 30, 31, 32, 34,
                         35, 36, 37,
                     ],
-                    &[6, 7, 14, 15, 20, 21, 23, 25, 28, 29, 33, 38, 39, 40],
+                    &[6, 7, 14, 15, 20, 21, 23, 25, 28, 29, 31, 33, 38, 39, 40],
+                    &[27, 35],
+                    &[],
                 ],
             ),
-            Paper::Ring => ("CJ", [&[1, 3, 5, 6, 8], &[2, 4, 7, 9, 10, 11]]),
+            Paper::Ring => (
+                "CJ",
+                [&[1, 3, 5, 6, 8], &[7, 9, 10, 11], &[], &[2, 3, 4, 5, 10]],
+            ),
             Paper::Protocols => (
                 "MP",
-                [&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], &[]],
+                [
+                    &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16],
+                    &[],
+                    &[],
+                    &[],
+                ],
             ),
-            Paper::Hybrid => ("HY", [&[1, 2, 4], &[3]]),
+            Paper::Hybrid => ("HY", [&[1, 4], &[3], &[2, 4], &[]]),
         }
     }
 
@@ -228,18 +289,64 @@ mod tests {
                 .iter()
                 .filter(|claim| claim.id.starts_with(letters) && claim.test != Test::Not);
             assert_eq!(judged, told.map(|claim| claim.id).collect::<Vec<_>>());
-            for (test, rows) in [Test::Fully, Test::Partly].into_iter().zip(rows) {
+            let kinds = [Test::Fully, Test::Partly, Test::Counted, Test::Given];
+            for (test, rows) in kinds.into_iter().zip(rows) {
                 let of_kind = judged.iter().filter(|id| claim(id).test == test);
                 let seen: HashSet<u32> = of_kind
                     .map(|id| {
-                        let number = id.trim_start_matches(letters);
-                        let number =
-                            number.trim_end_matches(|letter: char| letter.is_ascii_lowercase());
+                        let number = claim_of(id).trim_start_matches(letters);
                         number.parse().unwrap()
                     })
                     .collect();
                 assert_eq!(seen, rows.iter().copied().collect(), "{paper} {test}");
             }
         }
+    }
+
+    fn part(id: &str, test: Test, holds: Option<bool>) -> Verdict {
+        Verdict {
+            id: id.into(),
+            test,
+            paper: String::new(),
+            seen: String::new(),
+            holds,
+            within_25_percent: Some(true),
+            why: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_claim_holds_when_all_its_parts_do() {
+        let scorecard = Scorecard {
+            claims: vec![
+                part("SH01a", Test::Fully, Some(true)),
+                part("SH01b", Test::Fully, Some(true)),
+                part("SH02a", Test::Fully, Some(true)),
+                part("SH02b", Test::Partly, Some(false)),
+                part("SH03a", Test::Fully, None),
+                part("SH03b", Test::Fully, Some(true)),
+                part("SH04", Test::Given, None),
+            ],
+        };
+        let tally = |holding, judged, all| Tally {
+            holding,
+            judged,
+            all,
+        };
+        assert_eq!(scorecard.whole(), tally(1, 2, 3));
+        assert_eq!(scorecard.parts(Test::Fully), tally(4, 4, 5));
+        assert_eq!(scorecard.parts(Test::Given), tally(0, 0, 1));
+        assert_eq!(scorecard.within_25_percent(), (5, 5));
+    }
+
+    #[test]
+    fn what_is_put_in_and_what_cannot_be_run_are_not_judged() {
+        let holds: fn(&Lab) -> Result<Seen> = |_| Seen::new("it", true, "so it is", "");
+        let fails: fn(&Lab) -> Result<Seen> = |_| Err(crate::error::Error::Wrong("no".into()));
+        let lab = Lab::knowing(&[]);
+        let of = |id, judge| verdict(&(id, judge), &lab).holds;
+        assert_eq!(of("CJ02", holds), None);
+        assert_eq!(of("CJ06", holds), Some(true));
+        assert_eq!(of("CJ06", fails), None);
     }
 }

@@ -191,19 +191,16 @@ fn known(results: &Results) -> Vec<(Conversation, f64)> {
 
 /// What was measured says of claims, judged as the scorecard does.
 fn findings(claims: &[&str], known: &[(Conversation, f64)]) -> Vec<Finding> {
-    let judged = judge_known(claims, known).into_iter();
-    judged
-        .map(|(judged, is_known)| Finding {
+    judge_known(claims, known)
+        .into_iter()
+        .map(|judged| Finding {
             claim: judged.id,
             statement: judged.paper,
-            measured: match is_known {
-                true => judged.seen,
-                false => "what it compares was not among what was run".into(),
+            measured: match judged.holds {
+                Some(_) => judged.seen,
+                None => "what it compares was not among what was run".into(),
             },
-            verdict: match is_known {
-                true => verdict(judged.holds),
-                false => Verdict::CannotTell,
-            },
+            verdict: judged.holds.map_or(Verdict::CannotTell, verdict),
         })
         .collect()
 }

@@ -108,7 +108,7 @@ fn tell(results: &Results) -> Vec<Figure> {
     );
     vec![
         with(highest, &["MP01"]),
-        threads,
+        with(threads, &["MP16"]),
         with(nodes, &["MP13c"]),
         with(value_size, &["MP15"]),
     ]

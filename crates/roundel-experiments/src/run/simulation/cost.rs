@@ -33,12 +33,21 @@ pub(super) struct Cost {
     pub context: Arc<dyn Context>,
     pub parameters: Arc<Parameters>,
     pub path: Path,
-    /// How long it waited for buffers so far: of all threads of a node.
-    pub waited: Arc<Mutex<Duration>>,
+    /// What all threads of a node spent so far.
+    pub spent: Arc<Mutex<Spent>>,
     /// Whether tuples are copied into messages and out of them.
     pub copies: bool,
     /// Nodes that each message goes to.
     pub members: usize,
+}
+
+/// Time of threads.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Spent {
+    /// In which they waited for buffers.
+    pub for_buffers: Duration,
+    /// In which the kernel moved bytes for them.
+    pub in_kernel: Duration,
 }
 
 /// What is between the operators and the device.
@@ -107,7 +116,7 @@ impl Cost {
         self.copy(length);
         match &self.path {
             Path::Verbs => {}
-            Path::Tcp => self.context.charge(Work::Tcp(length * self.members)),
+            Path::Tcp => self.kernel(length * self.members),
             Path::Mpi {
                 lock,
                 waiting,
@@ -125,13 +134,18 @@ impl Cost {
     async fn to_receive(&self, length: usize) {
         match &self.path {
             Path::Verbs => {}
-            Path::Tcp => self.context.charge(Work::Tcp(length)),
+            Path::Tcp => self.kernel(length),
             Path::Mpi { lock, waiting, .. } => {
                 self.calls(lock, waiting, MPI_CALLS_TO_RECEIVE).await;
             }
         }
         self.copy(length);
         settle(&*self.context).await;
+    }
+
+    fn kernel(&self, length: usize) {
+        self.context.charge(Work::Tcp(length));
+        self.spent.lock().in_kernel += Duration::from(self.parameters.cpu.tcp.time(length));
     }
 
     fn copy(&self, length: usize) {
@@ -162,7 +176,8 @@ impl<S: Sender> Sender for Costly<S> {
     async fn acquire(&mut self, group: usize) -> Result<S::Buffer> {
         let before = self.cost.context.now();
         let buffer = self.cost.wait(self.end.acquire(group)).await;
-        *self.cost.waited.lock() += self.cost.context.now().saturating_sub(before);
+        let waited = self.cost.context.now().saturating_sub(before);
+        self.cost.spent.lock().for_buffers += waited;
         buffer
     }
 

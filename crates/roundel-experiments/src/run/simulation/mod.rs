@@ -125,7 +125,7 @@ impl Cluster {
                 .collect();
             let ask = Arc::new(Mutex::new(ask));
             let watched = self.watch_memory(node, times, ask.clone());
-            asked.push((ask, cost.waited, watched));
+            asked.push((ask, cost.spent, watched));
             self.start(node, ends, times, &costs, &busy);
         }
         drop(busy);
@@ -133,9 +133,11 @@ impl Cluster {
         let nodes = asked
             .iter()
             .enumerate()
-            .map(|(node, (ask, waited, watched))| {
+            .map(|(node, (ask, spent, watched))| {
                 let mut endpoints = (ask.lock())();
-                endpoints.blocked_for_buffers = waited.lock().as_secs_f64();
+                let spent = *spent.lock();
+                endpoints.blocked_for_buffers = spent.for_buffers.as_secs_f64();
+                endpoints.in_kernel = spent.in_kernel.as_secs_f64();
                 endpoints.registered_bytes *= self.all.parameters.payload_times as u64;
                 NodeMeasured {
                     memory: std::mem::take(&mut *watched.lock()),
@@ -259,7 +261,7 @@ impl Cluster {
             context: self.all.nodes[node].context(),
             parameters: self.all.parameters.clone(),
             path: Path::Verbs,
-            waited: Arc::default(),
+            spent: Arc::default(),
             members: self.setting.groups()[0].len(),
             copies: !matches!(self.setting.transport, Transport::ZeroCopy(_)),
         }

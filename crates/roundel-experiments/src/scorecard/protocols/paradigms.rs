@@ -1,7 +1,7 @@
 //! What the paper says of all three paradigms together (section 1.1, figures 3 to 6, and 14c).
 
 use super::super::{Judge, Lab, Seen};
-use super::{ALL, ANSWER_BY_WRITE, ASK_BY_WRITE, Curves, Read, SAME, gigabits, is_ahead};
+use super::{ALL, ANSWER_BY_WRITE, ASK_BY_WRITE, Curves, OTHERS, Read, SAME, gigabits, is_ahead};
 use crate::conversation::{
     FIG_10A, FIG_10B, FIG_10C, FIG_11, FIG_12A, FIG_12B, FIG_12C, FIG_13, FIG_14A, FIG_14B,
     FIG_14C, FIG_15, NODES, Sweep, VALUE,
@@ -53,7 +53,12 @@ pub(super) const JUDGES: &[Judge] = &[
     ("MP15a", |lab| values(lab, &FIG_11[1], [35.0, 50.0])),
     ("MP15b", |lab| values(lab, &FIG_13[1], [2.0, 16.0])),
     ("MP15c", |lab| values(lab, &FIG_15[1], [10.0, 20.0])),
+    ("MP16a", others_gain_from_threads),
+    ("MP16b", read_loses_by_threads),
 ];
+
+/// Threads of a node in figure 4, which it compares with one.
+const FIGURE_4: usize = 8;
 
 /// What was tried of each paradigm with values of 365 bytes on 28 nodes.
 const M1: [&Sweep; 2] = [&FIG_10A, &FIG_10B];
@@ -135,6 +140,40 @@ fn scaling(lab: &Lab) -> Result<Seen> {
         holds,
         "more queue pairs do not fit into NICs",
         "with one thread contexts of 28 nodes fit into the NIC, so that nodes of M:M lose nothing but by READ",
+    )
+}
+
+/// What a protocol has with many threads, of what it has with one.
+fn by_threads(curves: &Curves, protocol: Protocol) -> f64 {
+    curves.at(protocol, FIGURE_4) / curves.at(protocol, 1)
+}
+
+fn others_gain_from_threads(lab: &Lab) -> Result<Seen> {
+    let curves = Curves::of(lab, &FIG_12B)?;
+    let gains = OTHERS.map(|protocol| (protocol, by_threads(&curves, protocol)));
+    let told = gains.map(|(protocol, gain)| format!("{protocol} {gain:.2}"));
+    Seen::new(
+        format!("{} times as much", told.join(", ")),
+        gains
+            .iter()
+            .all(|(_, gain)| is_ahead(*gain, 1.0) && *gain < FIGURE_4 as f64),
+        "one thread does not keep the NIC busy that asks",
+        "one thread posts as much as the NIC that asks takes in, and more threads have more queue pairs than it holds",
+    )
+}
+
+fn read_loses_by_threads(lab: &Lab) -> Result<Seen> {
+    let (mut told, mut holds) = (Vec::new(), true);
+    for sweep in [&FIG_10B, &FIG_12B, &FIG_14B] {
+        let of = by_threads(&Curves::of(lab, sweep)?, Read);
+        holds &= is_ahead(1.0, of);
+        told.push(format!("{} {of:.2} times as much", sweep.paradigm));
+    }
+    Seen::new(
+        told.join(", "),
+        holds,
+        "more queue pairs have contexts that the NIC does not hold, and READs that it fetches once more",
+        "in some paradigm the NICs hold the contexts of all threads",
     )
 }
 
