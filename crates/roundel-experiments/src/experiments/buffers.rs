@@ -6,6 +6,7 @@ use super::tell::{About, axis, percent, rate, reaches, throughput, verdict};
 use super::{Case, Experiment, Options, Results};
 use crate::figure::{Figure, Point, Scale, Unit, Verdict, X};
 use crate::measured::Measured;
+use crate::paper::Paper;
 use crate::setting::{Setting, Transport};
 use roundel_exchange::{Buffers, Design};
 
@@ -15,7 +16,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["23", "24"],
     simulated: true,
     on_devices: true,
-    hardware: "edr",
+    paper: Paper::Shuffle,
     plan,
     tell,
 };

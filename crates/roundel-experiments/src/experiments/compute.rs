@@ -4,6 +4,7 @@ use super::notification::{ROUNDS, by_time};
 use super::tell::{About, axis, percent, reaches, verdict};
 use super::{Case, Experiment, Options, Results};
 use crate::figure::{Figure, Scale, Unit, X};
+use crate::paper::Paper;
 use crate::setting::{Setting, Transport};
 use roundel_exchange::{Design, Notification};
 
@@ -13,7 +14,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["22"],
     simulated: true,
     on_devices: true,
-    hardware: "edr",
+    paper: Paper::Shuffle,
     plan,
     tell,
 };

@@ -4,6 +4,7 @@ use super::tell::{About, axis, percent, rate, reaches, spread, throughput, verdi
 use super::{Case, Experiment, Options, Results};
 use crate::figure::{Axis, Figure, Scale, Unit, Verdict, X};
 use crate::measured::Measured;
+use crate::paper::Paper;
 use crate::setting::{Setting, Transport};
 use roundel_exchange::{Buffers, Design};
 
@@ -13,7 +14,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["13", "14a", "14b", "14c"],
     simulated: true,
     on_devices: true,
-    hardware: "edr",
+    paper: Paper::Shuffle,
     plan,
     tell,
 };

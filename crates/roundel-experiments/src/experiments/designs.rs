@@ -4,6 +4,7 @@ use super::tell::{About, axis, percent, rate, reaches, throughput, verdict};
 use super::{Case, Experiment, Options, Results};
 use crate::claims::claim;
 use crate::figure::{Figure, Scale, Unit, Verdict, X};
+use crate::paper::Paper;
 use crate::setting::{Pattern, Setting, Transport};
 use roundel_exchange::Design;
 
@@ -13,7 +14,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["19a", "19b", "19c", "19d", "section 7.3.4"],
     simulated: true,
     on_devices: true,
-    hardware: "edr",
+    paper: Paper::Shuffle,
     plan,
     tell,
 };

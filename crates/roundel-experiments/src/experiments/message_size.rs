@@ -3,6 +3,7 @@
 use super::tell::{About, axis, each, percent, reaches, throughput, verdict};
 use super::{Case, Experiment, Options, Results};
 use crate::figure::{Axis, Figure, Scale, Unit, X};
+use crate::paper::Paper;
 use crate::setting::{Setting, Transport};
 use roundel_exchange::{Buffers, Design};
 
@@ -12,7 +13,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["18a", "18b", "18c"],
     simulated: true,
     on_devices: true,
-    hardware: "edr",
+    paper: Paper::Shuffle,
     plan,
     tell,
 };

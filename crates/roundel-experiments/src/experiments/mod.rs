@@ -29,6 +29,7 @@ use crate::hybrid::{Hybrid, HybridMeasured, Mix, SkewedJoin, SkewedMeasured};
 use crate::kept::Kept;
 use crate::measured::Measured;
 use crate::outcome::Outcome;
+use crate::paper::Paper;
 use crate::ring::{RingJoin, RingMeasured};
 use crate::run::NodeCommand;
 use crate::setting::{Setting, Transport};
@@ -51,8 +52,8 @@ pub struct Experiment {
     pub simulated: bool,
     /// Whether it can be run on devices of this host.
     pub on_devices: bool,
-    /// The generation of the paper's hardware, as [`Parameters::NAMES`](roundel_verbs::sim::Parameters::NAMES) has it.
-    pub hardware: &'static str,
+    /// The paper.
+    pub paper: Paper,
     plan: fn(&Options) -> Vec<Case>,
     tell: fn(&Results) -> Vec<Figure>,
 }
@@ -237,16 +238,26 @@ pub fn default_fabric(names: &[String]) -> FabricChoice {
     let named = names.iter();
     let named = named.map(|name| catalogue().iter().find(|one| one.name == name));
     let needed: Option<Vec<_>> = named
-        .map(|one| one.filter(|one| !one.on_devices).map(|one| one.hardware))
+        .map(|one| one.filter(|one| !one.on_devices).map(|one| one.paper))
         .collect();
     match needed.as_deref() {
         Some([first, rest @ ..]) if rest.iter().all(|other| other == first) => {
             FabricChoice::Simulated {
-                name: (*first).to_owned(),
+                name: hardware(*first).to_owned(),
                 bytes: false,
             }
         }
         _ => FabricChoice::default(),
+    }
+}
+
+/// The generation of a paper's hardware, as [`Parameters::NAMES`](roundel_verbs::sim::Parameters::NAMES) has it.
+fn hardware(paper: Paper) -> &'static str {
+    match paper {
+        Paper::Shuffle => "edr",
+        Paper::Ring => "iwarp10",
+        Paper::Protocols => "fdr",
+        Paper::Hybrid => "qdr",
     }
 }
 

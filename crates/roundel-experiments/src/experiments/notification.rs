@@ -4,6 +4,7 @@ use super::tell::{About, axis, each, reaches, throughput, verdict};
 use super::{Case, Experiment, Options, Results};
 use crate::claims::claim;
 use crate::figure::{Figure, Point, Scale, Unit, X};
+use crate::paper::Paper;
 use crate::setting::{Setting, Transport};
 use roundel_exchange::{Buffers, Design, Notification};
 
@@ -13,7 +14,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["15", "16", "17"],
     simulated: true,
     on_devices: true,
-    hardware: "edr",
+    paper: Paper::Shuffle,
     plan,
     tell,
 };

@@ -3,6 +3,7 @@
 use super::tell::{About, axis, each, rate, throughput, verdict};
 use super::{Case, Experiment, Options, Results};
 use crate::figure::{Figure, Point, Scale, Unit, X};
+use crate::paper::Paper;
 use crate::setting::{Setting, Transport};
 use roundel_exchange::{Design, Notification};
 
@@ -12,7 +13,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["20", "table 1"],
     simulated: true,
     on_devices: true,
-    hardware: "edr",
+    paper: Paper::Shuffle,
     plan,
     tell,
 };

@@ -5,6 +5,7 @@ use super::tell::{About, axis, each, percent, throughput, verdict};
 use super::{Case, Experiment, Options, Results};
 use crate::figure::{Axis, Figure, Scale, Unit, X};
 use crate::measured::Measured;
+use crate::paper::Paper;
 use crate::setting::{Setting, TUPLE_BYTES, Transport};
 use roundel_exchange::{Buffers, Design};
 
@@ -14,7 +15,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["section 7.1.4, forecast"],
     simulated: true,
     on_devices: true,
-    hardware: "edr",
+    paper: Paper::Shuffle,
     plan,
     tell,
 };

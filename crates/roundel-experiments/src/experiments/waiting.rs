@@ -3,6 +3,7 @@
 use super::tell::{About, axis, throughput, verdict};
 use super::{Case, Experiment, Options, Results};
 use crate::figure::{Axis, Figure, Scale, Unit, X};
+use crate::paper::Paper;
 use crate::setting::{Setting, Transport, Wait};
 use roundel_exchange::Design;
 
@@ -12,7 +13,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["section 7.3.3"],
     simulated: false,
     on_devices: true,
-    hardware: "edr",
+    paper: Paper::Shuffle,
     plan,
     tell,
 };

@@ -3,6 +3,7 @@
 use super::tell::{About, axis, each, throughput, verdict};
 use super::{Case, Experiment, Options, Results};
 use crate::figure::{Figure, Scale, Unit, X};
+use crate::paper::Paper;
 use crate::setting::{Setting, Transport};
 use roundel_exchange::Design;
 
@@ -12,7 +13,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["section 4.3.1"],
     simulated: true,
     on_devices: true,
-    hardware: "edr",
+    paper: Paper::Shuffle,
     plan,
     tell,
 };

@@ -12,7 +12,9 @@ use std::path::Path;
 use indicatif::ProgressBar;
 use roundel_experiments::kept::Kept;
 use roundel_experiments::outcome::Report;
-use roundel_experiments::{self as experiments, Failed, NodeCommand, Options, Progress, report};
+use roundel_experiments::{
+    self as experiments, Experiment, Failed, NodeCommand, Options, Progress, report,
+};
 use serde_json::json;
 
 use crate::cli::{ExperimentAction, RunArgs};
@@ -37,19 +39,28 @@ pub async fn run(action: ExperimentAction) -> Result<(), Failure> {
     }
 }
 
+/// Names, titles and figures, under the paper that has the figures.
 fn list(as_json: bool) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+    let all = experiments::catalogue();
     if as_json {
-        let all = experiments::catalogue()
-            .iter()
-            .map(|one| json!({ "name": one.name, "title": one.title, "figures": one.figures, "simulated": one.simulated, "on_devices": one.on_devices }));
+        let all = all.iter().map(|one| json!({ "name": one.name, "title": one.title, "paper": one.paper.to_string(), "figures": one.figures, "simulated": one.simulated, "on_devices": one.on_devices }));
         let all: Vec<_> = all.collect();
         return write_json(&all, Path::new("-"));
     }
-    for one in experiments::catalogue() {
-        let figures = one.figures.join(", ");
-        writeln!(out, "{:14} {} (figures {figures})", one.name, one.title)
-            .map_err(Failure::output)?;
+    let longest = |of: fn(&Experiment) -> &str| all.iter().map(|one| of(one).len()).max();
+    let names = longest(|one| one.name).unwrap_or_default();
+    let titles = longest(|one| one.title).unwrap_or_default();
+    let mut text = Text::new(false);
+    for of_paper in all.chunk_by(|one, next| one.paper == next.paper) {
+        text.line(&of_paper[0].paper.to_string())?;
+        for one in of_paper {
+            let figures = one.figures.join(", ");
+            text.line(&format!(
+                "  {:names$}  {:titles$}  {figures}",
+                one.name, one.title
+            ))?;
+        }
+        text.line("")?;
     }
     Ok(())
 }

@@ -103,6 +103,24 @@ fn the_list_names_what_can_be_run() {
         .collect();
     assert!(names.len() >= 11, "{names:?}");
     assert!(names.iter().all(|name| text.contains(name)), "{text}");
+    // Under its paper, which is said once.
+    let mut lines = text.lines();
+    let mut heading = "";
+    for one in list.as_array().unwrap() {
+        let paper = one["paper"].as_str().unwrap();
+        let name = one["name"].as_str().unwrap();
+        let found = lines.find(|line| {
+            if !line.starts_with(' ') && !line.is_empty() {
+                heading = line;
+            }
+            line.split_whitespace().next() == Some(name)
+        });
+        assert!(
+            found.is_some() && heading == paper,
+            "{name} of {paper}: {text}"
+        );
+    }
+    assert_eq!(text.matches("Rödiger et al. 2015").count(), 1, "{text}");
 }
 
 #[test]

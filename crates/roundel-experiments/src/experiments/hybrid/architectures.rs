@@ -11,10 +11,10 @@ use roundel_exchange::Architecture;
 pub const EXPERIMENT: Experiment = Experiment {
     name: "hybrid-architectures",
     title: "Endpoints, multiplexers and units: connections, registered memory and throughput",
-    figures: &["Rödiger et al., section 3.1"],
+    figures: &["section 3.1"],
     simulated: true,
     on_devices: true,
-    hardware: "qdr",
+    paper: Paper::Hybrid,
     plan,
     tell,
 };

@@ -10,10 +10,10 @@ use crate::paper::Paper;
 pub const EXPERIMENT: Experiment = Experiment {
     name: "hybrid-bandwidth",
     title: "Networks from 1 GbE to EDR and transports, by the queries of TPC-H",
-    figures: &["Rödiger et al., 3, 12b"],
+    figures: &["3", "12b"],
     simulated: true,
     on_devices: false,
-    hardware: "qdr",
+    paper: Paper::Hybrid,
     plan,
     tell,
 };

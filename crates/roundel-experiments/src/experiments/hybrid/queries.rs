@@ -12,10 +12,10 @@ use roundel_exchange::Architecture;
 pub const EXPERIMENT: Experiment = Experiment {
     name: "hybrid-tpch",
     title: "The queries of TPC-H on more and more workers, by exchange",
-    figures: &["Rödiger et al., 11, 12a"],
+    figures: &["11", "12a"],
     simulated: false,
     on_devices: true,
-    hardware: "qdr",
+    paper: Paper::Hybrid,
     plan,
     tell,
 };

@@ -11,10 +11,10 @@ use roundel_exchange::{Architecture, Scheduling};
 pub const EXPERIMENT: Experiment = Experiment {
     name: "hybrid-schedule",
     title: "All to all through multiplexers, with a schedule and without",
-    figures: &["Rödiger et al., section 3.2.3"],
+    figures: &["section 3.2.3"],
     simulated: true,
     on_devices: true,
-    hardware: "qdr",
+    paper: Paper::Hybrid,
     plan,
     tell,
 };

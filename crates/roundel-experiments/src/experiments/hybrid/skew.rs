@@ -10,10 +10,10 @@ use roundel_exchange::Architecture;
 pub const EXPERIMENT: Experiment = Experiment {
     name: "hybrid-skew",
     title: "Joins by skewed keys, with heavy keys spread or where their hash says",
-    figures: &["Rödiger et al., beside section 3.1"],
+    figures: &["beside section 3.1"],
     simulated: true,
     on_devices: false,
-    hardware: "qdr",
+    paper: Paper::Hybrid,
     plan,
     tell,
 };

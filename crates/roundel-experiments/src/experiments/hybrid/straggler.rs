@@ -11,10 +11,10 @@ use roundel_exchange::Architecture;
 pub const EXPERIMENT: Experiment = Experiment {
     name: "hybrid-straggler",
     title: "One slow core of a node, by architecture",
-    figures: &["Rödiger et al., section 3.1"],
+    figures: &["section 3.1"],
     simulated: true,
     on_devices: false,
-    hardware: "qdr",
+    paper: Paper::Hybrid,
     plan,
     tell,
 };

@@ -10,11 +10,7 @@ use crate::conversation::{
 pub const PENDING: Experiment = simulated(
     "protocols-pending",
     "Message passing protocols by the number of pending calls",
-    &[
-        "Huang, Ghandeharizadeh 10a",
-        "Huang, Ghandeharizadeh 12a",
-        "Huang, Ghandeharizadeh 14a",
-    ],
+    &["10a", "12a", "14a"],
     |options| plan(options, sweeps(&OF_PENDING)),
     |results| tell(results, &OF_PENDING),
 );
@@ -22,11 +18,7 @@ pub const PENDING: Experiment = simulated(
 pub const THREADS: Experiment = simulated(
     "protocols-threads",
     "Message passing protocols by the number of threads",
-    &[
-        "Huang, Ghandeharizadeh 10b",
-        "Huang, Ghandeharizadeh 12b",
-        "Huang, Ghandeharizadeh 14b",
-    ],
+    &["10b", "12b", "14b"],
     |options| plan(options, sweeps(&OF_THREADS)),
     |results| tell(results, &OF_THREADS),
 );
@@ -34,11 +26,7 @@ pub const THREADS: Experiment = simulated(
 pub const NODES: Experiment = simulated(
     "protocols-nodes",
     "Message passing protocols by the number of nodes",
-    &[
-        "Huang, Ghandeharizadeh 10c",
-        "Huang, Ghandeharizadeh 12c",
-        "Huang, Ghandeharizadeh 14c",
-    ],
+    &["10c", "12c", "14c"],
     |options| plan(options, sweeps(&OF_NODES)),
     |results| tell(results, &OF_NODES),
 );
@@ -46,11 +34,7 @@ pub const NODES: Experiment = simulated(
 pub const VALUES: Experiment = simulated(
     "protocols-values",
     "Message passing protocols by the size of values",
-    &[
-        "Huang, Ghandeharizadeh 11",
-        "Huang, Ghandeharizadeh 13",
-        "Huang, Ghandeharizadeh 15",
-    ],
+    &["11", "13", "15"],
     |options| plan(options, sweeps(&OF_VALUES)),
     |results| tell(results, &OF_VALUES),
 );

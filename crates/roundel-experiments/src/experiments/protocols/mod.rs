@@ -95,7 +95,7 @@ const fn simulated(
         figures,
         simulated: true,
         on_devices: false,
-        hardware: "fdr",
+        paper: Paper::Protocols,
         plan,
         tell,
     }

@@ -16,12 +16,7 @@ use roundel_protocols::paradigm::Paradigm;
 pub const EXPERIMENT: Experiment = simulated(
     "protocols-summary",
     "Message passing protocols in the three paradigms",
-    &[
-        "Huang, Ghandeharizadeh 3",
-        "Huang, Ghandeharizadeh 4",
-        "Huang, Ghandeharizadeh 5",
-        "Huang, Ghandeharizadeh 6",
-    ],
+    &["3", "4", "5", "6"],
     |options| plan(options, SWEEPS),
     tell,
 );

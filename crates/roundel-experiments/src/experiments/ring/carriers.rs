@@ -10,10 +10,10 @@ use crate::ring::{Carrier, Method, RingMeasured, carried, rates};
 pub const EXPERIMENT: Experiment = Experiment {
     name: "ring-tcp",
     title: "A cyclo-join over RDMA and over TCP, by threads that join",
-    figures: &["Frey et al. 12", "Frey et al. Table I"],
+    figures: &["12", "Table I"],
     simulated: true,
     on_devices: false,
-    hardware: "iwarp10",
+    paper: Paper::Ring,
     plan,
     tell,
 };

@@ -15,10 +15,10 @@ use roundel_ring::cost::{Rates, Ways};
 pub const EXPERIMENT: Experiment = Experiment {
     name: "ring-choice",
     title: "Joins on a ring and without one, and which of both is chosen",
-    figures: &["Frey et al., section VII, outlook"],
+    figures: &["section VII, outlook"],
     simulated: true,
     on_devices: false,
-    hardware: "iwarp10",
+    paper: Paper::Ring,
     plan,
     tell,
 };

@@ -10,10 +10,10 @@ use crate::ring::{RingMeasured, large, rates};
 pub const EXPERIMENT: Experiment = Experiment {
     name: "ring-scale-out",
     title: "Rings beyond the paper's: hash join and sort-merge join",
-    figures: &["Frey et al., section V-E, forecast"],
+    figures: &["section V-E, forecast"],
     simulated: true,
     on_devices: false,
-    hardware: "iwarp10",
+    paper: Paper::Ring,
     plan,
     tell,
 };

@@ -10,10 +10,10 @@ use crate::ring::{RelationRows, RingJoin, RingMeasured};
 pub const FIXED: Experiment = Experiment {
     name: "ring-fixed",
     title: "Phases of a cyclo-join of the same data on more and more hosts",
-    figures: &["Frey et al. 7", "Frey et al. 10"],
+    figures: &["7", "10"],
     simulated: true,
     on_devices: true,
-    hardware: "iwarp10",
+    paper: Paper::Ring,
     plan: plan_fixed,
     tell: tell_fixed,
 };
@@ -21,10 +21,10 @@ pub const FIXED: Experiment = Experiment {
 pub const GROWING: Experiment = Experiment {
     name: "ring-growing",
     title: "Phases of a cyclo-join where each host brings its data",
-    figures: &["Frey et al. 8", "Frey et al. 11"],
+    figures: &["8", "11"],
     simulated: true,
     on_devices: true,
-    hardware: "iwarp10",
+    paper: Paper::Ring,
     plan: plan_growing,
     tell: tell_growing,
 };

@@ -10,10 +10,10 @@ use crate::ring::{Method, RelationRows, RingJoin, RingMeasured, skewed};
 pub const EXPERIMENT: Experiment = Experiment {
     name: "ring-skew",
     title: "Joining by skewed keys, on one host and on a ring",
-    figures: &["Frey et al. 9"],
+    figures: &["9"],
     simulated: true,
     on_devices: true,
-    hardware: "iwarp10",
+    paper: Paper::Ring,
     plan,
     tell,
 };

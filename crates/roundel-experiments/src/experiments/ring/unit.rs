@@ -10,10 +10,10 @@ use crate::ring::{FULL, Method, RingMeasured, SIZES, by_element, raw};
 pub const EXPERIMENT: Experiment = Experiment {
     name: "ring-unit",
     title: "Throughput of a link by the size of messages, and of elements of a ring",
-    figures: &["Frey et al. 5"],
+    figures: &["5"],
     simulated: true,
     on_devices: true,
-    hardware: "iwarp10",
+    paper: Paper::Ring,
     plan,
     tell,
 };

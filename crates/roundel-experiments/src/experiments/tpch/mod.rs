@@ -8,6 +8,7 @@ use super::{Case, Experiment, Options, Results, Work};
 use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;
 use crate::figure::{Figure, Point, Scale, Unit, X};
+use crate::paper::Paper;
 use crate::setting::{Setting, Transport};
 use roundel_exchange::{Architecture, Buffers, Design};
 use serde::Deserialize;
@@ -22,7 +23,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures: &["26", "27"],
     simulated: true,
     on_devices: true,
-    hardware: "edr",
+    paper: Paper::Shuffle,
     plan,
     tell,
 };
