@@ -51,7 +51,8 @@ pub mod workload;
 
 pub use error::Error;
 pub use experiments::{
-    Experiment, Failed, Options, Progress, catalogue, default_fabric, run as run_experiments,
+    Chosen, Experiment, Failed, Flag, Options, Progress, catalogue, choose as choose_experiments,
+    default_fabric, run as run_experiments,
 };
 pub use fabric::FabricChoice;
 pub use measured::Measured;

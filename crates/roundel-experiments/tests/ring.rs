@@ -7,7 +7,7 @@ use roundel_experiments::ring::{
     Carrier, Keys, Method, Program, RelationRows, RingJoin, RingMeasured, Stall, Way, rates,
     simulate,
 };
-use roundel_experiments::{NodeCommand, Options, run_experiments};
+use roundel_experiments::{NodeCommand, Options, choose_experiments, run_experiments};
 use roundel_ring::cost::{Estimate, Rates, Shape, Size};
 use roundel_verbs::sim::Parameters;
 
@@ -272,7 +272,8 @@ fn what_is_chosen_is_among_the_fastest() {
         kept: Kept::default(),
         jobs: 1,
     };
-    let outcomes = run_experiments(&["ring-choice".into()], &options, &mut |_| {}).unwrap();
+    let chosen = choose_experiments(&["ring-choice".into()], &options).unwrap();
+    let outcomes = run_experiments(chosen, &mut |_| {});
     let outcome = outcomes.into_iter().next().unwrap();
     let outcome = outcome.unwrap_or_else(|failed| panic!("{}", failed.error));
     let figure = &outcome.figures[0];

@@ -31,8 +31,14 @@ const FREQUENCIES: [u32; 5] = [1, 2, 4, 8, 16];
 const BUFFERS: usize = 16;
 /// Before the name of a design where it has as few buffers as a frequency needs.
 const LEAST: &str = "least buffers, ";
+/// Threads of a node, unless it is said how many.
+const THREADS: usize = 2;
 /// What the network can do.
 const QPERF: &str = "qperf";
+
+fn threads(options: &Options) -> usize {
+    options.threads.unwrap_or(THREADS)
+}
 
 fn plan(options: &Options) -> Vec<Case> {
     let mut cases = Vec::new();
@@ -40,7 +46,7 @@ fn plan(options: &Options) -> Vec<Case> {
         let x = X::Number(frequency.into());
         for design in DESIGNS {
             let setting = Setting {
-                threads: 2,
+                threads: threads(options),
                 buffers: Buffers::Fixed(BUFFERS),
                 credit_frequency: Some(frequency),
                 ..options.base(Transport::Design(design))
@@ -206,8 +212,8 @@ fn tell(results: &Results) -> Vec<Figure> {
         },
         of_design,
         |measured| {
-            let threads = 2.0 * measured.nodes.len() as f64;
-            measured.endpoints().blocked_for_credit / measured.seconds / threads
+            let threads = threads(results.options) * measured.nodes.len();
+            measured.endpoints().blocked_for_credit / measured.seconds / threads as f64
         },
     );
     let range = DESIGNS.iter().filter_map(|design| {

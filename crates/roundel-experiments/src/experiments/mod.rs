@@ -4,6 +4,7 @@
 //! measured what the figures show. Nothing it says is known before.
 
 mod buffers;
+mod choose;
 mod compute;
 mod credit;
 mod designs;
@@ -22,7 +23,7 @@ mod waiting;
 mod zero_copy;
 
 use crate::conversation::Conversation;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::fabric::FabricChoice;
 use crate::figure::{Figure, X};
 use crate::hybrid::{Hybrid, HybridMeasured, Mix, SkewedJoin, SkewedMeasured};
@@ -37,6 +38,7 @@ use roundel_exchange::Design;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+pub use choose::{Chosen, Flag, choose, default_fabric};
 use tpch::Replay;
 pub use tpch::{TpchQuery, TpchRun};
 
@@ -153,6 +155,7 @@ pub(crate) struct Case {
     pub(crate) work: Work,
 }
 
+#[derive(Debug, PartialEq)]
 pub(crate) enum Work {
     Setting(Box<Setting>),
     Tpch(TpchRun),
@@ -182,29 +185,23 @@ pub(crate) struct Results<'a> {
     pub(crate) cases: Vec<(Case, Vec<Got>)>,
 }
 
-/// Runs experiments by their names, all when there are none, and says before each run how far it is.
-/// When one of them fails the others go on.
-///
-/// # Errors
-/// An unknown name.
+/// Runs experiments, and says before each run how far it is. When one of them fails the others go on.
 pub fn run(
-    names: &[String],
-    options: &Options,
+    chosen: Vec<Chosen>,
     progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<Vec<Result<Outcome, Failed>>> {
-    let chosen = choose(names, options)?;
-    let plans: Vec<_> = chosen
-        .iter()
-        .map(|experiment| (experiment.plan)(options))
-        .collect();
-    let runs = options.runs();
-    let total = runs * plans.iter().map(Vec::len).sum::<usize>();
+) -> Vec<Result<Outcome, Failed>> {
+    let total = chosen.iter().map(Chosen::runs).sum();
     let (mut done, began) = (0, Instant::now());
     let mut outcomes = Vec::new();
-    for (experiment, plan) in chosen.into_iter().zip(plans) {
-        let (before, beginning) = (done, Instant::now());
-        let count = runs * plan.len();
-        let told = plan::run(plan, options, &mut |case| {
+    for one in chosen {
+        let (after, beginning) = (done + one.runs(), Instant::now());
+        let Chosen {
+            experiment,
+            options,
+            plan,
+            ..
+        } = one;
+        let told = plan::run(plan, &options, &mut |case| {
             let left = (total - done) as u32;
             progress(Progress {
                 done,
@@ -215,7 +212,7 @@ pub fn run(
             });
             done += 1;
         });
-        done = before + count;
+        done = after;
         outcomes.push(match told {
             Ok(results) => Ok(Outcome {
                 experiment: experiment.name.to_owned(),
@@ -229,70 +226,7 @@ pub fn run(
             }),
         });
     }
-    Ok(outcomes)
-}
-
-/// What experiments of these names run on unless it is said: a device of this host, or the hardware of their paper in
-/// simulation where they need that.
-pub fn default_fabric(names: &[String]) -> FabricChoice {
-    let named = names.iter();
-    let named = named.map(|name| catalogue().iter().find(|one| one.name == name));
-    let needed: Option<Vec<_>> = named
-        .map(|one| one.filter(|one| !one.on_devices).map(|one| one.paper))
-        .collect();
-    match needed.as_deref() {
-        Some([first, rest @ ..]) if rest.iter().all(|other| other == first) => {
-            FabricChoice::Simulated {
-                name: hardware(*first).to_owned(),
-                bytes: false,
-            }
-        }
-        _ => FabricChoice::default(),
-    }
-}
-
-/// The generation of a paper's hardware, as [`Parameters::NAMES`](roundel_verbs::sim::Parameters::NAMES) has it.
-fn hardware(paper: Paper) -> &'static str {
-    match paper {
-        Paper::Shuffle => "edr",
-        Paper::Ring => "iwarp10",
-        Paper::Protocols => "fdr",
-        Paper::Hybrid => "qdr",
-    }
-}
-
-fn choose(names: &[String], options: &Options) -> Result<Vec<&'static Experiment>> {
-    let can_run = |one: &&Experiment| match options.fabric.is_simulated() {
-        true => one.simulated,
-        false => one.on_devices,
-    };
-    if names.is_empty() {
-        return Ok(catalogue().iter().filter(can_run).collect());
-    }
-    let find = |name: &String| {
-        let found = catalogue().iter().find(|one| one.name == name);
-        found.ok_or_else(|| {
-            let known: Vec<_> = catalogue().iter().map(|one| one.name).collect();
-            Error::Setting(format!(
-                "there is no experiment {name}: there are {}",
-                known.join(", ")
-            ))
-        })
-    };
-    let found = |name| {
-        find(name).and_then(|one| match can_run(&one) {
-            true => Ok(one),
-            false => Err(Error::Setting(format!(
-                "{name} cannot be run on {}: it needs {}",
-                options.fabric,
-                match one.simulated {
-                    true => "simulated hardware, --fabric sim:NAME",
-                    false => "a device of this host",
-                }
-            ))),
-        })
-    };
-    names.iter().map(found).collect()
+    outcomes
 }
 
 impl Case {
@@ -326,7 +260,7 @@ impl Options {
         Setting {
             rows,
             seconds,
-            nodes: self.nodes.last().copied().unwrap_or(base.nodes),
+            nodes: self.fixed_nodes_or(base.nodes),
             threads: self.threads.unwrap_or(base.threads),
             ..base
         }
@@ -338,6 +272,11 @@ impl Options {
             [] => own.to_vec(),
             asked => asked.to_vec(),
         }
+    }
+
+    /// How many nodes there are, where none are added.
+    fn fixed_nodes_or(&self, own: usize) -> usize {
+        self.nodes.last().copied().unwrap_or(own)
     }
 
     /// Runs of each case: in simulation all are the same.
@@ -379,7 +318,7 @@ mod tests {
     use crate::figure::Verdict;
     use std::collections::HashSet;
 
-    fn options(quick: bool) -> Options {
+    pub(super) fn options(quick: bool) -> Options {
         Options {
             fabric: FabricChoice::default(),
             nodes: Vec::new(),
@@ -444,14 +383,7 @@ mod tests {
                     ..options(quick)
                 };
                 for case in (experiment.plan)(&options) {
-                    let checked = match case.work {
-                        Work::Setting(setting) => setting.check(),
-                        Work::Ring(join) => join.check(),
-                        Work::Conversation(conversation) => conversation.check(),
-                        Work::Hybrid(hybrid) => hybrid.check(),
-                        Work::Skewed(join) => join.check(),
-                        Work::Tpch(_) | Work::Replay(_) | Work::Mix(_) => Ok(()),
-                    };
+                    let checked = case.work.check();
                     checked.unwrap_or_else(|error| panic!("{}: {error}", experiment.name));
                 }
             }
@@ -471,39 +403,5 @@ mod tests {
             }
         }
         assert!(seconds < 17.0 * 60.0, "{seconds} s, without queries");
-    }
-
-    #[test]
-    fn what_needs_simulated_hardware_is_refused_on_devices() {
-        let error = choose(&["ring-tcp".into()], &options(true)).err().unwrap();
-        assert!(error.to_string().contains("sim:NAME"), "{error}");
-        let all = choose(&[], &options(true)).unwrap();
-        assert!(all.iter().all(|one| one.on_devices));
-    }
-
-    #[test]
-    fn what_needs_simulated_hardware_has_that_of_its_paper() {
-        let of = |names: &[&str]| {
-            let names: Vec<_> = names.iter().map(ToString::to_string).collect();
-            default_fabric(&names).to_string()
-        };
-        assert_eq!(of(&["protocols-nodes", "protocols-values"]), "sim:fdr");
-        assert_eq!(of(&["ring-choice"]), "sim:iwarp10");
-        let device = FabricChoice::default().to_string();
-        for names in [&["designs"][..], &["ring-choice", "protocols-nodes"], &[]] {
-            assert_eq!(of(names), device);
-        }
-    }
-
-    #[test]
-    fn an_unknown_name_is_an_error_that_lists_the_known() {
-        let error = choose(&["designs".into(), "pigeons".into()], &options(true))
-            .err()
-            .unwrap()
-            .to_string();
-        assert!(
-            error.contains("pigeons") && error.contains("designs"),
-            "{error}"
-        );
     }
 }

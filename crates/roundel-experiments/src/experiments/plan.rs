@@ -52,6 +52,19 @@ fn once(plan: &[Case], options: &Options, before: &mut dyn FnMut(&str)) -> Resul
 }
 
 impl Work {
+    /// Whether it makes sense.
+    pub(super) fn check(&self) -> Result<()> {
+        match self {
+            Self::Setting(setting) => setting.check(),
+            Self::Ring(join) => join.check(),
+            Self::Conversation(conversation) => conversation.check(),
+            Self::Hybrid(hybrid) => hybrid.check(),
+            Self::Skewed(join) => join.check(),
+            Self::Mix(mix) => mix.check(),
+            Self::Tpch(_) | Self::Replay(_) => Ok(()),
+        }
+    }
+
     /// Measures it; in simulation, unless it was measured before.
     fn run(&self, options: &Options) -> Result<Got> {
         let kept = &options.kept;

@@ -31,23 +31,26 @@ const FAMILIES: [(&str, [Design; 2]); 4] = [
         ],
     ),
 ];
+/// Threads of a node, unless it is said how many.
 const THREADS: usize = 2;
 
-fn nodes(options: &Options) -> usize {
-    let own = if options.quick { 4 } else { 8 };
-    options.nodes.last().copied().unwrap_or(own)
+/// How many nodes there are, and threads of each.
+fn cluster(options: &Options) -> (usize, usize) {
+    let nodes = options.fixed_nodes_or(if options.quick { 4 } else { 8 });
+    (nodes, options.threads.unwrap_or(THREADS))
 }
 
 fn plan(options: &Options) -> Vec<Case> {
+    let (nodes, threads) = cluster(options);
     let mut cases = Vec::new();
     for (family, designs) in FAMILIES {
         for design in designs {
             let setting = Setting {
-                nodes: nodes(options),
-                threads: THREADS,
+                nodes,
+                threads,
                 ..options.base(Transport::Design(design))
             };
-            let queue_pairs = design.queue_pairs(setting.nodes, THREADS);
+            let queue_pairs = design.queue_pairs(nodes, threads);
             cases.push(Case::new(family, X::Number(queue_pairs as f64), setting));
         }
     }
@@ -89,13 +92,13 @@ fn tell(results: &Results) -> Vec<Figure> {
         (measured, verdict(datagrams.median >= connected.median))
     });
     figure.find("SH27a", found);
-    let nodes = nodes(results.options);
+    let (nodes, threads) = cluster(results.options);
     let designs = FAMILIES
         .iter()
         .flat_map(|(family, designs)| designs.iter().map(move |design| (family, design)));
     let used: Option<Vec<_>> = designs
         .map(|(family, design)| {
-            let expected = design.queue_pairs(nodes, THREADS) as f64;
+            let expected = design.queue_pairs(nodes, threads) as f64;
             let used = results.median(family, &X::Number(expected), |measured| {
                 measured.endpoints().queue_pairs as f64 / measured.nodes.len() as f64
             });
@@ -105,7 +108,7 @@ fn tell(results: &Results) -> Vec<Figure> {
     let found = used.map(|used| {
         let as_in_table = used.iter().all(|(_, as_in_table)| *as_in_table);
         let seen: Vec<_> = used.into_iter().map(|(seen, _)| seen).collect();
-        let measured = format!("{} at {nodes} nodes of {THREADS} threads", seen.join(", "));
+        let measured = format!("{} at {nodes} nodes of {threads} threads", seen.join(", "));
         (measured, verdict(as_in_table))
     });
     figure.find("SH27b", found);

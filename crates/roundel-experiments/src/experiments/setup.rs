@@ -18,11 +18,16 @@ pub const EXPERIMENT: Experiment = Experiment {
     tell,
 };
 
+/// Threads of a node, unless it is said how many.
 const THREADS: usize = 2;
 /// Bytes that a query shuffles in the paper before connecting for it pays.
 const SHUFFLED: f64 = 250e6;
 /// Before the name of a transport whose throughput is measured.
 const LONG: &str = "250 MB, ";
+
+fn threads(options: &Options) -> usize {
+    options.threads.unwrap_or(THREADS)
+}
 
 fn plan(options: &Options) -> Vec<Case> {
     let nodes: &[usize] = if options.quick {
@@ -35,7 +40,7 @@ fn plan(options: &Options) -> Vec<Case> {
         for transport in options.designs() {
             let setting = Setting {
                 nodes,
-                threads: THREADS,
+                threads: threads(options),
                 rows: 1 << 12,
                 seconds: 0.0,
                 ..options.base(transport)
@@ -51,7 +56,9 @@ fn plan(options: &Options) -> Vec<Case> {
     compared.extend(options.baselines());
     for transport in compared {
         let series = format!("{LONG}{}", transport.name());
-        cases.push(Case::new(series, X::Number(2.0), options.base(transport)));
+        let setting = options.base(transport);
+        let x = X::Number(setting.nodes as f64);
+        cases.push(Case::new(series, x, setting));
     }
     cases
 }
@@ -87,8 +94,9 @@ fn tell(results: &Results) -> Vec<Figure> {
     figure.find("SH28", found);
     let found = multiple.zip(single).map(|((_, multiple), (_, single))| {
         let measured = format!(
-            "{:.1} ms with an endpoint for each of {THREADS} threads, {:.1} ms with one",
+            "{:.1} ms with an endpoint for each of {} threads, {:.1} ms with one",
             multiple * 1e3,
+            threads(results.options),
             single * 1e3
         );
         (measured, verdict(multiple > single))

@@ -27,6 +27,12 @@ const DESIGNS: [Design; 2] = [Design::MesqSr, Design::MemqSr];
 /// Threads of a node where it has as many as there are cores, or more.
 const THREADS: [usize; 2] = [1, 2];
 
+fn threads(options: &Options) -> Vec<usize> {
+    options
+        .threads
+        .map_or(THREADS.to_vec(), |threads| vec![threads])
+}
+
 fn plan(options: &Options) -> Vec<Case> {
     let mut cases = Vec::new();
     for (wait, name) in WAITS {
@@ -37,7 +43,7 @@ fn plan(options: &Options) -> Vec<Case> {
         };
         cases.push(Case::new(Transport::PingPong.name(), x.clone(), ping_pong));
         for design in DESIGNS {
-            for threads in THREADS {
+            for threads in threads(options) {
                 let setting = Setting {
                     wait,
                     threads,
@@ -115,7 +121,8 @@ fn tell(results: &Results) -> Vec<Figure> {
         exchange,
         |measured| measured.cpu_seconds / (measured.received_bytes() as f64 / 1e9),
     );
-    let name = series(Design::MesqSr, 2);
+    let most = threads(results.options).into_iter().max();
+    let name = series(Design::MesqSr, most.unwrap_or_default());
     let [events, _, poll] = WAITS.map(|(_, way)| at(&cpu, &name, way));
     let found = events.zip(poll).map(|(events, poll)| {
         let measured =

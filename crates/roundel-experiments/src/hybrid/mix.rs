@@ -66,7 +66,7 @@ impl Way {
 }
 
 /// Queries on a cluster.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mix {
     pub(crate) fabric: FabricChoice,
     pub(crate) way: Way,
@@ -86,6 +86,15 @@ impl Mix {
             threads: THREADS,
             queries: (1..=QUERY_COUNT).collect(),
         }
+    }
+
+    /// Whether it makes sense.
+    pub(crate) fn check(&self) -> Result<()> {
+        let exchange = Hybrid {
+            threads: self.threads,
+            ..Hybrid::new(self.fabric.clone(), Architecture::Multiplexer, self.nodes)
+        };
+        exchange.check()
     }
 
     /// How many queries it has.

@@ -68,10 +68,12 @@ pub struct RunArgs {
     /// paper's, simulated, for experiments that need simulated hardware].
     #[arg(long, value_name = "shm|tcp[:ADDRESS]|rdma[:DEVICE]|sim:NAME")]
     pub fabric: Option<FabricChoice>,
-    /// Nodes of each run, or of one run after the other where nodes are added [default: the experiment's own].
+    /// Nodes of each run, or of one run after the other where nodes are added [default: the experiment's own]. An experiment
+    /// that cannot obey is refused; of all, it runs without.
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub nodes: Vec<u16>,
-    /// Threads of a node, where the experiment does not say how many [default: the experiment's own].
+    /// Threads of a node, where the experiment does not say how many [default: the experiment's own]. An experiment that
+    /// cannot obey is refused; of all, it runs without.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Option<u16>,
     /// Little data and few points: all experiments end within 20 minutes on 2 cores.

@@ -13,7 +13,7 @@ use indicatif::ProgressBar;
 use roundel_experiments::kept::Kept;
 use roundel_experiments::outcome::Report;
 use roundel_experiments::{
-    self as experiments, Experiment, Failed, NodeCommand, Options, Progress, report,
+    self as experiments, Chosen, Experiment, Failed, Flag, NodeCommand, Options, Progress, report,
 };
 use serde_json::json;
 
@@ -115,17 +115,20 @@ async fn measure(args: &RunArgs) -> Result<(), Failure> {
             None => std::thread::available_parallelism().map_or(1, NonZero::get),
         },
     };
+    let chosen = experiments::choose_experiments(&names, &options);
+    let chosen = chosen.map_err(|error| Failure::Usage(error.to_string()))?;
+    let mut text = Text::new(args.json.is_some());
+    tell_without(&chosen, &mut text)?;
     let machine = machine::this(&fabric.to_string());
     let bar = experiment_bar();
     let shown = bar.clone();
     // Nodes end when this process does, however it ends.
     let running = tokio::task::spawn_blocking(move || {
-        experiments::run_experiments(&names, &options, &mut |progress| show(&shown, &progress))
+        experiments::run_experiments(chosen, &mut |progress| show(&shown, &progress))
     });
     let work = async {
         let ran = running.await;
-        let ran = ran.map_err(|error| Failure::Run(format!("internal error: {error}")))?;
-        ran.map_err(|error| Failure::Usage(error.to_string()))
+        ran.map_err(|error| Failure::Run(format!("internal error: {error}")))
     };
     let ran = signals.or_signal(work).await;
     bar.finish_and_clear();
@@ -138,7 +141,7 @@ async fn measure(args: &RunArgs) -> Result<(), Failure> {
         }
     }
     let report = Report { machine, outcomes };
-    tell(&report, &mut Text::new(args.json.is_some()))?;
+    tell(&report, &mut text)?;
     if let Some(path) = &args.json {
         write_json(&report, path)?;
     }
@@ -158,6 +161,23 @@ fn show(bar: &ProgressBar, progress: &Progress<'_>) {
         format!(", about {} s left", left.as_secs())
     });
     bar.set_message(format!("{}: {}{left}", progress.experiment, progress.case));
+}
+
+/// The experiments that run without a flag, which they cannot obey.
+fn tell_without(chosen: &[Chosen], text: &mut Text) -> Result<(), Failure> {
+    for flag in Flag::ALL {
+        let own = chosen
+            .iter()
+            .filter(|one| one.without.iter().any(|(without, _)| *without == flag));
+        let own: Vec<_> = own.map(|one| one.experiment.name).collect();
+        if !own.is_empty() {
+            let own = own.join(", ");
+            text.line(&format!(
+                "these run without {flag}, which they cannot obey: {own}"
+            ))?;
+        }
+    }
+    Ok(())
 }
 
 /// The figures as tables, and what they say of the paper's claims.

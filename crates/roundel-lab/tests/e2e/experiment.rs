@@ -54,23 +54,16 @@ fn a_run_is_told_to_people_and_to_machines() {
 #[test]
 fn a_simulated_run_is_the_same_again_and_needs_no_other_process() {
     let lab = program();
-    let run = [
-        "experiment",
-        "run",
-        "scale-out",
-        "queue-pairs",
-        "tpch",
-        "--quick",
-        "--fabric",
-        "sim:edr",
-        "--nodes",
-        "2,5",
-        "--threads",
-        "2",
-        "--json",
-    ];
-    let figures = || {
-        let output = lab.run(&run);
+    let of = |names: &[&str], nodes: &str| {
+        let flags = ["--quick", "--fabric", "sim:edr", "--threads", "2"];
+        let run = [
+            &["experiment", "run"][..],
+            names,
+            &flags,
+            &["--nodes", nodes],
+            &["--json"],
+        ];
+        let output = lab.run(&run.concat());
         assert!(output.status.success(), "{}", stderr(&output));
         let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
         assert_eq!(report["machine"]["fabric"], "sim:edr");
@@ -80,6 +73,7 @@ fn a_simulated_run_is_the_same_again_and_needs_no_other_process() {
             .map(|outcome| outcome["figures"].clone())
             .collect::<Vec<_>>()
     };
+    let figures = || [of(&["scale-out", "tpch"], "2,5"), of(&["queue-pairs"], "5")].concat();
     let once = figures();
     assert_eq!(once.len(), 3);
     let points = once[0][0]["series"][0]["points"].as_array().unwrap();
@@ -134,6 +128,15 @@ fn what_cannot_be_run_is_one_line() {
         2,
         "ether",
     );
+    let threads = ["ring-tcp", "--threads", "2", "--fabric", "sim:iwarp10"];
+    fails(
+        &lab,
+        &[&run[..], &threads].concat(),
+        2,
+        "ring-tcp with --threads",
+    );
+    let nodes = ["credit", "--nodes", "2,4"];
+    fails(&lab, &[&run[..], &nodes].concat(), 2, "credit with --nodes");
     fails(
         &lab,
         &["experiment", "report", "/nonexistent"],

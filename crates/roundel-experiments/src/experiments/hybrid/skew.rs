@@ -34,18 +34,17 @@ fn plan(options: &Options) -> Vec<Case> {
             exponents.retain(|exponent| *exponent != JUDGED);
             exponents.push(JUDGED);
             exponents.sort_by(f64::total_cmp);
-            for nodes in options.nodes_or(&[NODES]) {
-                cases.extend(exponents.iter().map(|exponent| Case {
-                    series: series(architecture, how),
-                    x: X::Number(*exponent),
-                    work: Work::Skewed(Box::new(SkewedJoin {
-                        exponent: *exponent,
-                        handled,
-                        rows: if options.quick { 4_000_000 } else { 16_000_000 },
-                        ..SkewedJoin::new(options.fabric.clone(), architecture, nodes)
-                    })),
-                }));
-            }
+            let nodes = options.fixed_nodes_or(NODES);
+            cases.extend(exponents.iter().map(|exponent| Case {
+                series: series(architecture, how),
+                x: X::Number(*exponent),
+                work: Work::Skewed(Box::new(SkewedJoin {
+                    exponent: *exponent,
+                    handled,
+                    rows: if options.quick { 4_000_000 } else { 16_000_000 },
+                    ..SkewedJoin::new(options.fabric.clone(), architecture, nodes)
+                })),
+            }));
         }
     }
     cases

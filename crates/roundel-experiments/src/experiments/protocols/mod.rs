@@ -54,10 +54,6 @@ fn capabilities(options: &Options) -> Option<Capabilities> {
     Some(simulation.add_node(1).device().capabilities().clone())
 }
 
-fn nodes(options: &Options) -> usize {
-    options.nodes.last().copied().unwrap_or(conversation::NODES)
-}
-
 fn places(options: &Options, sweep: &Sweep) -> Vec<usize> {
     match sweep.varied {
         Varied::Nodes => options.nodes_or(&options.some(sweep.xs)),
@@ -105,10 +101,11 @@ const fn simulated(
 fn plan<'a>(options: &Options, sweeps: impl IntoIterator<Item = &'a Sweep>) -> Vec<Case> {
     let hardware = capabilities(options);
     let mut cases = Vec::new();
+    let nodes = options.fixed_nodes_or(conversation::NODES);
     for sweep in sweeps {
         for protocol in protocols(options) {
             for x in places(options, sweep) {
-                let setting = sweep.setting(protocol, x, nodes(options));
+                let setting = sweep.setting(protocol, x, nodes);
                 if !carries(hardware.as_ref(), &setting) {
                     continue;
                 }

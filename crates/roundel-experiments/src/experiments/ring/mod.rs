@@ -43,7 +43,7 @@ fn hosts(options: &Options) -> usize {
     } else {
         2
     };
-    options.nodes.last().copied().unwrap_or(own)
+    options.fixed_nodes_or(own)
 }
 
 /// Rows of each relation on a host: the paper's, or what a host has room for that is all of them.

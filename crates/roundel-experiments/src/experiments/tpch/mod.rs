@@ -92,7 +92,7 @@ fn plan(options: &Options) -> Vec<Case> {
     if options.fabric.is_simulated() {
         return plan_replays(options);
     }
-    let workers: &[usize] = if options.quick { &[2] } else { &[2, 4] };
+    let own: &[usize] = if options.quick { &[2] } else { &[2, 4] };
     let case = |workers: usize, local: bool| Case {
         series: if local { LOCAL } else { DESIGN.name() }.into(),
         x: X::Number(workers as f64),
@@ -112,9 +112,10 @@ fn plan(options: &Options) -> Vec<Case> {
             },
         }),
     };
-    workers
-        .iter()
-        .flat_map(|&workers| [case(workers, false), case(workers, true)])
+    options
+        .nodes_or(own)
+        .into_iter()
+        .flat_map(|workers| [case(workers, false), case(workers, true)])
         .collect()
 }
 

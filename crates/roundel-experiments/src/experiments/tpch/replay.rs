@@ -7,6 +7,7 @@ use crate::run::simulate;
 use crate::setting::{Setting, Transport};
 
 /// A query in a cluster.
+#[derive(Debug, PartialEq)]
 pub(crate) struct Replay {
     query: u32,
     /// What carries the rows between how many nodes; consuming alone where they need not be moved.
