@@ -66,11 +66,13 @@ fn mpi_cases(options: &Options) -> impl Iterator<Item = Case> {
     let base = options.base(Transport::Mpi);
     [2, 4].into_iter().flat_map(move |workers| {
         let threads = Setting {
+            nodes: 2,
             threads: workers / 2,
             ..base.clone()
         };
         let processes = Setting {
             nodes: workers,
+            threads: 1,
             ..base.clone()
         };
         let x = X::Number(workers as f64);
