@@ -1,4 +1,4 @@
-//! The files of a report: `report.json`, `report.html`, and one SVG for each figure.
+//! The files of a report: `report.json`, `report.csv`, `report.html`, and one SVG for each figure.
 
 use std::fs::{self, Permissions};
 use std::io::{self, Write as _};
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::check::{CheckError, check};
-use super::{to_html, to_json, to_svg};
+use super::{to_csv, to_html, to_json, to_svg};
 use crate::outcome::Report;
 
 /// Why the files were not written.
@@ -26,8 +26,8 @@ pub enum WriteError {
     },
 }
 
-/// Writes `report.json`, `report.html` and `ID.svg` for each figure to `directory`, which is made
-/// where it does not exist. Each file is replaced as a whole: who reads it at the same time sees
+/// Writes `report.json`, `report.csv`, `report.html` and `ID.svg` for each figure to `directory`, which is
+/// made where it does not exist. Each file is replaced as a whole: who reads it at the same time sees
 /// what was there before, or all that there is after.
 ///
 /// # Errors
@@ -42,6 +42,7 @@ pub fn write(report: &Report, directory: &Path) -> Result<(), WriteError> {
         replace(directory, &format!("{}.svg", figure.id), &to_svg(figure))?;
     }
     replace(directory, "report.json", &to_json(report))?;
+    replace(directory, "report.csv", &to_csv(report))?;
     replace(directory, "report.html", &to_html(report))
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use roundel_experiments::outcome::Report;
 use roundel_experiments::report::{
-    CheckError, JsonError, WriteError, from_json, to_json, to_text, write,
+    CheckError, JsonError, WriteError, from_json, to_csv, to_json, to_text, write,
 };
 
 use super::sample;
@@ -26,7 +26,8 @@ fn a_report_is_written_and_read_again() {
         .figures()
         .map(|figure| format!("{}.svg", figure.id))
         .collect();
-    expected.extend(["report.html".to_owned(), "report.json".to_owned()]);
+    let others = ["report.csv", "report.html", "report.json"];
+    expected.extend(others.map(str::to_owned));
     expected.sort();
     assert_eq!(names, expected, "all files, and nothing that was left over");
     keep_for_a_look(&nested);
@@ -41,6 +42,26 @@ fn a_report_is_written_and_read_again() {
         figures.map(|figure| to_text(figure, 200)).collect()
     };
     assert_eq!(tables(&read), tables(&report));
+}
+
+#[test]
+fn every_point_is_a_row_that_is_no_formula() {
+    let mut report = sample::report();
+    let figures = || report.figures().flat_map(|figure| &figure.series);
+    let points: usize = figures().map(|series| series.points.len()).sum();
+    report.outcomes[0].figures[0].series[0].name = "=1+1, \"all\"\nof it".to_owned();
+    let csv = to_csv(&report);
+    let lines: Vec<_> = csv.lines().collect();
+    assert_eq!(lines.len(), 1 + points);
+    assert_eq!(
+        lines[0],
+        "experiment,figure,series,x,x_unit,median,low,high,unit,runs"
+    );
+    let first = "designs,lines,\"'=1+1, \"\"all\"\" of it\",256,bytes,";
+    assert!(lines[1].starts_with(first), "{}", lines[1]);
+    assert!(lines[1].ends_with(",bytes_per_second,3"), "{}", lines[1]);
+    // What is not a number has no field to be taken for one.
+    assert!(!csv.contains("NaN") && !csv.contains("inf"));
 }
 
 /// `ROUNDEL_TEST_REPORT=DIR` keeps the sample.
