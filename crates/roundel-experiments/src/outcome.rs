@@ -10,6 +10,9 @@ use crate::figure::Figure;
 pub struct Report {
     /// Where it ran.
     pub machine: Machine,
+    /// The commands that ran it.
+    #[serde(default)]
+    pub runs: Vec<Run>,
     /// The experiments, in the order in which they ran.
     pub outcomes: Vec<Outcome>,
 }
@@ -35,6 +38,17 @@ pub struct Machine {
     pub date: String,
 }
 
+/// A command that ran experiments, so that it can be run again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Its command line.
+    pub command: String,
+    /// The commit of which the program is, with `-dirty` where files differ from it.
+    pub commit: String,
+    /// The compiler of the program: `rustc 1.94.0`.
+    pub compiler: String,
+}
+
 /// What one experiment told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -44,6 +58,12 @@ pub struct Outcome {
     pub title: String,
     /// How long it took.
     pub seconds: f64,
+    /// Of how many nodes its clusters were, each number once.
+    #[serde(default)]
+    pub nodes: Vec<usize>,
+    /// How many threads their nodes had.
+    #[serde(default)]
+    pub threads: Vec<usize>,
     /// Its figures.
     pub figures: Vec<Figure>,
 }

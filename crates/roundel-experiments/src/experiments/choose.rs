@@ -7,6 +7,7 @@ use super::{Case, Experiment, Options, Work, catalogue};
 use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;
 use crate::paper::Paper;
+use std::collections::BTreeSet;
 use strum::Display;
 
 /// A flag that says how large clusters are.
@@ -134,6 +135,16 @@ impl Chosen {
         }
     }
 
+    /// How many nodes its clusters have, and how many threads their nodes, each number once.
+    pub(super) fn clusters(&self) -> (BTreeSet<usize>, BTreeSet<usize>) {
+        let clusters = || self.plan.iter().map(|case| case.work.cluster());
+        let nodes = clusters().map(|(nodes, _)| nodes);
+        (
+            nodes.collect(),
+            clusters().filter_map(|(_, threads)| threads).collect(),
+        )
+    }
+
     /// How many runs it has.
     pub(super) fn runs(&self) -> usize {
         self.options.runs() * self.plan.len()
@@ -217,19 +228,6 @@ mod tests {
         all.filter(|(one, options)| runs_on(one, options)).collect()
     }
 
-    /// Whether a plan has this number of what the names stand for.
-    fn has(plan: &[Case], of: &[&str], number: usize) -> bool {
-        let works: Vec<_> = plan
-            .iter()
-            .map(|case| format!("{:?}", case.work).replace(" }", ","))
-            .collect();
-        let mut numbers = of.iter().map(|of| format!(" {of}: {number},"));
-        numbers.any(|number| works.iter().any(|work| work.contains(&number)))
-    }
-
-    const NODES: &[&str] = &["nodes", "hosts", "workers"];
-    const THREADS: &[&str] = &["threads"];
-
     #[test]
     fn every_experiment_obeys_each_flag_or_is_refused() {
         for (nodes, threads) in [
@@ -242,9 +240,9 @@ mod tests {
                 let name = experiment.name;
                 match choose(&names(&[name]), &options) {
                     Ok(chosen) => {
-                        let plan = &chosen[0].plan;
-                        let obeys = nodes.iter().all(|nodes| has(plan, NODES, *nodes))
-                            && threads.is_none_or(|threads| has(plan, THREADS, threads));
+                        let (has_nodes, has_threads) = chosen[0].clusters();
+                        let obeys = nodes.iter().all(|nodes| has_nodes.contains(nodes))
+                            && threads.is_none_or(|threads| has_threads.contains(&threads));
                         assert!(obeys, "{name} does not have {nodes:?} and {threads:?}");
                     }
                     Err(error) => {

@@ -195,6 +195,7 @@ pub fn run(
     let mut outcomes = Vec::new();
     for one in chosen {
         let (after, beginning) = (done + one.runs(), Instant::now());
+        let (nodes, threads) = one.clusters();
         let Chosen {
             experiment,
             options,
@@ -218,6 +219,8 @@ pub fn run(
                 experiment: experiment.name.to_owned(),
                 title: experiment.title.to_owned(),
                 seconds: beginning.elapsed().as_secs_f64(),
+                nodes: nodes.into_iter().collect(),
+                threads: threads.into_iter().collect(),
                 figures: (experiment.tell)(&results),
             }),
             Err(error) => Err(Failed {

@@ -65,6 +65,20 @@ impl Work {
         }
     }
 
+    /// How many nodes it has, and threads of each where it says so.
+    pub(super) fn cluster(&self) -> (usize, Option<usize>) {
+        match self {
+            Self::Setting(setting) => (setting.nodes, Some(setting.threads)),
+            Self::Replay(replay) => replay.cluster(),
+            Self::Ring(join) => (join.hosts, Some(join.threads)),
+            Self::Conversation(one) => (one.setting.nodes, Some(one.setting.threads)),
+            Self::Hybrid(hybrid) => (hybrid.nodes, Some(hybrid.threads)),
+            Self::Skewed(join) => (join.nodes, Some(join.threads)),
+            Self::Mix(mix) => (mix.nodes, Some(mix.threads)),
+            Self::Tpch(run) => (run.workers, None),
+        }
+    }
+
     /// Measures it; in simulation, unless it was measured before.
     fn run(&self, options: &Options) -> Result<Got> {
         let kept = &options.kept;

@@ -6,7 +6,7 @@ use super::chart::{Sheet, dark_style, draw};
 use super::label::clean;
 use super::quantity::{place, quantity};
 use crate::figure::{Figure, Finding, Unit, Verdict};
-use crate::outcome::{Machine, Outcome, Report};
+use crate::outcome::{Machine, Outcome, Report, Run};
 
 /// How pages look.
 const CSS: &str = include_str!("page.css");
@@ -32,6 +32,7 @@ pub fn to_html(report: &Report) -> String {
                 header {
                     h1 { (title) }
                     (machine(&report.machine))
+                    @for run in &report.runs { (self::run(run)) }
                 }
                 main {
                     (contents(&report.outcomes))
@@ -66,6 +67,15 @@ fn machine(machine: &Machine) -> Markup {
             @for (name, fact) in facts {
                 div { dt { (name) } dd { (clean(&fact)) } }
             }
+        }
+    }
+}
+
+fn run(run: &Run) -> Markup {
+    html! {
+        p.muted {
+            code { (clean(&run.command)) }
+            " by commit " (clean(&run.commit)) ", " (clean(&run.compiler))
         }
     }
 }
@@ -151,13 +161,22 @@ fn experiment(index: usize, outcome: &Outcome) -> Markup {
     html! {
         section.experiment #(anchor(index)) {
             h2 { (clean(&outcome.title)) }
-            p.muted { code { (clean(&outcome.experiment)) } ", ran for " (quantity(outcome.seconds, Unit::Seconds)) }
+            p.muted {
+                code { (clean(&outcome.experiment)) } ", ran for " (quantity(outcome.seconds, Unit::Seconds))
+                @if !outcome.nodes.is_empty() { "; nodes: " (list(&outcome.nodes)) }
+                @if !outcome.threads.is_empty() { "; threads of each: " (list(&outcome.threads)) }
+            }
             @if outcome.figures.is_empty() {
                 p.muted { "This experiment has no figures." }
             }
             @for figure in &outcome.figures { (self::figure(figure)) }
         }
     }
+}
+
+fn list(numbers: &[usize]) -> String {
+    let numbers: Vec<_> = numbers.iter().map(usize::to_string).collect();
+    numbers.join(", ")
 }
 
 fn figure(figure: &Figure) -> Markup {

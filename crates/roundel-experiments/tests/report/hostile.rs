@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use roundel_experiments::figure::{Axis, Figure, Finding, Point, Scale, Series, Unit, Verdict, X};
-use roundel_experiments::outcome::{Machine, Outcome, Report};
+use roundel_experiments::outcome::{Machine, Outcome, Report, Run};
 use roundel_experiments::report::{from_json, to_html, to_json, to_svg, to_text};
 use roxmltree::Document;
 
@@ -105,10 +105,17 @@ fn report() -> impl Strategy<Value = Report> {
             roundel: one.clone(),
             date: other.clone(),
         },
+        runs: vec![Run {
+            command: one.clone(),
+            commit: other.clone(),
+            compiler: one.clone(),
+        }],
         outcomes: vec![Outcome {
             experiment: one,
             title: other,
             seconds,
+            nodes: vec![usize::MAX],
+            threads: Vec::new(),
             figures: vec![figure],
         }],
     })

@@ -121,6 +121,10 @@ fn the_page_tells_everything() {
         "23 GiB",
         "Linux 6.8.0-45-generic",
         "2026-11-22",
+        "experiment run designs --threads 14",
+        "8f3c2a91d0b7",
+        "rustc 1.94.0",
+        "nodes: 2, 4, 8; threads of each: 14",
     ] {
         has(fact);
     }

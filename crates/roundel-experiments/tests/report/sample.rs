@@ -1,7 +1,7 @@
 //! A report with figures of all kinds. The numbers are made up.
 
 use roundel_experiments::figure::{Axis, Figure, Finding, Point, Scale, Series, Unit, Verdict, X};
-use roundel_experiments::outcome::{Machine, Outcome, Report};
+use roundel_experiments::outcome::{Machine, Outcome, Report, Run};
 
 pub fn axis(label: &str, unit: Unit, scale: Scale) -> Axis {
     Axis {
@@ -292,10 +292,17 @@ pub fn report() -> Report {
         experiment: experiment.to_owned(),
         title: title.to_owned(),
         seconds: 73.4,
+        nodes: vec![2, 4, 8],
+        threads: vec![14],
         figures,
     };
     Report {
         machine: machine(),
+        runs: vec![Run {
+            command: "roundel-lab experiment run designs --threads 14".to_owned(),
+            commit: "8f3c2a91d0b7".to_owned(),
+            compiler: "rustc 1.94.0".to_owned(),
+        }],
         outcomes: vec![
             outcome(
                 "designs",

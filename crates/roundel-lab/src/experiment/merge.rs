@@ -8,7 +8,7 @@ use roundel_experiments::report::{MAX_JSON_BYTES, from_json};
 use roundel_terminal::Failure;
 
 /// Reads results and puts them together. Of an experiment that is in several, the last counts; the
-/// machine is that of the first.
+/// machine is that of the first, and all commands are named.
 pub fn read(files: &[PathBuf]) -> Result<Report, Failure> {
     let mut whole: Option<Report> = None;
     for file in files {
@@ -36,6 +36,11 @@ pub fn read(files: &[PathBuf]) -> Result<Report, Failure> {
 }
 
 fn add(whole: &mut Report, report: Report) {
+    for run in report.runs {
+        if !whole.runs.contains(&run) {
+            whole.runs.push(run);
+        }
+    }
     for outcome in report.outcomes {
         let mut outcomes = whole.outcomes.iter_mut();
         match outcomes.find(|known| known.experiment == outcome.experiment) {
@@ -48,7 +53,7 @@ fn add(whole: &mut Report, report: Report) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::machine;
+    use crate::experiment::origin;
     use roundel_experiments::outcome::Outcome;
 
     fn report(outcomes: &[(&str, f64)]) -> Report {
@@ -56,10 +61,13 @@ mod tests {
             experiment: (*name).to_owned(),
             title: String::new(),
             seconds: *seconds,
+            nodes: vec![2],
+            threads: vec![1],
             figures: Vec::new(),
         };
         Report {
-            machine: machine::this("shm"),
+            machine: origin::machine("shm"),
+            runs: vec![origin::run()],
             outcomes: outcomes.iter().map(outcome).collect(),
         }
     }
@@ -74,5 +82,6 @@ mod tests {
             .map(|one| (one.experiment.as_str(), one.seconds))
             .collect();
         assert_eq!(got, [("a", 1.0), ("b", 3.0), ("c", 4.0)]);
+        assert_eq!(whole.runs.len(), 1, "one command");
     }
 }

@@ -1,8 +1,8 @@
 //! `roundel-lab experiment`: the papers' experiments on this host, and their report. Nodes are this program
 //! once more, see [`roundel_experiments::node_main`].
 
-mod machine;
 mod merge;
+mod origin;
 mod setting;
 
 use std::io::{self, Write as _};
@@ -119,7 +119,7 @@ async fn measure(args: &RunArgs) -> Result<(), Failure> {
     let chosen = chosen.map_err(|error| Failure::Usage(error.to_string()))?;
     let mut text = Text::new(args.json.is_some());
     tell_without(&chosen, &mut text)?;
-    let machine = machine::this(&fabric.to_string());
+    let machine = origin::machine(&fabric.to_string());
     let bar = experiment_bar();
     let shown = bar.clone();
     // Nodes end when this process does, however it ends.
@@ -140,7 +140,11 @@ async fn measure(args: &RunArgs) -> Result<(), Failure> {
             Err(Failed { experiment, error }) => failed.push(format!("{experiment}: {error}")),
         }
     }
-    let report = Report { machine, outcomes };
+    let report = Report {
+        machine,
+        runs: vec![origin::run()],
+        outcomes,
+    };
     tell(&report, &mut text)?;
     if let Some(path) = &args.json {
         write_json(&report, path)?;

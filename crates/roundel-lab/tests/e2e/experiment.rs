@@ -23,7 +23,15 @@ fn a_run_is_told_to_people_and_to_machines() {
     let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
     let figures = report["outcomes"][0]["figures"].as_array().unwrap();
     assert!(!figures.is_empty());
+    let command = report["runs"][0]["command"].as_str().unwrap();
+    assert!(
+        command.starts_with("roundel-lab experiment run setup"),
+        "{command}"
+    );
+    assert_eq!(report["outcomes"][0]["threads"], serde_json::json!([1, 2]));
     let page = fs::read_to_string(format!("{plots}/report.html")).unwrap();
+    let points = fs::read_to_string(format!("{plots}/report.csv")).unwrap();
+    assert!(points.contains("\nsetup,fig21,MESQ/SR,2,none,"), "{points}");
     for figure in figures {
         let id = figure["id"].as_str().unwrap();
         assert!(page.contains(&format!("id=\"{id}\"")), "{id}");

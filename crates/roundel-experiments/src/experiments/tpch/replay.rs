@@ -20,6 +20,11 @@ impl Replay {
         Self { query, setting }
     }
 
+    /// How many nodes it has, and threads of each.
+    pub(crate) fn cluster(&self) -> (usize, Option<usize>) {
+        (self.setting.nodes, Some(self.setting.threads))
+    }
+
     /// Runs it.
     pub(crate) fn run(&self) -> Result<TpchQuery> {
         let recording = Recording::of(self.query)?;
