@@ -119,6 +119,9 @@ pub struct Finding {
     pub measured: String,
     /// Whether they agree.
     pub verdict: Verdict,
+    /// What it takes for them to agree: `at least 2; from 1.70 on it cannot tell`. Empty where nothing was measured.
+    #[serde(default)]
+    pub threshold: String,
 }
 
 /// Whether a measurement agrees with a claim.

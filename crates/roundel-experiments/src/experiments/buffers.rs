@@ -2,9 +2,10 @@
 
 mod phases;
 
-use super::tell::{About, axis, percent, rate, reaches, throughput, verdict};
+use super::judgement::{Judgement, below, holds, reaches};
+use super::tell::{About, axis, percent, rate, throughput};
 use super::{Case, Experiment, Options, Results};
-use crate::figure::{Figure, Point, Scale, Unit, Verdict, X};
+use crate::figure::{Figure, Point, Scale, Unit, X};
 use crate::measured::Measured;
 use crate::paper::Paper;
 use crate::setting::{Setting, Transport};
@@ -159,7 +160,7 @@ fn tell(results: &Results) -> Vec<Figure> {
                         ..at.clone()
                     },
                 );
-                (measured, verdict(at.median < 0.97 * best))
+                (measured, below(at.median / best, 0.97))
             });
             figure.find("SH35b", found);
         }
@@ -171,7 +172,7 @@ fn tell(results: &Results) -> Vec<Figure> {
                 "{least:.0} buffers with {}, {most:.0} with {}",
                 WORK[0].2, WORK[2].2
             );
-            (measured, verdict(most < least))
+            (measured, holds(most < least, "fewer with much work"))
         });
         figure.find("SH36a", found);
     }
@@ -181,7 +182,7 @@ fn tell(results: &Results) -> Vec<Figure> {
 }
 
 /// Whether adaptive buffers reach a share of the best fixed number, all being places of one series.
-fn beside_best_fixed(figure: &Figure, series: &str, share: f64) -> Option<(String, Verdict)> {
+fn beside_best_fixed(figure: &Figure, series: &str, share: f64) -> Option<(String, Judgement)> {
     let adaptive_at = X::Name(ADAPTIVE.into());
     let adaptive = figure.at(series, &adaptive_at)?;
     let fixed = figure.points(series).iter();
@@ -232,7 +233,7 @@ fn skew(results: &Results) -> Figure {
         [Some(quick), Some(slow)] => {
             let measured =
                 format!("{quick:.0} buffers at the fast node, {slow:.0} at the slow one");
-            Some((measured, verdict(quick != slow)))
+            Some((measured, holds(quick != slow, "two numbers")))
         }
         _ => None,
     };

@@ -1,7 +1,8 @@
 //! What is left of a transport when the consumer computes (section 7.1.7).
 
+use super::judgement::{below, holds, reaches, within};
 use super::notification::{ROUNDS, by_time};
-use super::tell::{About, axis, percent, reaches, verdict};
+use super::tell::{About, axis, percent};
 use super::{Case, Experiment, Options, Results};
 use crate::figure::{Figure, Scale, Unit, X};
 use crate::paper::Paper;
@@ -84,7 +85,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             "{} at best: a thread here also partitions what it sends, and copies it",
             percent(share)
         );
-        (measured, verdict((0.02..=0.4).contains(&share)))
+        (measured, within(share, 0.02..=0.4))
     });
     let at_most = best(&most);
     figure.find("SH31b", found);
@@ -102,7 +103,7 @@ fn tell(results: &Results) -> Vec<Figure> {
         let measured = format!(
             "MEMQ/SR has half of the consumer's throughput from {sends} rounds of work on, MEMQ/RD from {reads}"
         );
-        (measured, verdict(sends <= reads))
+        (measured, holds(sends <= reads, "MEMQ/SR from no more rounds on"))
     });
     figure.find("SH32", found);
     let others = results
@@ -127,10 +128,8 @@ fn tell(results: &Results) -> Vec<Figure> {
             shares.join(", "),
             percent(at_most.unwrap_or_default())
         );
-        (
-            measured,
-            verdict(others.iter().all(|(_, share)| *share < 0.9)),
-        )
+        let highest = others.iter().map(|(_, share)| *share).fold(0.0, f64::max);
+        (measured, below(highest, 0.9))
     });
     figure.find("SH33", found);
     let slowest = |x: &X| {

@@ -1,8 +1,9 @@
 //! How often receivers write credit back (section 7.1.1).
 
-use super::tell::{About, axis, percent, rate, reaches, spread, throughput, verdict};
+use super::judgement::{below, reaches, stays_below, within};
+use super::tell::{About, axis, percent, rate, spread, throughput};
 use super::{Case, Experiment, Options, Results};
-use crate::figure::{Axis, Figure, Scale, Unit, Verdict, X};
+use crate::figure::{Axis, Figure, Scale, Unit, X};
 use crate::measured::Measured;
 use crate::paper::Paper;
 use crate::setting::{Setting, Transport};
@@ -103,12 +104,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             "throughput varies by {} at most, in {design}",
             percent(share)
         );
-        let verdict = match share {
-            ..0.15 => Verdict::Agrees,
-            0.15..0.3 => Verdict::CannotTell,
-            _ => Verdict::Differs,
-        };
-        (measured, verdict)
+        (measured, stays_below(share, 0.15, 0.3))
     });
     throughputs.find("SH01a", found);
     let best = DESIGNS
@@ -151,7 +147,7 @@ fn tell(results: &Results) -> Vec<Figure> {
                 percent(sq),
                 percent(mq)
             );
-            (measured, verdict(sq.max(mq) < 0.03))
+            (measured, below(sq.max(mq), 0.03))
         });
     crediting.find("SH02", found);
 
@@ -172,7 +168,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             "at a credit for every receive, posting them takes {} of CPU time in MESQ/SR",
             percent(busy)
         );
-        (measured, verdict(busy < 0.1))
+        (measured, below(busy, 0.1))
     });
     writes.find("SH03", found);
 
@@ -197,7 +193,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             sixteen / f64::from(1 << 20),
             sixteen / two
         );
-        (measured, verdict((4.0..=10.0).contains(&(sixteen / two))))
+        (measured, within(sixteen / two, 4.0..=10.0))
     });
     memory.find("SH04", found);
 
@@ -233,7 +229,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             "the share of time varies by {} of all time at most",
             percent(widest)
         );
-        (measured, verdict(widest < 0.15))
+        (measured, below(widest, 0.15))
     });
     blocked.find("SH05a", found);
     vec![throughputs, crediting, writes, memory, blocked]

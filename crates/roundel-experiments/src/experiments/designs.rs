@@ -1,9 +1,10 @@
 //! The designs and what they are compared with, as nodes are added (section 7.1.4).
 
-use super::tell::{About, axis, percent, rate, reaches, throughput, verdict};
+use super::judgement::{Judgement, above, below, reaches};
+use super::tell::{About, axis, percent, rate, throughput};
 use super::{Case, Experiment, Options, Results};
 use crate::claims::claim;
-use crate::figure::{Figure, Scale, Unit, Verdict, X};
+use crate::figure::{Figure, Scale, Unit, X};
 use crate::paper::Paper;
 use crate::setting::{Pattern, Setting, Transport};
 use roundel_exchange::Design;
@@ -94,7 +95,7 @@ fn most_ahead(figure: &Figure, to: &str) -> Option<(&'static str, f64)> {
 }
 
 /// Whether a design is so many times ahead as is claimed.
-fn ahead(figure: &Figure, to: &str, claimed: f64) -> Option<(String, Verdict)> {
+fn ahead(figure: &Figure, to: &str, claimed: f64) -> Option<(String, Judgement)> {
     most_ahead(figure, to).map(|(design, ratio)| {
         (
             format!("{design} is up to {ratio:.2} times as fast"),
@@ -157,12 +158,13 @@ fn tell(results: &Results) -> Vec<Figure> {
             );
             let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
             let last = repartition.points(mesq).last().map(|point| &point.x);
+            let judged = above(datagrams / connections, 1.0);
             match last {
                 Some(X::Number(nodes)) if *nodes > cores as f64 => (
                     format!("{measured}; they share {cores} cores"),
-                    Verdict::CannotTell,
+                    judged.if_told(false),
                 ),
-                _ => (measured, verdict(datagrams > connections)),
+                _ => (measured, judged),
             }
         });
     repartition.find("SH16", found);
@@ -197,7 +199,7 @@ fn tell(results: &Results) -> Vec<Figure> {
                 rate(sends),
                 percent(other)
             );
-            (measured, verdict(in_broadcast < 0.85 * other))
+            (measured, below(in_broadcast / other, 0.85))
         },
     );
     broadcast.find("SH22a", found);
@@ -235,7 +237,7 @@ fn tell_mpi(results: &Results) -> Figure {
                 rate(threads),
                 rate(processes)
             );
-            (measured, verdict(threads < 0.9 * processes))
+            (measured, below(threads / processes, 0.9))
         });
     figure.find("SH40", found);
     figure

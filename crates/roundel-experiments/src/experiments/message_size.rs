@@ -1,6 +1,7 @@
 //! How long messages should be over reliable connections (section 7.1.3).
 
-use super::tell::{About, axis, each, percent, reaches, throughput, verdict};
+use super::judgement::{below, reaches};
+use super::tell::{About, axis, each, percent, throughput};
 use super::{Case, Experiment, Options, Results};
 use crate::figure::{Axis, Figure, Scale, Unit, X};
 use crate::paper::Paper;
@@ -109,7 +110,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             "at 4 KiB the worst of them has {} of its peak",
             percent(share)
         );
-        (measured, verdict(share < 0.7))
+        (measured, below(share, 0.7))
     });
     throughputs.find("SH10a", found);
     let found = multiple.map(|share| {
@@ -178,7 +179,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             mib(of_node),
             of_operator(of_node)
         );
-        (measured, verdict(of_operator(of_node) < 1.0))
+        (measured, below(of_operator(of_node), 1.0))
     });
     memory.find_own(
         "-",

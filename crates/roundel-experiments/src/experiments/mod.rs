@@ -9,6 +9,7 @@ mod compute;
 mod credit;
 mod designs;
 pub(crate) mod hybrid;
+mod judgement;
 mod message_size;
 mod notification;
 mod plan;

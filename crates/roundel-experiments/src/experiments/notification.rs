@@ -1,6 +1,7 @@
 //! How receivers learn of a WRITE (section 7.1.2).
 
-use super::tell::{About, axis, each, reaches, throughput, verdict};
+use super::judgement::{above, holds, reaches};
+use super::tell::{About, axis, each, throughput};
 use super::{Case, Experiment, Options, Results};
 use crate::claims::claim;
 use crate::figure::{Figure, Point, Scale, Unit, X};
@@ -152,8 +153,7 @@ fn tell(results: &Results) -> Vec<Figure> {
                 messages * 1e6,
                 buffers * 1e6
             );
-            let later = buffers > 1.1 * queue.max(messages);
-            Some((measured, verdict(later)))
+            Some((measured, above(buffers / queue.max(messages), 1.1)))
         }
         _ => None,
     };
@@ -165,10 +165,8 @@ fn tell(results: &Results) -> Vec<Figure> {
                 "{queue:.2} completion queue, {messages:.2} message queue, {buffers:.2} buffers"
             );
             let near = |value: f64, claimed: f64| (value - claimed).abs() < 0.2;
-            Some((
-                measured,
-                verdict(near(queue, 2.5) && near(messages, 3.0) && near(buffers, 2.0)),
-            ))
+            let all = near(queue, 2.5) && near(messages, 3.0) && near(buffers, 2.0);
+            Some((measured, holds(all, "less than 0.2 from 2.5, 3 and 2")))
         }
         _ => None,
     };

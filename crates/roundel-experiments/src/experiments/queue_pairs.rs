@@ -1,6 +1,7 @@
 //! What more queue pairs are worth (section 7.1.5).
 
-use super::tell::{About, axis, each, rate, throughput, verdict};
+use super::judgement::{at_least, holds};
+use super::tell::{About, axis, each, rate, throughput};
 use super::{Case, Experiment, Options, Results};
 use crate::figure::{Figure, Point, Scale, Unit, X};
 use crate::paper::Paper;
@@ -89,7 +90,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             rate(connected.median),
             pairs(&connected)
         );
-        (measured, verdict(datagrams.median >= connected.median))
+        (measured, at_least(datagrams.median / connected.median, 1.0))
     });
     figure.find("SH27a", found);
     let (nodes, threads) = cluster(results.options);
@@ -109,7 +110,7 @@ fn tell(results: &Results) -> Vec<Figure> {
         let as_in_table = used.iter().all(|(_, as_in_table)| *as_in_table);
         let seen: Vec<_> = used.into_iter().map(|(seen, _)| seen).collect();
         let measured = format!("{} at {nodes} nodes of {threads} threads", seen.join(", "));
-        (measured, verdict(as_in_table))
+        (measured, holds(as_in_table, "all as in Table 1"))
     });
     figure.find("SH27b", found);
     vec![figure]

@@ -1,7 +1,8 @@
 //! Clusters beyond those of the paper: what throughput is left, and what a node spends on it (section 7.1.4 forecasts
 //! as much).
 
-use super::tell::{About, axis, each, percent, throughput, verdict};
+use super::judgement::at_least;
+use super::tell::{About, axis, each, percent, throughput};
 use super::{Case, Experiment, Options, Results};
 use crate::figure::{Axis, Figure, Scale, Unit, X};
 use crate::measured::Measured;
@@ -83,7 +84,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             "it keeps {} from the fewest to the most nodes",
             percent(share)
         );
-        (measured, verdict(share >= 0.9))
+        (measured, at_least(share, 0.9))
     });
     rates.find("SH16", found);
     let count = |label: &str| axis(label, Unit::None, Scale::Log2);

@@ -1,6 +1,7 @@
 //! What it takes to connect and to disconnect (section 7.1.6).
 
-use super::tell::{About, axis, verdict};
+use super::judgement::{above, at_most, below};
+use super::tell::{About, axis};
 use super::{Case, Experiment, Options, Results};
 use crate::figure::{Figure, Point, Scale, Unit, X};
 use crate::paper::Paper;
@@ -89,7 +90,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             times(connected),
             times(datagrams)
         );
-        (measured, verdict(times(connected) > 1.3 * times(datagrams)))
+        (measured, above(times(connected) / times(datagrams), 1.3))
     });
     figure.find("SH28", found);
     let found = multiple.zip(single).map(|((_, multiple), (_, single))| {
@@ -99,7 +100,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             threads(results.options),
             single * 1e3
         );
-        (measured, verdict(multiple > single))
+        (measured, above(multiple / single, 1.0))
     });
     figure.find("SH28", found);
     let slowest = figure
@@ -110,7 +111,7 @@ fn tell(results: &Results) -> Vec<Figure> {
     let found = slowest.map(|seconds| {
         (
             format!("{:.1} ms at most", seconds * 1e3),
-            verdict(seconds <= 0.04),
+            at_most(seconds, 0.04),
         )
     });
     figure.find("SH29", found);
@@ -150,7 +151,7 @@ fn tell(results: &Results) -> Vec<Figure> {
         .min_by(f64::total_cmp);
     let found = ours.zip(other).map(|(ours, other)| {
         let measured = format!("{:.0} ms, the next {:.0} ms", ours * 1e3, other * 1e3);
-        (measured, verdict(ours < other))
+        (measured, below(ours / other, 1.0))
     });
     whole.find("SH30", found);
     vec![figure, whole]

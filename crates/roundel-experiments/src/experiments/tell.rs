@@ -1,14 +1,12 @@
 //! From measurements to figures and findings.
 
+use super::judgement::Judgement;
 use super::{Got, Results};
 use crate::claims::claim;
 use crate::figure::{Axis, Figure, Finding, Point, Scale, Series, Unit, Verdict, X};
 use crate::measured::Measured;
 use crate::paper::Paper;
 use crate::ring::RingMeasured;
-
-/// Short of a claimed ratio by less than this share, a measurement does not tell.
-const NEAR: f64 = 0.85;
 
 /// What a figure is about; its series come from the results.
 pub struct About<'a> {
@@ -157,8 +155,8 @@ impl Figure {
         ratios.max_by(f64::total_cmp)
     }
 
-    /// Adds what this run says of a claim of a paper. Without a verdict it cannot tell.
-    pub(super) fn find(&mut self, id: &str, found: Option<(String, Verdict)>) {
+    /// Adds what this run says of a claim of a paper. Where nothing was found, it cannot tell.
+    pub(super) fn find(&mut self, id: &str, found: Option<(String, Judgement)>) {
         let claim = claim(id);
         self.find_own(claim.id, claim.says, found);
     }
@@ -168,39 +166,23 @@ impl Figure {
         &mut self,
         claim: &str,
         statement: &str,
-        found: Option<(String, Verdict)>,
+        found: Option<(String, Judgement)>,
     ) {
-        let (measured, verdict) = found.unwrap_or_else(|| {
-            (
+        let (measured, verdict, threshold) = match found {
+            Some((measured, judged)) => (measured, judged.verdict, judged.threshold),
+            None => (
                 "what it compares was not among what was run".into(),
                 Verdict::CannotTell,
-            )
-        });
+                String::new(),
+            ),
+        };
         self.findings.push(Finding {
             claim: claim.into(),
             statement: statement.into(),
             measured,
             verdict,
+            threshold,
         });
-    }
-}
-
-/// Whether what was seen agrees.
-pub fn verdict(agrees: bool) -> Verdict {
-    match agrees {
-        true => Verdict::Agrees,
-        false => Verdict::Differs,
-    }
-}
-
-/// Whether a value reaches a claimed one.
-pub fn reaches(value: f64, claimed: f64) -> Verdict {
-    if value >= claimed {
-        Verdict::Agrees
-    } else if value >= NEAR * claimed {
-        Verdict::CannotTell
-    } else {
-        Verdict::Differs
     }
 }
 
@@ -258,10 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_near_a_claim_does_not_tell() {
-        assert_eq!(reaches(2.0, 2.0), Verdict::Agrees);
-        assert_eq!(reaches(1.8, 2.0), Verdict::CannotTell);
-        assert_eq!(reaches(1.0, 2.0), Verdict::Differs);
+    fn a_spread_is_a_share_of_the_highest() {
         assert_eq!(spread(&[point(1.0, 4.0), point(2.0, 3.0)]), 0.25);
     }
 }

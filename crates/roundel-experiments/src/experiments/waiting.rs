@@ -1,6 +1,7 @@
 //! Polling, events, and spinning before sleep (section 7.3.3).
 
-use super::tell::{About, axis, throughput, verdict};
+use super::judgement::{above, below};
+use super::tell::{About, axis, throughput};
 use super::{Case, Experiment, Options, Results};
 use crate::figure::{Axis, Figure, Scale, Unit, X};
 use crate::paper::Paper;
@@ -90,7 +91,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             events * 1e6,
             poll * 1e6
         );
-        (measured, verdict(poll < events))
+        (measured, below(poll / events, 1.0))
     });
     latency.find_own("-", "Polling has a lower latency than events", found);
     let throughputs = results.figure(
@@ -127,7 +128,7 @@ fn tell(results: &Results) -> Vec<Figure> {
     let found = events.zip(poll).map(|(events, poll)| {
         let measured =
             format!("{name}: {events:.2} s for each GB with events, {poll:.2} s polling");
-        (measured, verdict(poll > events))
+        (measured, above(poll / events, 1.0))
     });
     cpu.find_own("-", "Polling takes more CPU time than events", found);
     vec![latency, throughputs, cpu]

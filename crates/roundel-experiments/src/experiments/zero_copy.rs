@@ -1,6 +1,7 @@
 //! Copying tuples together against sending each from where it lies (section 4.3.1).
 
-use super::tell::{About, axis, each, throughput, verdict};
+use super::judgement::above;
+use super::tell::{About, axis, each, throughput};
 use super::{Case, Experiment, Options, Results};
 use crate::figure::{Figure, Scale, Unit, X};
 use crate::paper::Paper;
@@ -77,7 +78,7 @@ fn tell(results: &Results) -> Vec<Figure> {
         };
         let measured =
             format!("up to 128 bytes copying is at least {worst:.1} times as fast; {crossing}");
-        (measured, verdict(worst > 1.0))
+        (measured, above(worst, 1.0))
     });
     figure.find_own("-", "Copying is best while tuples are small", found);
     vec![figure]

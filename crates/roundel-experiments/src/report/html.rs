@@ -130,7 +130,7 @@ fn scorecard(report: &Report) -> Markup {
             } @else {
                 div.scroll {
                     table.scorecard {
-                        thead { tr { th { "Claim" } th { "Statement" } th { "Measured" } th { "Verdict" } } }
+                        thead { tr { th { "Claim" } th { "Statement" } th { "Measured" } th { "Verdict" } th { "Agrees if" } } }
                         tbody {
                             @for (figure, finding) in findings() {
                                 tr {
@@ -138,6 +138,7 @@ fn scorecard(report: &Report) -> Markup {
                                     td { (clean(&finding.statement)) }
                                     td { (clean(&finding.measured)) }
                                     td { (badge(finding.verdict)) }
+                                    td { (clean(&finding.threshold)) }
                                 }
                             }
                         }
@@ -209,6 +210,7 @@ fn finding(finding: &Finding) -> Markup {
             p { (badge(finding.verdict)) " " span.muted { (clean(&finding.claim)) } }
             p { (clean(&finding.statement)) }
             p.measured { (clean(&finding.measured)) }
+            @if !finding.threshold.is_empty() { p.muted { "Agrees if: " (clean(&finding.threshold)) } }
         }
     }
 }

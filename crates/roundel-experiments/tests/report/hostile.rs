@@ -66,6 +66,7 @@ fn series() -> impl Strategy<Value = Series> {
 
 fn figure() -> impl Strategy<Value = Figure> {
     let finding = (text(), text(), text()).prop_map(|(claim, statement, measured)| Finding {
+        threshold: measured.clone(),
         claim,
         statement,
         measured,

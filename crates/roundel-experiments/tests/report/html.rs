@@ -3,6 +3,7 @@
 use html5ever::tendril::TendrilSink as _;
 use html5ever::{ParseOpts, parse_document};
 use markup5ever_rcdom::{Handle, NodeData, RcDom};
+use roundel_experiments::figure::Finding;
 use roundel_experiments::report::to_html;
 
 use super::sample;
@@ -136,7 +137,14 @@ fn the_page_tells_everything() {
             has(&figure.paper_saw);
             for finding in &figure.findings {
                 // In the scorecard and beside the figure.
-                for words in [&finding.claim, &finding.statement, &finding.measured] {
+                let Finding {
+                    claim,
+                    statement,
+                    measured,
+                    threshold,
+                    ..
+                } = finding;
+                for words in [claim, statement, measured, threshold] {
                     assert_eq!(page.text.matches(words.as_str()).count(), 2, "{words}");
                 }
             }

@@ -33,6 +33,7 @@ fn finding(claim: &str, statement: &str, measured: &str, verdict: Verdict) -> Fi
         statement: statement.to_owned(),
         measured: measured.to_owned(),
         verdict,
+        threshold: format!("at least number {}", &claim[2..]),
     }
 }
 

@@ -189,10 +189,14 @@ fn tell(report: &Report, text: &mut Text) -> Result<(), Failure> {
     for figure in report.figures() {
         text.line(&report::to_text(figure, WIDTH))?;
         for finding in &figure.findings {
-            text.line(&format!(
+            let mut line = format!(
                 "{}: {} ({}): {}",
                 finding.verdict, finding.statement, finding.claim, finding.measured
-            ))?;
+            );
+            if !finding.threshold.is_empty() {
+                line += &format!("; agrees if {}", finding.threshold);
+            }
+            text.line(&line)?;
         }
         text.line("")?;
     }

@@ -1,6 +1,7 @@
 //! Consumers that are slow for half of the run: whether memory follows them (section 6.2).
 
-use super::super::tell::{About, axis, throughput, verdict};
+use super::super::judgement::below;
+use super::super::tell::{About, axis, throughput};
 use super::super::{Case, Options, Results};
 use super::{ADAPTIVE, COUNTS, DESIGN, FIXED, beside_best_fixed};
 use crate::figure::{Figure, Point, Scale, Unit, X};
@@ -106,7 +107,7 @@ fn memory(results: &Results) -> Figure {
             mib(after)
         );
         // Afterwards it grows where a source runs out, which depends on the machine.
-        Some((measured, verdict(slow < before)))
+        Some((measured, below(slow / before, 1.0)))
     })();
     figure.find("SH36e", found);
     figure

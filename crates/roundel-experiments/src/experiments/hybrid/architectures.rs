@@ -1,6 +1,7 @@
 //! Connections, registered memory and throughput of the three exchanges, as nodes and threads grow.
 
-use super::super::tell::{About, axis, throughput, verdict};
+use super::super::judgement::below;
+use super::super::tell::{About, axis, throughput};
 use super::super::{Case, Experiment, Options, Results};
 use super::case;
 use crate::figure::{Axis, Figure, Scale, Unit, X};
@@ -112,7 +113,7 @@ fn tell(results: &Results) -> Vec<Figure> {
                 "{} through the multiplexer, {} between units, with {OPERATORS} operators",
                 one.median, other.median
             );
-            (measured, verdict(one.median < other.median))
+            (measured, below(one.median / other.median, 1.0))
         });
         pairs.find("HY04a", found);
         told.push(pairs);

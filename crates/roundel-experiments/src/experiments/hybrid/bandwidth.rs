@@ -1,6 +1,7 @@
 //! Networks and transports: the queries of TPC-H as they were recorded, replayed on simulated clusters.
 
-use super::super::tell::{About, axis, verdict};
+use super::super::judgement::at_least;
+use super::super::tell::{About, axis};
 use super::super::{Case, Experiment, Options, Results, Work};
 use super::{hourly, totals};
 use crate::figure::{Figure, Point, Scale, Unit, X};
@@ -138,7 +139,7 @@ fn by_network(results: &Results) -> Figure {
             tcp / before,
             rdma / before
         );
-        Some((measured, verdict(rdma >= 1.2 * tcp)))
+        Some((measured, at_least(rdma / tcp, 1.2)))
     })();
     figure.find("HY03a", found);
     figure

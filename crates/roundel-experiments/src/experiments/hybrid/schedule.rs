@@ -1,9 +1,10 @@
 //! All nodes send to all others, with and without a schedule.
 
-use super::super::tell::{About, axis, each, throughput, verdict};
+use super::super::judgement::{at_least, at_most};
+use super::super::tell::{About, axis, each, throughput};
 use super::super::{Case, Experiment, Options, Results};
 use super::case;
-use crate::figure::{Figure, Scale, Unit, Verdict, X};
+use crate::figure::{Figure, Scale, Unit, X};
 use crate::hybrid::{Hybrid, HybridMeasured, Order};
 use crate::paper::Paper;
 use roundel_exchange::{Architecture, Scheduling};
@@ -95,21 +96,18 @@ fn tell(results: &Results) -> Vec<Figure> {
     });
     let ratio = |name, one, other| rates.ratio(&series(name, one), &series(name, other));
     let gain = |name| ratio(name, Scheduling::On, Scheduling::Off);
-    let judged = |agrees| match results.options.fabric.is_simulated() {
-        true => verdict(agrees),
-        false => Verdict::CannotTell,
-    };
+    let simulated = results.options.fabric.is_simulated();
     let gains = gain(FLOWS).zip(gain(RANDOM)).map(|(flows, random)| {
         let measured = format!(
             "with messages of 512 KiB {flows:.2} times at best where nodes send to all others at once, {random:.2} times \
              where their threads send to one after the other, in any order"
         );
-        (measured, judged(flows >= 1.3))
+        (measured, at_least(flows, 1.3).if_told(simulated))
     });
     let losses = TRAFFIC.map(|(name, ..)| ratio(name, Scheduling::Off, Scheduling::Auto));
     let losses = losses.into_iter().flatten().reduce(f64::max).map(|loss| {
         let measured = format!("at most {loss:.2} times as fast without a schedule as with auto");
-        (measured, judged(loss <= 1.05))
+        (measured, at_most(loss, 1.05).if_told(simulated))
     });
     rates.find("HY01", gains);
     rates.find_own(

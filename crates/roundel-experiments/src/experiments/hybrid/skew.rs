@@ -1,6 +1,7 @@
 //! Joins whose keys are not alike, with and without what is done about it.
 
-use super::super::tell::{About, axis, each, verdict};
+use super::super::judgement::at_least;
+use super::super::tell::{About, axis, each};
 use super::super::{Case, Experiment, Options, Results, Work};
 use crate::figure::{Axis, Figure, Scale, Unit, X};
 use crate::hybrid::{SkewedJoin, SkewedMeasured};
@@ -86,7 +87,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             "by an exponent of {JUDGED} {skewed:.2} times as fast through multiplexers, and {alike:.2} times by keys that are \
              alike"
         );
-        (measured, verdict(skewed >= 2.0 && alike >= 0.97))
+        (measured, at_least(skewed, 2.0).and(at_least(alike, 0.97)))
     });
     time.find_own("skew", "Heavy keys that are spread hold up nobody", found);
     vec![

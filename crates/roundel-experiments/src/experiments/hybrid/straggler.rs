@@ -1,6 +1,7 @@
 //! Consumers on cores, one of which is slower than the others.
 
-use super::super::tell::{About, axis, each, verdict};
+use super::super::judgement::at_most;
+use super::super::tell::{About, axis, each};
 use super::super::{Case, Experiment, Options, Results};
 use super::case;
 use crate::figure::{Figure, Scale, Unit, X};
@@ -68,7 +69,7 @@ fn tell(results: &Results) -> Vec<Figure> {
                  multiplexer, and {classic:.2} times between units; at the least {:.2} times",
                 ideal(worst)
             );
-            (measured, verdict(multiplexer <= 1.1 * ideal(worst)))
+            (measured, at_most(multiplexer / ideal(worst), 1.1))
         });
     figure.find("HY04b", found);
     vec![figure]

@@ -7,10 +7,11 @@ mod summary;
 pub use figures::{NODES, PENDING, THREADS, VALUES};
 pub use summary::EXPERIMENT as SUMMARY;
 
-use super::tell::{About, axis, verdict};
+use super::judgement::holds;
+use super::tell::{About, axis};
 use super::{Case, Experiment, Got, Options, Results, Work};
 use crate::conversation::{self, Conversation, Sweep, Varied};
-use crate::figure::{Axis, Figure, Finding, Point, Scale, Unit, Verdict, X};
+use crate::figure::{Axis, Figure, Finding, Point, Scale, Unit, X};
 use crate::paper::Paper;
 use crate::scorecard::judge_known;
 use roundel_protocols::Protocol;
@@ -190,14 +191,19 @@ fn known(results: &Results) -> Vec<(Conversation, f64)> {
 fn findings(claims: &[&str], known: &[(Conversation, f64)]) -> Vec<Finding> {
     judge_known(claims, known)
         .into_iter()
-        .map(|judged| Finding {
-            claim: judged.id,
-            statement: judged.paper,
-            measured: match judged.holds {
-                Some(_) => judged.seen,
-                None => "what it compares was not among what was run".into(),
-            },
-            verdict: judged.holds.map_or(Verdict::CannotTell, verdict),
+        .map(|judged| {
+            let agrees = judged.holds == Some(true);
+            let told = holds(agrees, "as the scorecard judges it").if_told(judged.holds.is_some());
+            Finding {
+                claim: judged.id,
+                statement: judged.paper,
+                measured: match judged.holds {
+                    Some(_) => judged.seen,
+                    None => "what it compares was not among what was run".into(),
+                },
+                verdict: told.verdict,
+                threshold: told.threshold,
+            }
         })
         .collect()
 }

@@ -1,7 +1,8 @@
 //! Ways to do a join: a grid of joins, each of which is done in all ways that it has, and the one that the
 //! [cost model](roundel_ring::cost) chooses.
 
-use super::super::tell::{About, axis, percent, verdict};
+use super::super::judgement::{at_least, holds};
+use super::super::tell::{About, axis, percent};
 use super::super::{Case, Experiment, Got, Options, Results, Work};
 use crate::figure::{Axis, Figure, Point, Scale, Unit, X};
 use crate::paper::Paper;
@@ -308,11 +309,10 @@ fn by_join(all: &[Judged]) -> Figure {
         told += "; but ";
         told += &wrong[..wrong.len().min(WRONG_TOLD)].join("; ");
     }
-    let agrees = !all.is_empty() && held as f64 >= SHARE * all.len() as f64;
     figure.find_own(
         "ring-choice",
         "The way that is chosen is the fastest or takes at most 1.15 times as long, in 90 % of the joins",
-        Some((told, verdict(agrees))),
+        Some((told, at_least(held as f64 / all.len() as f64, SHARE))),
     );
     figure
 }
@@ -369,7 +369,7 @@ fn estimates(all: &[Judged]) -> Figure {
     figure.find_own(
         "ring-choice",
         "A join takes what was estimated, or at most 1.15 times as long or as short",
-        Some((far.join(", "), crate::figure::Verdict::CannotTell)),
+        Some((far.join(", "), holds(false, "not judged").if_told(false))),
     );
     figure
 }

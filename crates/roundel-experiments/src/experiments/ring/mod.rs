@@ -14,9 +14,9 @@ pub use sizes::{FIXED, GROWING};
 pub use skew::EXPERIMENT as SKEW;
 pub use unit::EXPERIMENT as UNIT;
 
-use super::tell::verdict;
+use super::judgement::Judgement;
 use super::{Case, Options, Results, Work};
-use crate::figure::{Verdict, X};
+use crate::figure::X;
 use crate::ring::{Method, RelationRows, RingJoin, rates};
 
 const HASH: &str = "hash join";
@@ -56,11 +56,8 @@ fn rows_of_host(options: &Options) -> u64 {
 }
 
 /// Whether what was seen agrees. Processes that share the cores of one host cannot tell.
-fn judged(results: &Results, agrees: bool) -> Verdict {
-    match results.options.fabric.is_simulated() {
-        true => verdict(agrees),
-        false => Verdict::CannotTell,
-    }
+fn judged(results: &Results, judgement: Judgement) -> Judgement {
+    judgement.if_told(results.options.fabric.is_simulated())
 }
 
 fn case(series: impl Into<String>, x: f64, join: RingJoin) -> Case {

@@ -1,6 +1,7 @@
 //! Rings beyond the paper's: which join is faster when each host brings its data.
 
-use super::super::tell::{About, axis, verdict};
+use super::super::judgement::within;
+use super::super::tell::{About, axis};
 use super::super::{Case, Experiment, Options, Results};
 use super::{HASH, MERGE, METHODS, case, join};
 use crate::figure::{Figure, Scale, Unit, X};
@@ -54,19 +55,16 @@ fn tell(results: &Results) -> Vec<Figure> {
         let hash = figure.at(HASH, &point.x);
         hash.is_some_and(|hash| point.median < hash)
     });
-    let found = faster.map(|point| {
+    let found = faster.and_then(|point| {
         let X::Number(hosts) = point.x else {
-            return (
-                "hosts have no number".to_owned(),
-                crate::figure::Verdict::CannotTell,
-            );
+            return None;
         };
         let bytes = hosts * 2.0 * (rates::ROWS_OF_HOST as usize * rates::ROW_BYTES) as f64;
         let told = format!(
             "{hosts} hosts, {:.0} GB, is the first that was run",
             bytes / 1e9
         );
-        (told, verdict((20.0..=40.0).contains(&hosts)))
+        Some((told, within(hosts, 20.0..=40.0)))
     });
     figure.find("CJ11", found);
     vec![figure]

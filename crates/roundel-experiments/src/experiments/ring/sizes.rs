@@ -1,5 +1,6 @@
 //! The phases of a join as hosts are added: of the same data, and of more data with each host.
 
+use super::super::judgement::{at_least, at_most, near};
 use super::super::tell::{About, axis};
 use super::super::{Case, Experiment, Options, Results};
 use super::{HASH, MERGE, METHODS, case, join, judged, rows_of_host};
@@ -109,13 +110,13 @@ fn tell_fixed(results: &Results) -> Vec<Figure> {
         let told = format!("{before:.2} s on {few} and {after:.2} s on {many} hosts");
         (
             told,
-            judged(results, (before / after / (many / few) - 1.0).abs() <= 0.25),
+            judged(results, near(before / after, many / few, 0.25)),
         )
     });
     hash.find("CJ02", found);
     let found = ends(&hash, "join").map(|[(few, before), (many, after)]| {
         let told = format!("{before:.2} s on {few} and {after:.2} s on {many} hosts");
-        (told, judged(results, (after / before - 1.0).abs() <= 0.05))
+        (told, judged(results, near(after / before, 1.0, 0.05)))
     });
     hash.find("CJ03a", found);
     let merge = phases(
@@ -150,7 +151,7 @@ fn tell_growing(results: &Results) -> Vec<Figure> {
         let told = format!("{before:.2} s on {few} and {after:.2} s on {many} hosts");
         (
             told,
-            judged(results, (after / before / (many / few) - 1.0).abs() <= 0.05),
+            judged(results, near(after / before, many / few, 0.05)),
         )
     });
     hash.find("CJ04b", found);
@@ -176,7 +177,10 @@ fn tell_growing(results: &Results) -> Vec<Figure> {
             "{:.2} s of waiting, and {:.2} s with hashes",
             merge.0, hash.0
         );
-        (told, judged(results, merge.1 >= 0.05 && hash.1 <= 0.02))
+        (
+            told,
+            judged(results, at_least(merge.1, 0.05).and(at_most(hash.1, 0.02))),
+        )
     });
     merge.find("CJ05c", found);
     vec![hash, merge]

@@ -1,5 +1,6 @@
 //! Skewed keys, on one host and on a ring.
 
+use super::super::judgement::near;
 use super::super::tell::{About, axis};
 use super::super::{Case, Experiment, Options, Results};
 use super::{case, hosts, join, judged};
@@ -64,7 +65,7 @@ fn tell(results: &Results) -> Vec<Figure> {
     let found = times.map(|(alone, ring)| {
         let ratio = alone / ring;
         let told = format!("{ratio:.1} times as fast");
-        (told, judged(results, (ratio / 5.0 - 1.0).abs() <= 0.25))
+        (told, judged(results, near(ratio, 5.0, 0.25)))
     });
     figure.find("CJ07a", found);
     vec![figure]

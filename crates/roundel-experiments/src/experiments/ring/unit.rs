@@ -1,5 +1,6 @@
 //! How large what is sent at a time has to be: messages by themselves, and elements of a ring.
 
+use super::super::judgement::within;
 use super::super::tell::{About, axis, throughput};
 use super::super::{Case, Experiment, Options, Results};
 use super::{case, hosts, join, judged};
@@ -62,10 +63,7 @@ fn tell(results: &Results) -> Vec<Figure> {
             });
             let first = first.fold(f64::INFINITY, f64::min);
             let told = format!("from {first} bytes, of those that were run");
-            (
-                told,
-                judged(results, (0.5..=2.1).contains(&(first / least))),
-            )
+            (told, judged(results, within(first / least, 0.5..=2.1)))
         });
         figure.find(claim, found);
     }

@@ -3,7 +3,8 @@
 
 mod replay;
 
-use super::tell::{About, axis, reaches, verdict};
+use super::judgement::{at_least, at_most, reaches};
+use super::tell::{About, axis};
 use super::{Case, Experiment, Options, Results, Work};
 use crate::error::{Error, Result};
 use crate::fabric::FabricChoice;
@@ -245,7 +246,7 @@ fn of_local_data(figures: &[Figure], other: &str) -> Figure {
     }
     let found = figure.ratio(DESIGN.name(), LOCAL).map(|ratio| {
         let measured = format!("{ratio:.2} times as long as over local data");
-        (measured, verdict(ratio <= 1.25))
+        (measured, at_most(ratio, 1.25))
     });
     figure.find("SH38a", found);
     figure
@@ -290,7 +291,7 @@ fn of_query(results: &Results, query: u32) -> Figure {
         let small = figure.points(DESIGN.name()).len() < 2;
         // At two nodes the paper saw no difference.
         let agrees = if small {
-            verdict(ratio >= 0.95)
+            at_least(ratio, 0.95)
         } else {
             reaches(ratio, 1.5)
         };
