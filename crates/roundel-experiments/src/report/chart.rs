@@ -158,7 +158,7 @@ pub(super) fn draw(figure: &Figure, sheet: Sheet) -> String {
             .with_title(label(&figure.title, 180))
             .with_title_wrap(wrapped);
     }
-    if let Some(note) = note(figure, drawn) {
+    if let Some(note) = note(figure, &values, drawn) {
         layout = layout.with_subtitle(note).with_subtitle_size(FONT);
     }
     let computed = ComputedLayout::from_layout(&layout);
@@ -236,14 +236,22 @@ fn legend(figure: &Figure, bars: bool) -> Vec<LegendEntry> {
     figure.series.iter().enumerate().map(entry).collect()
 }
 
-/// How many points are not drawn.
-fn note(figure: &Figure, drawn: usize) -> Option<String> {
-    match figure.all_points().count() - drawn {
+/// How many points are not drawn, and what is above the axis.
+fn note(figure: &Figure, values: &Axis, drawn: usize) -> Option<String> {
+    let missing = match figure.all_points().count() - drawn {
         _ if drawn == 0 => Some("no values".to_owned()),
         0 => None,
         1 => Some("1 point is not drawn".to_owned()),
         count => Some(format!("{count} points are not drawn")),
-    }
+    };
+    let above = figure.series.iter().filter(|one| values.is_below(one));
+    let above: Vec<_> = above.map(|series| series.name.as_str()).collect();
+    let above = match above[..] {
+        [] => None,
+        _ => Some(label(&format!("above the axis: {}", above.join(", ")), 90)),
+    };
+    let notes: Vec<_> = missing.into_iter().chain(above).collect();
+    (!notes.is_empty()).then(|| notes.join("; "))
 }
 
 /// The lowest and highest of the runs of `point`, where both can be drawn and differ.
