@@ -245,7 +245,7 @@ async fn an_error_in_a_csv_file_names_file_line_and_reason() {
         "{error}"
     );
 
-    // What the sample shows is told when the table is made.
+    // An error that the sample shows is told when the table is made.
     for (name, text, told) in [
         ("few.csv", &b"a,b\n1,2\n3\n5,6\n"[..], "line 3 has 1 fields"),
         (

@@ -142,7 +142,7 @@ async fn session_of(cluster: &Cluster) -> Session {
     session
 }
 
-/// What the workers make of a statement is what the reference makes of it. Returns its plan with measures.
+/// Checks that the workers have the same rows for a statement as the reference. Returns the plan with measures.
 async fn compare(session: &Session, reference: &SessionContext, sql: &str) -> String {
     let expected = reference.sql(sql).await.expect("plans");
     let expected = expected.collect().await.expect("runs");

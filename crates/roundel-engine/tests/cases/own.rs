@@ -19,7 +19,7 @@ const AB: &[Input] = &[
     ),
     table("b", "g BIGINT, y BIGINT", "(1, 5), (2, NULL), (4, 9)"),
 ];
-/// What a refusal of a query says that is not done.
+/// Words of which a refusal has one, where a query is not supported.
 const NOT_DONE: &[&str] = &[
     "not implemented",
     "not supported",

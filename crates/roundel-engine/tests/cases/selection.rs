@@ -2,7 +2,7 @@
 
 use roundel_engine::{DeviceChoice, FabricChoice};
 
-/// What a file of a table is.
+/// The format of a table's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {
     Csv,
@@ -41,7 +41,7 @@ impl ClusterKind {
     }
 }
 
-/// What a case is run with in a cluster.
+/// The file and the join with which a cluster runs a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// Index in [SIZES].

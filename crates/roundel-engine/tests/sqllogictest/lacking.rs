@@ -17,7 +17,7 @@ impl Lacking {
     /// Whether a statement failed for want of a file, or of a table that was to be made of one.
     pub fn explains(&mut self, sql: &str, error: &str) -> bool {
         if let Some(path) = absent(error) {
-            // What the suite writes by itself is no data that lacks.
+            // The suite writes files of its own: they are not data that lacks.
             if path.contains("/scratch/") || Path::new(path).exists() {
                 return false;
             }
