@@ -75,11 +75,13 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Cargo knows where the package is unpacked, on any machine that has built this test.
+/// Cargo knows where the package is unpacked, on any machine that has built this test; such a machine need not have the packages of
+/// other platforms.
 fn package_dir() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(["metadata", "--format-version=1", "--offline", "--locked"])
+        .args(["--filter-platform", "host-tuple"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .expect("cargo runs");
