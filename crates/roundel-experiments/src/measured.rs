@@ -62,6 +62,12 @@ pub struct Endpoints {
     /// Seconds that threads spent in the kernel's part of a socket, over all threads, where they are simulated.
     #[serde(default)]
     pub in_kernel: f64,
+    /// Buffers that were filled again, where they are watched.
+    #[serde(default)]
+    pub returned: u64,
+    /// Seconds from when they were sent until then, over all of them.
+    #[serde(default)]
+    pub away: f64,
     /// Messages with which receivers wrote credit back.
     pub credit_messages: u64,
     /// WRITEs that were posted, of both sides.
@@ -84,6 +90,8 @@ impl Endpoints {
         self.blocked_for_credit += other.blocked_for_credit;
         self.blocked_for_buffers += other.blocked_for_buffers;
         self.in_kernel += other.in_kernel;
+        self.returned += other.returned;
+        self.away += other.away;
         self.credit_messages += other.credit_messages;
         self.writes += other.writes;
         self.window = self.window.max(other.window);

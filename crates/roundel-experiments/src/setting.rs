@@ -56,6 +56,9 @@ pub struct Setting {
     pub work_midway: Option<u32>,
     /// How completions are waited for.
     pub wait: Wait,
+    /// Whether it is measured how long buffers are away, which costs a little for each message.
+    #[serde(default)]
+    pub watch_buffers: bool,
 }
 
 /// What moves the rows.
@@ -135,6 +138,7 @@ impl Setting {
                 true => Wait::Poll,
                 false => Wait::Events,
             },
+            watch_buffers: false,
             fabric,
         }
     }

@@ -117,7 +117,8 @@ fn fewer_on_the_slower(lab: &Lab) -> Result<Seen> {
         format!("{little:.0} and {much:.0} of a link"),
         much <= 0.8 * little,
         "who computes needs no more than it can take",
-        "a sender may have as much in flight to the slower node: its window grows while it waits for credit, whoever is slow",
+        "an end gives back what it did not need: the slower node's buffers are full while they wait for it, so that it keeps them, \
+         and the faster node gives its own back",
     )
 }
 

@@ -2,6 +2,7 @@
 //! threads of a node share one pair.
 
 mod opening;
+mod returns;
 mod simulated;
 
 use super::runtime::ThreadRuntime;
@@ -12,6 +13,7 @@ use crate::setting::{Setting, Wait};
 use arrow::buffer::Buffer;
 use futures::future::try_join_all;
 pub use opening::{Opening, options};
+use returns::Returns;
 use roundel_exchange::endpoint::{
     self, DestinationId, GroupId, LinkId, ReceiveEndpoint, SendBuffer, SendEndpoint,
 };
@@ -45,12 +47,21 @@ struct Sending {
     groups: Vec<GroupId>,
     /// Threads that have not finished: the last of them says the end.
     unfinished: AtomicUsize,
+    /// Where it is watched.
+    returns: Option<Returns>,
 }
 
 /// A buffer that a message of the endpoint is written to.
 pub struct VerbsBuffer {
     buffer: SendBuffer,
     capacity: usize,
+}
+
+impl VerbsBuffer {
+    /// Where it lies.
+    fn address(&mut self) -> usize {
+        self.buffer.payload_mut(0).as_ptr().addr()
+    }
 }
 
 impl MessageBuffer for VerbsBuffer {
@@ -71,23 +82,27 @@ impl Sender for VerbsSender {
     type Buffer = VerbsBuffer;
 
     async fn acquire(&mut self, group: usize) -> Result<VerbsBuffer> {
-        Ok(VerbsBuffer {
-            buffer: self
-                .shared
-                .endpoint
-                .acquire(self.shared.groups[group])
-                .await?,
+        let shared = &self.shared;
+        let mut buffer = VerbsBuffer {
+            buffer: shared.endpoint.acquire(shared.groups[group]).await?,
             capacity: self.capacity,
-        })
+        };
+        if let Some(returns) = &shared.returns {
+            returns.acquired(buffer.address());
+        }
+        Ok(buffer)
     }
 
     async fn put(
         &mut self,
-        buffer: VerbsBuffer,
+        mut buffer: VerbsBuffer,
         group: usize,
         length: usize,
         rows: u32,
     ) -> Result<()> {
+        if let Some(returns) = &self.shared.returns {
+            returns.sent(buffer.address());
+        }
         let sequence = &mut self.sequence[group];
         let data = Data {
             frame_sequence: *sequence,

@@ -1,7 +1,7 @@
 //! Opens the endpoints of a node and connects them with those of all others, step by step: whoever runs it
 //! carries what the nodes say to each other.
 
-use super::{Lane, Receiving, Sending, VerbsReceiver, VerbsSender};
+use super::{Lane, Receiving, Returns, Sending, VerbsReceiver, VerbsSender};
 use crate::error::{Error, Result};
 use crate::measured::Endpoints;
 use crate::setting::{Setting, Transport};
@@ -28,7 +28,7 @@ const EXCHANGE: u64 = 1;
 pub struct Opening {
     options: ExchangeOptions,
     receiving: Vec<(ReceiveEndpoint, Vec<LinkId>, Fabric)>,
-    sending: Vec<SendEndpoint>,
+    sending: Vec<(SendEndpoint, Option<Returns>)>,
     /// By endpoint: those of all nodes.
     destinations: Vec<Vec<DestinationId>>,
 }
@@ -61,8 +61,9 @@ impl Opening {
                 links.push(link);
                 offers.push(offer.to_bytes());
             }
+            let returns = (setting.watch_buffers).then(|| Returns::new(fabric.context.clone()));
+            opening.sending.push((sender, returns));
             opening.receiving.push((receiver, links, fabric));
-            opening.sending.push(sender);
         }
         Ok((opening, offers.iter().map(|list| pack_list(list)).collect()))
     }
@@ -74,7 +75,7 @@ impl Opening {
     pub fn accept(&mut self, target: usize, offers: &[u8]) -> Result<Vec<u8>> {
         let offers = addresses(offers, target, self.sending.len())?;
         let mut answers = Vec::new();
-        for ((sender, destinations), offer) in
+        for (((sender, _), destinations), offer) in
             self.sending.iter().zip(&mut self.destinations).zip(&offers)
         {
             let (destination, answer) = sender.accept(offer, &name(target))?;
@@ -133,7 +134,7 @@ impl Opening {
             receivers.push(receiving);
         }
         let mut senders = Vec::new();
-        for (endpoint, destinations) in self.sending.into_iter().zip(self.destinations) {
+        for ((endpoint, returns), destinations) in self.sending.into_iter().zip(self.destinations) {
             let group = |nodes: &Vec<usize>| {
                 let members: Vec<_> = nodes.iter().map(|node| destinations[*node]).collect();
                 endpoint.group(&members)
@@ -145,6 +146,7 @@ impl Opening {
                 destinations,
                 groups,
                 unfinished: AtomicUsize::new(threads / endpoints),
+                returns,
             }));
         }
         let thread = |number: usize| {
@@ -265,11 +267,18 @@ fn of_sender(sending: &Sending) -> Endpoints {
     let report = sending.endpoint.report();
     let to = sending.destinations.iter();
     let to = to.map(|to| sending.endpoint.destination_report(*to));
+    let (returned, away) = sending
+        .returns
+        .as_ref()
+        .map(Returns::so_far)
+        .unwrap_or_default();
     Endpoints {
         queue_pairs: report.queue_pairs as u64,
         registered_bytes: report.registered_bytes as u64,
         messages: to.map(|to| to.messages).sum(),
         blocked_for_credit: report.blocked_for_credit.as_secs_f64(),
+        returned,
+        away: away.as_secs_f64(),
         writes: writes(&report),
         ..Endpoints::default()
     }
