@@ -37,17 +37,13 @@ const THREADS: usize = 2;
 /// What the network can do.
 const QPERF: &str = "qperf";
 
-fn threads(options: &Options) -> usize {
-    options.threads.unwrap_or(THREADS)
-}
-
 fn plan(options: &Options) -> Vec<Case> {
     let mut cases = Vec::new();
     for frequency in FREQUENCIES {
         let x = X::Number(frequency.into());
         for design in DESIGNS {
             let setting = Setting {
-                threads: threads(options),
+                threads: options.threads_or(THREADS),
                 buffers: Buffers::Fixed(BUFFERS),
                 credit_frequency: Some(frequency),
                 ..options.base(Transport::Design(design))
@@ -208,7 +204,7 @@ fn tell(results: &Results) -> Vec<Figure> {
         },
         of_design,
         |measured| {
-            let threads = threads(results.options) * measured.nodes.len();
+            let threads = results.options.threads_or(THREADS) * measured.nodes.len();
             measured.endpoints().blocked_for_credit / measured.seconds / threads as f64
         },
     );

@@ -42,7 +42,7 @@ const OPERATORS: f64 = 2.0;
 /// A design with two buffers for each link, as in the paper.
 fn setting(options: &Options, design: Design) -> Setting {
     Setting {
-        threads: options.threads.unwrap_or(THREADS),
+        threads: options.threads_or(THREADS),
         buffers: Buffers::Fixed(2),
         ..options.base(Transport::Design(design))
     }

@@ -265,7 +265,7 @@ impl Options {
             rows,
             seconds,
             nodes: self.fixed_nodes_or(base.nodes),
-            threads: self.threads.unwrap_or(base.threads),
+            threads: self.threads_or(base.threads),
             ..base
         }
     }
@@ -276,6 +276,11 @@ impl Options {
             [] => own.to_vec(),
             asked => asked.to_vec(),
         }
+    }
+
+    /// Threads of a node, unless it is said how many.
+    fn threads_or(&self, own: usize) -> usize {
+        self.threads.unwrap_or(own)
     }
 
     /// How many nodes there are, where none are added.

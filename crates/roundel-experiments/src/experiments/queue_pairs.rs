@@ -38,7 +38,7 @@ const THREADS: usize = 2;
 /// How many nodes there are, and threads of each.
 fn cluster(options: &Options) -> (usize, usize) {
     let nodes = options.fixed_nodes_or(if options.quick { 4 } else { 8 });
-    (nodes, options.threads.unwrap_or(THREADS))
+    (nodes, options.threads_or(THREADS))
 }
 
 fn plan(options: &Options) -> Vec<Case> {

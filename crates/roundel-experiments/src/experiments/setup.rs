@@ -26,10 +26,6 @@ const SHUFFLED: f64 = 250e6;
 /// Before the name of a transport whose throughput is measured.
 const LONG: &str = "250 MB, ";
 
-fn threads(options: &Options) -> usize {
-    options.threads.unwrap_or(THREADS)
-}
-
 fn plan(options: &Options) -> Vec<Case> {
     let nodes: &[usize] = if options.quick {
         &[2, 4, 8]
@@ -41,7 +37,7 @@ fn plan(options: &Options) -> Vec<Case> {
         for transport in options.designs() {
             let setting = Setting {
                 nodes,
-                threads: threads(options),
+                threads: options.threads_or(THREADS),
                 rows: 1 << 12,
                 seconds: 0.0,
                 ..options.base(transport)
@@ -97,7 +93,7 @@ fn tell(results: &Results) -> Vec<Figure> {
         let measured = format!(
             "{:.1} ms with an endpoint for each of {} threads, {:.1} ms with one",
             multiple * 1e3,
-            threads(results.options),
+            results.options.threads_or(THREADS),
             single * 1e3
         );
         (measured, above(multiple / single, 1.0))
