@@ -12,7 +12,7 @@ pub trait MemoryBudget: Send + Sync {
     /// A new temporary file for rows that do not fit in memory; it vanishes when it is dropped.
     ///
     /// # Errors
-    /// What to tell the user when there is no memory and no disk either.
+    /// The message for the user when there is no memory and no disk either.
     fn spill_file(&self) -> Result<SpillFile, String>;
 }
 

@@ -47,7 +47,7 @@ pub enum BuffersChoice {
 pub struct Window {
     /// Those that every link has; at least 2.
     pub least: usize,
-    /// What it starts with, as far as that is a small part of what the arena lacks to be half full.
+    /// The number that it starts with, as far as that is a small part of what the arena lacks to be half full.
     pub first: usize,
     /// What it may grow to while the arena is at most half full, doubling whenever the source has
     /// used up its credit and the receiver had nothing to do; to half of it where lost messages
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// What a circulation says at the end of each round in which it finds so many ready.
+    /// The largest surplus that a circulation tells, in rounds in which it finds so many ready.
     fn rounds(circulation: &mut Circulation, buffers: usize, ready: usize, count: u32) -> usize {
         let mut surplus = 0;
         for _ in 0..count as usize * buffers.div_ceil(ready) {

@@ -5,7 +5,7 @@
 //! differ by right, and are not compared. Each file runs to its end.
 //!
 //! `ROUNDEL_SLT=all` runs all files, `ROUNDEL_SLT=name,name` those with a name in their paths; else a fixed sixth runs,
-//! as far as it comes. What fails is told in `target/tmp/sqllogictest.json`; `exceptions.txt` has what may.
+//! as far as it comes. Failures are written to `target/tmp/sqllogictest.json`; `exceptions.txt` lists those that may stay.
 
 #[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "rows are compared by the suite's own rules here")]
@@ -138,7 +138,7 @@ async fn lane(
             done.tally.add(tally);
         }
         if broken {
-            // What hangs goes on in the workers.
+            // A statement that hangs still runs in the workers.
             drop(cluster.stop().await);
             cluster = Cluster::start(options()).await.expect("starts");
         }

@@ -74,7 +74,7 @@ pub(crate) fn inline(header: &Header) -> Payload {
 pub(crate) struct Bell<'a> {
     pub(crate) own: &'a Queue,
     pub(crate) there: &'a mut RemoteQueue,
-    /// What this end has taken, and what it has told the other one.
+    /// How many messages this end has taken, and how many of them it has told the other one.
     pub(crate) taken: u64,
     pub(crate) told: u64,
 }

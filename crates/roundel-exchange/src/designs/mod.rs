@@ -1,5 +1,5 @@
 //! The designs of the shuffle: how many endpoints, over which transport, with which verb (Table 1 of Liu et al. 2019).
-//! The one place with their names. What moves messages is a file for each transport and verb, with both ends of a link
+//! It is the one place with their names. A file for each transport and verb moves messages, with both ends of a link
 //! side by side. Links over datagrams share the receives of an endpoint, so that there only the source has a file here.
 //! `carrier` is the interface to endpoints. This module knows no endpoints, groups or operators.
 

@@ -43,7 +43,7 @@ pub(super) struct Link {
     pub(super) acknowledgement: Repetition,
 }
 
-/// What a link has got to.
+/// The stage that a link has reached.
 pub(super) enum Stage {
     /// Until the sender has answered.
     Offered(Option<Connection>),
