@@ -37,6 +37,13 @@ impl Segment {
     }
 }
 
+/// Where memory is: a segment by its number, and how far from its beginning.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub segment: usize,
+    pub offset: usize,
+}
+
 impl Segments {
     pub(super) fn register(&mut self, length: usize, exposed: bool) -> Result<Segment> {
         // Numbers are not used twice, so that memory that is gone stays gone.
@@ -59,13 +66,45 @@ impl Segments {
         self.0.get(number as usize)?.as_ref()
     }
 
+    /// The segment of local memory.
+    fn local_segment(&self, local: &RawLocal) -> Option<&Segment> {
+        let number = local.local_key.checked_sub(1)?;
+        self.at(number / 2).filter(|_| number.is_multiple_of(2))
+    }
+
+    /// The segment of exposed memory, and how far from its beginning an address is.
+    fn exposed_segment(&self, at: RemoteAddress) -> Option<(&Segment, u64)> {
+        let number = at.remote_key.checked_sub(2)?;
+        let segment = self.at(number / 2).filter(|_| number.is_multiple_of(2))?;
+        let offset = at.address.checked_sub(segment.remote_base())?;
+        Some((segment, offset))
+    }
+
+    /// Where local memory is.
+    pub(super) fn place(&self, local: &RawLocal) -> Option<Place> {
+        let segment = self.local_segment(local)?;
+        let offset = local.address.checked_sub(segment.pages.base() as u64)?;
+        Some(Place {
+            segment: segment.number,
+            offset: offset as usize,
+        })
+    }
+
+    /// Where exposed memory is.
+    pub(super) fn place_exposed(&self, at: RemoteAddress) -> Option<Place> {
+        let (segment, offset) = self.exposed_segment(at)?;
+        Some(Place {
+            segment: segment.number,
+            offset: offset as usize,
+        })
+    }
+
     /// The address of local memory, if its key covers it. No bytes need no key.
     pub(super) fn local(&self, local: &RawLocal) -> Option<*mut u8> {
         if local.length == 0 {
             return Some(std::ptr::NonNull::dangling().as_ptr());
         }
-        let number = local.local_key.checked_sub(1)?;
-        let segment = self.at(number / 2).filter(|_| number.is_multiple_of(2))?;
+        let segment = self.local_segment(local)?;
         segment.pages.range(local.address, local.length)
     }
 
@@ -74,9 +113,7 @@ impl Segments {
         if length == 0 {
             return Some(std::ptr::NonNull::dangling().as_ptr());
         }
-        let number = at.remote_key.checked_sub(2)?;
-        let segment = self.at(number / 2).filter(|_| number.is_multiple_of(2))?;
-        let offset = at.address.checked_sub(segment.remote_base())?;
+        let (segment, offset) = self.exposed_segment(at)?;
         let address = (segment.pages.base() as u64).checked_add(offset)?;
         segment
             .pages

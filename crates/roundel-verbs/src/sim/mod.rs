@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   task ──post──► NIC ──packets──► switch ──packets──► NIC ──completion──► task
-//!    │              engine, contexts,   queues, room      engine, contexts
+//!    │              engine, contexts,   queues, room      engine, contexts,
+//!    │              translations                          translations
 //!    └─ charged to its thread: posting, polling, hashing, copying
 //! ```
 //!
@@ -25,6 +26,7 @@ mod events;
 mod executor;
 mod faults;
 mod locks;
+mod mechanisms;
 mod memory;
 mod packet;
 mod pair;
@@ -37,8 +39,10 @@ mod state;
 mod switch;
 mod time;
 mod trace;
+mod translations;
 
 pub use faults::{Faults, Moment, PacketFault, PacketKind, Trouble, What};
+pub use mechanisms::Mechanism;
 pub use parameters::{Handover, Link, Nic, Parameters, Processor, Switch};
 pub use state::Unwanted;
 pub use time::{Rate, Span};

@@ -74,9 +74,11 @@ pub struct Nic {
     pub input_bytes: usize,
     /// Contexts of queue pairs that it can hold. A queue pair has two: one for what it asks, and one for what it is asked.
     pub contexts: usize,
-    /// Time to fetch the context with which a queue pair asks.
+    /// Lines of its table of addresses that it can hold, each of which translates those of 32 KiB of memory.
+    pub translations: usize,
+    /// Time to fetch the context with which a queue pair asks, or a line of the table for what it sends.
     pub requester_miss: Span,
-    /// Time to fetch the context with which it is asked.
+    /// Time to fetch the context with which it is asked, or a line of the table for what it answers or gets.
     pub responder_miss: Span,
     /// Additional time of a READ when the context of its queue pair is not held.
     pub read_miss: Span,

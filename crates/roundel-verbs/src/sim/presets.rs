@@ -4,7 +4,8 @@
 //! Sources: *perftest* are public logs of that program; *ATC* is Kalia, Kaminsky and Andersen, "Design
 //! Guidelines for High Performance RDMA Systems", USENIX ATC 2016; *HERD* is theirs of SIGCOMM 2014, "Using RDMA
 //! Efficiently for Key-Value Services", and *ScaleRPC* is Chen, Lu and Shu, "Scalable RDMA RPC on Reliable Connection
-//! with Efficient Resource Sharing", EuroSys 2019: the rates of both are remembered from their figures; *DCT* are the
+//! with Efficient Resource Sharing", EuroSys 2019, and *LITE* is Tsai and Zhang, "LITE Kernel RDMA Support for Datacenter
+//! Applications", SOSP 2017: what is told of these three is remembered from their figures; *DCT* are the
 //! notes of the authors of ATC on dynamically connected transport; *rdma_bench* is the data published with their
 //! code; *UCX* are the priors in its `ib_iface.c`; *IB* is the InfiniBand specification; *ib_model* is Mellanox' OMNeT++
 //! model of a switch; *rdma-core* is the history of that library, whose programs were timed there; *NeoHost* are dumps of counters; *mlx4* is the driver of ConnectX-3; *core-to-core-latency* is the
@@ -84,6 +85,8 @@ impl Parameters {
                 // Fit of the rate of READs against active queue pairs, each of which asks and is asked (rdma_bench, 154 to
                 // 1386 of them): room for 345, and 14 ns, of which as much is the READ's own as of FDR's (assumed).
                 contexts: 690,
+                // As many times those of FDR as it has contexts (assumed).
+                translations: 566,
                 requester_miss: Span::nanos(9),
                 read_miss: Span::nanos(5),
                 // 2240 contexts instead of 140 cost 39 ns for each READ (DCT).
@@ -176,6 +179,8 @@ impl Parameters {
                 // Fit as for EDR, to those queue pairs of 48 to 792 that are not a node's own with itself: 78 of them, each
                 // of which asks and is asked (rdma_bench).
                 contexts: 156,
+                // 4 MB of pages of 4 KiB are reached before WRITEs take longer (LITE).
+                translations: 128,
                 // A read of the host's memory, as `fetch`. A fifth of the rate of WRITEs is left of 256 queue pairs (HERD,
                 // figure 6), and 2 M per second of 800 (ScaleRPC).
                 requester_miss: Span::nanos(500),

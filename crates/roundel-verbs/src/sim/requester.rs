@@ -66,7 +66,7 @@ impl State {
                 true => self.parameters.nic.read,
                 false => self.parameters.nic.packet,
             };
-            let cost = engine + self.context(id, Side::Responder);
+            let cost = engine + self.context(id, Side::Responder) + self.translate_answer(id, part);
             return Some((Box::new(packet), cost, false));
         }
         let sending = &pair.sending;
@@ -83,14 +83,10 @@ impl State {
             self.break_pair(id, Some((message, LocalProtection)));
             return None;
         }
+        let part = part_of(message, offset, self.length_of(request.bytes()), most);
         let packet = match transport {
             Transport::UnreliableDatagram => self.datagram(id, message, &request),
-            _ => self.part(
-                id,
-                transport,
-                part_of(message, offset, self.length_of(request.bytes()), most),
-                &request,
-            ),
+            _ => self.part(id, transport, part, &request),
         }?;
         let (read, nic) = (request.returns(), &self.parameters.nic);
         let engine = match offset {
@@ -98,7 +94,11 @@ impl State {
             0 => nic.send,
             _ => nic.packet,
         };
-        let cost = engine + self.at_hand(id, read);
+        let source = match read {
+            true => Span::ZERO,
+            false => self.translate_source(id, &request, part),
+        };
+        let cost = engine + self.at_hand(id, read) + source;
         Some((Box::new(packet), cost, read))
     }
 

@@ -28,6 +28,7 @@ impl State {
             _ => Side::Requester,
         };
         let context = self.context(packet.to, side);
+        let target = self.translate_target(packet.from, packet.to, &packet.content);
         let nic = &self.parameters.nic;
         let (receive, packets, fetch) = (nic.receive, nic.packet, nic.fetch);
         let engine = match self.is_for_receive(&packet) {
@@ -38,7 +39,7 @@ impl State {
         let to_host = self.parameters.nic.host.time(packet.wire_bytes);
         let split = self.parameters.split(packet.payload_bytes);
         let node = packet.to.node;
-        let engine = self.as_slow_as(node, engine + context + split);
+        let engine = self.as_slow_as(node, engine + context + target + split);
         let to_host = self.as_slow_as(node, to_host);
         let nic = &mut self.nodes[node].nic;
         // The engine works on one packet while those before it are on their way to the host.

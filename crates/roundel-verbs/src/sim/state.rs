@@ -12,6 +12,7 @@ use super::parameters::Parameters;
 use super::switch::Switch;
 use super::time::{Span, Time};
 use super::trace::Trace;
+use super::translations::Translations;
 use crate::counters::CounterSnapshot;
 use crate::queue_pair::QueuePairState;
 use parking_lot::Mutex;
@@ -90,6 +91,8 @@ pub(super) struct Nic {
     pub turn: (usize, usize),
     /// The contexts that it holds.
     pub contexts: Vec<(u32, Side)>,
+    /// The lines of its table of addresses that it holds.
+    pub translations: Translations,
 }
 
 /// How busy a thread is.
