@@ -1,37 +1,52 @@
 //! What a setting runs over: a device of this host, or simulated hardware.
 
 use crate::error::{Error, Result};
-use roundel_verbs::sim::Parameters;
+use roundel_verbs::sim::{Mechanism, Parameters};
 use roundel_verbs::{Device, DeviceChoice};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use strum::VariantNames as _;
 
 /// Bytes on the link for which each byte of a simulated message stands where only lengths are simulated: datagrams
 /// are of 4096 bytes then, exactly.
 const LENGTHS_ONLY_TIMES: usize = 63;
 
-/// A device, or `sim:NAME` for hardware of a generation, where messages have lengths only, or `sim:NAME:bytes`.
+/// A device, or simulated hardware: `sim:NAME`, and behind it, each after a colon, `seed=N`, `without=MECHANISM+…`, and
+/// `bytes` where messages have not only lengths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum FabricChoice {
     /// A device of this host.
     Device(DeviceChoice),
-    /// Hardware of this name, in simulation.
-    Simulated {
-        /// One of [`Parameters::NAMES`].
-        name: String,
-        /// Whether messages have their bytes.
-        bytes: bool,
-    },
+    /// Hardware, in simulation.
+    Simulated(Simulated),
 }
+
+/// Simulated hardware.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Simulated {
+    /// One of [`Parameters::NAMES`].
+    pub name: String,
+    /// Of everything that is drawn.
+    pub seed: u64,
+    /// What does not hold it up.
+    pub without: Vec<Mechanism>,
+    /// Whether messages have their bytes.
+    pub bytes: bool,
+}
+
+/// The seed, where none is named, and the highest.
+const SEED: u64 = 1;
+const SEEDS_MAX: u64 = 1 << 31;
 
 /// The text names neither a device nor a generation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "unknown fabric {0:?}: there are shm, rdma, rdma:DEVICE[/PORT[/GID]], tcp, tcp:ADDRESS, and sim:NAME or \
-     sim:NAME:bytes with NAME one of {names}",
-    names = Parameters::NAMES.join(", ")
+    "unknown fabric {0:?}: there are shm, rdma, rdma:DEVICE[/PORT[/GID]], tcp, tcp:ADDRESS, and \
+     sim:NAME[:seed=N][:without=MECHANISM+…][:bytes] with NAME one of {names}, and MECHANISM one of {mechanisms}",
+    names = Parameters::NAMES.join(", "),
+    mechanisms = Mechanism::VARIANTS.join(", ")
 )]
 pub struct UnknownFabric(String);
 
@@ -44,7 +59,7 @@ impl FabricChoice {
     pub fn open(&self) -> Result<Device> {
         match self {
             Self::Device(choice) => Ok(choice.open()?),
-            Self::Simulated { .. } => Err(Error::Setting(format!(
+            Self::Simulated(_) => Err(Error::Setting(format!(
                 "{self} is no device that a process could open"
             ))),
         }
@@ -52,24 +67,72 @@ impl FabricChoice {
 
     /// The simulated hardware, if it is simulated.
     pub fn parameters(&self) -> Option<Parameters> {
-        let Self::Simulated { name, bytes } = self else {
+        let Self::Simulated(simulated) = self else {
             return None;
         };
-        let times = if *bytes { 1 } else { LENGTHS_ONLY_TIMES };
-        Some(Parameters::named(name)?.with_payload_times(times))
+        let times = if simulated.bytes {
+            1
+        } else {
+            LENGTHS_ONLY_TIMES
+        };
+        Some(self.hardware()?.with_payload_times(times))
     }
 
     /// The simulated hardware by itself, if it is simulated, for what says which lengths it simulates.
     pub fn hardware(&self) -> Option<Parameters> {
+        let Self::Simulated(simulated) = self else {
+            return None;
+        };
+        let all = Parameters::named(&simulated.name)?;
+        let without = simulated.without.iter();
+        Some(without.fold(all, |hardware, mechanism| hardware.without(*mechanism)))
+    }
+
+    /// The seed of what is drawn in simulation.
+    pub fn seed(&self) -> u64 {
         match self {
-            Self::Simulated { name, .. } => Parameters::named(name),
-            Self::Device(_) => None,
+            Self::Simulated(simulated) => simulated.seed,
+            Self::Device(_) => SEED,
         }
+    }
+
+    /// The seed of one who draws, by its number. Those of the first seed are their numbers.
+    pub(crate) fn seed_of(&self, number: usize) -> u64 {
+        (self.seed() - SEED) << 32 | number as u64
     }
 
     /// Whether it is simulated.
     pub fn is_simulated(&self) -> bool {
-        matches!(self, Self::Simulated { .. })
+        matches!(self, Self::Simulated(_))
+    }
+}
+
+impl Simulated {
+    /// Hardware of this name, one of [`Parameters::NAMES`], where messages have lengths only.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            seed: SEED,
+            without: Vec::new(),
+            bytes: false,
+        }
+    }
+
+    /// Reads what stands behind a colon.
+    fn set(&mut self, option: &str) -> Option<()> {
+        match option.split_once('=') {
+            Some(("seed", seed)) => {
+                let seed = seed.parse().ok()?;
+                self.seed = Some(seed).filter(|seed| (SEED..=SEEDS_MAX).contains(seed))?;
+            }
+            Some(("without", all)) => {
+                let all = all.split('+').map(str::parse);
+                self.without = all.collect::<Result<_, _>>().ok()?;
+            }
+            None if option == "bytes" => self.bytes = true,
+            _ => return None,
+        }
+        Some(())
     }
 }
 
@@ -93,26 +156,37 @@ impl FromStr for FabricChoice {
         let Some(simulated) = text.strip_prefix("sim:") else {
             return text.parse().map(Self::Device).map_err(|_| unknown());
         };
-        let (name, bytes) = match simulated.strip_suffix(":bytes") {
-            Some(name) => (name, true),
-            None => (simulated, false),
+        let (name, options) = match simulated.split_once(':') {
+            Some((name, options)) => (name, Some(options)),
+            None => (simulated, None),
         };
-        match Parameters::NAMES.contains(&name) {
-            true => Ok(Self::Simulated {
-                name: name.to_owned(),
-                bytes,
-            }),
-            false => Err(unknown()),
-        }
+        let mut simulated = Simulated::new(name);
+        let options = options.into_iter().flat_map(|all| all.split(':'));
+        let known = Parameters::NAMES.contains(&name)
+            && options.into_iter().all(|one| simulated.set(one).is_some());
+        known
+            .then_some(Self::Simulated(simulated))
+            .ok_or_else(unknown)
     }
 }
 
 impl fmt::Display for FabricChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Device(choice) => choice.fmt(f),
-            Self::Simulated { name, bytes: false } => write!(f, "sim:{name}"),
-            Self::Simulated { name, bytes: true } => write!(f, "sim:{name}:bytes"),
+        let simulated = match self {
+            Self::Device(choice) => return choice.fmt(f),
+            Self::Simulated(simulated) => simulated,
+        };
+        write!(f, "sim:{}", simulated.name)?;
+        if simulated.seed != SEED {
+            write!(f, ":seed={}", simulated.seed)?;
+        }
+        if !simulated.without.is_empty() {
+            let without = simulated.without.iter().map(Mechanism::to_string);
+            write!(f, ":without={}", without.collect::<Vec<_>>().join("+"))?;
+        }
+        match simulated.bytes {
+            true => f.write_str(":bytes"),
+            false => Ok(()),
         }
     }
 }
@@ -137,14 +211,39 @@ mod tests {
 
     #[test]
     fn names_come_back() {
-        for text in ["shm", "tcp", "sim:edr", "sim:10gbe-tcp:bytes", "sim:fdr"] {
+        for text in [
+            "shm",
+            "tcp",
+            "sim:edr",
+            "sim:10gbe-tcp:bytes",
+            "sim:fdr:seed=7:without=contexts+switch:bytes",
+        ] {
             let choice: FabricChoice = text.parse().unwrap();
             assert_eq!(choice.to_string(), text);
             assert_eq!(choice.parameters().is_some(), choice.is_simulated());
         }
-        for text in ["sim", "sim:", "sim:hdr", "sim:edr:rows", "pigeons"] {
+        for text in [
+            "sim",
+            "sim:",
+            "sim:hdr",
+            "sim:edr:rows",
+            "sim:edr:seed=",
+            "sim:edr:seed=0",
+            "sim:edr:without=",
+            "sim:edr:without=luck",
+            "pigeons",
+        ] {
             let error = text.parse::<FabricChoice>().unwrap_err().to_string();
             assert!(error.contains(text) && error.contains("edr"), "{error}");
         }
+    }
+
+    #[test]
+    fn mechanisms_are_left_out() {
+        let choice: FabricChoice = "sim:fdr:without=translations+split".parse().unwrap();
+        let (all, some) = (Parameters::fdr(), choice.hardware().unwrap());
+        assert!(some.nic.translations > all.nic.translations);
+        assert!(some.nic.split < all.nic.split);
+        assert_eq!(some.nic.contexts, all.nic.contexts);
     }
 }

@@ -2,7 +2,8 @@
 
 use std::num::NonZero;
 
-use roundel_experiments::scorecard::{self, Paper, Scorecard, Tally, Test};
+use roundel_experiments::scorecard::{self, Ablation, Scorecard, Share, Tally, Test};
+use serde::Serialize;
 
 use crate::cli::ScorecardArgs;
 use crate::progress::experiment_bar;
@@ -15,15 +16,19 @@ pub async fn run(args: &ScorecardArgs) -> Result<(), Failure> {
     let mut signals = Signals::watch()?;
     let bar = experiment_bar();
     let shown = bar.clone();
-    let paper = Paper::from(args.paper);
-    let rows = args.claims.clone();
+    let judging = args.judging();
+    let ablates = args.ablate;
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     let judging = tokio::task::spawn_blocking(move || {
-        scorecard::judge(paper, &rows, threads, &|done, total, next| {
+        let said = |done, total, next: &str| {
             shown.set_length(total as u64);
             shown.set_position(done as u64);
             shown.set_message(next.to_owned());
-        })
+        };
+        match ablates {
+            true => Judged::Ablated(scorecard::ablate(&judging, threads, &said)),
+            false => Judged::Plain(scorecard::judge(&judging, threads, &said)),
+        }
     });
     let work = async {
         let judged = judging.await;
@@ -31,12 +36,24 @@ pub async fn run(args: &ScorecardArgs) -> Result<(), Failure> {
     };
     let judged = signals.or_signal(work).await;
     bar.finish_and_clear();
-    let scorecard = judged?;
-    tell(&scorecard, &mut Text::new(args.json.is_some()))?;
+    let judged = judged?;
+    let mut text = Text::new(args.json.is_some());
+    match &judged {
+        Judged::Plain(scorecard) => tell(scorecard, &mut text)?,
+        Judged::Ablated(ablation) => tell_ablation(ablation, &mut text)?,
+    }
     match &args.json {
-        Some(path) => write_json(&scorecard, path),
+        Some(path) => write_json(&judged, path),
         None => Ok(()),
     }
+}
+
+/// What there is to tell.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Judged {
+    Plain(Scorecard),
+    Ablated(Ablation),
 }
 
 fn tell(scorecard: &Scorecard, text: &mut Text) -> Result<(), Failure> {
@@ -51,8 +68,15 @@ fn tell(scorecard: &Scorecard, text: &mut Text) -> Result<(), Failure> {
             Some(true) => ", numbers within 25 %",
             Some(false) => ", numbers more than 25 % off",
         };
+        let seeds = claim.seeds.map_or_else(String::new, |seeds| {
+            format!(
+                " with {} of {} seeds, deviation {:.1} %",
+                seeds.holding, seeds.judged, seeds.deviation_percent
+            )
+        });
+        let held_out = if claim.held_out { ", held out" } else { "" };
         text.line(&format!(
-            "{:6} {} {holds}{near}: {}",
+            "{:6} {}{held_out} {holds}{seeds}{near}: {}",
             claim.id, claim.test, claim.paper
         ))?;
         text.line(&format!("         seen: {}", claim.seen))?;
@@ -69,12 +93,46 @@ fn tell(scorecard: &Scorecard, text: &mut Text) -> Result<(), Failure> {
         line(text, scorecard.parts(test), &format!("parts {test} {kind}"))?;
     }
     line(text, scorecard.whole(), "whole claims")?;
+    let shares = [Share::HeldOut, Share::Open].map(|share| scorecard.of(share).whole());
+    if let [
+        held_out @ Tally { all: 1.., .. },
+        open @ Tally { all: 1.., .. },
+    ] = shares
+    {
+        line(text, held_out, "whole claims that were held out")?;
+        line(text, open, "whole claims that were not")?;
+    }
     let (near, told) = scorecard.within_25_percent();
     if told > 0 {
         text.line(&format!(
             "{near} of {told} parts with numbers have those of the paper within 25 % ({:.0} %)",
             100.0 * near as f64 / told as f64
         ))?;
+    }
+    Ok(())
+}
+
+fn tell_ablation(ablation: &Ablation, text: &mut Text) -> Result<(), Failure> {
+    line(text, ablation.scorecard.whole(), "whole claims")?;
+    for without in &ablation.without {
+        let of = |names: &[String]| match names {
+            [] => "none".to_owned(),
+            names => names.join(", "),
+        };
+        text.line("")?;
+        text.line(&format!("without {}", without.mechanism))?;
+        line(text, without.scorecard.whole(), "whole claims")?;
+        text.line(&format!("  other verdicts: {}", of(&without.decides)))?;
+        for name in &without.decides {
+            let seen = |scorecard: &Scorecard| {
+                let mut all = scorecard.claims.iter();
+                let one = all.find(|part| part.id == *name);
+                one.map_or_else(String::new, |part| part.seen.clone())
+            };
+            let (with, left) = (seen(&ablation.scorecard), seen(&without.scorecard));
+            text.line(&format!("    {name}: {left}; with it {with}"))?;
+        }
+        text.line(&format!("  other numbers: {}", of(&without.touches)))?;
     }
     Ok(())
 }

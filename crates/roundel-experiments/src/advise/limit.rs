@@ -48,10 +48,7 @@ pub(super) struct Hardware {
 impl Hardware {
     /// That of a fabric, where it is simulated.
     pub(super) fn of(fabric: &FabricChoice) -> Option<Self> {
-        let FabricChoice::Simulated { name, .. } = fabric else {
-            return None;
-        };
-        let Parameters { link, nic, cpu, .. } = Parameters::named(name)?;
+        let Parameters { link, nic, cpu, .. } = fabric.hardware()?;
         let packet = link.packet_bytes;
         let on_link = link.rate.time(packet + link.header_bytes).as_picos();
         let packet_picos = on_link.max(nic.host.time(packet).as_picos()) as f64;

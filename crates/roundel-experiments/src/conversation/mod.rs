@@ -45,7 +45,11 @@ pub fn simulate(conversation: &Conversation) -> Result<Measured> {
             conversation.fabric
         )));
     };
-    let mut measured = simulate_steady(&conversation.setting, &parameters)?;
+    let mut measured = simulate_steady(
+        &conversation.setting,
+        &parameters,
+        conversation.fabric.seed(),
+    )?;
     // What all of them measured is what is told.
     measured.nodes.clear();
     Ok(measured)

@@ -5,7 +5,7 @@
 
 use super::{Case, Experiment, Options, Work, catalogue};
 use crate::error::{Error, Result};
-use crate::fabric::FabricChoice;
+use crate::fabric::{FabricChoice, Simulated};
 use crate::paper::Paper;
 use std::collections::BTreeSet;
 use strum::Display;
@@ -41,10 +41,7 @@ pub fn default_fabric(names: &[String]) -> FabricChoice {
         .collect();
     match needed.as_deref() {
         Some([first, rest @ ..]) if rest.iter().all(|other| other == first) => {
-            FabricChoice::Simulated {
-                name: hardware(*first).to_owned(),
-                bytes: false,
-            }
+            FabricChoice::Simulated(Simulated::new(hardware(*first)))
         }
         _ => FabricChoice::default(),
     }

@@ -11,8 +11,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// Of every simulation.
-const SEED: u64 = 1;
 /// Longest time of a run, which is virtual in simulation.
 const LIMIT: Duration = Duration::from_secs(600);
 /// As much memory as nodes want.
@@ -53,7 +51,7 @@ impl Simulated {
                 ..parameters
             },
         };
-        let simulation = Simulation::new(parameters.clone(), SEED);
+        let simulation = Simulation::new(parameters.clone(), hybrid.fabric.seed());
         let nodes: Vec<SimNode> = (0..hybrid.nodes)
             .map(|_| simulation.add_node(hybrid.threads))
             .collect();

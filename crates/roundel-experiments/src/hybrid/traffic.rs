@@ -109,9 +109,9 @@ impl<H: Hosts> Task<'_, H> {
         // Through a multiplexer whoever has time sends the next one.
         let shared = hybrid.architecture == Architecture::Multiplexer;
         let in_any_order = |thread: usize, times: usize| {
-            let seed = (index * hybrid.nodes + number) * hybrid.threads + thread;
+            let task = (index * hybrid.nodes + number) * hybrid.threads + thread;
             let mut order: Vec<usize> = (0..times).flat_map(|_| 0..groups.len()).collect();
-            order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed as u64));
+            order.shuffle(&mut ChaCha8Rng::seed_from_u64(hybrid.fabric.seed_of(task)));
             Parts::new(order)
         };
         let threads = hybrid.threads;

@@ -83,7 +83,7 @@ pub(super) fn run(join: &RingJoin) -> Result<RingMeasured> {
     let longest = longest.unwrap_or(MESSAGE_BYTES);
     let parameters = hardware(&join.fabric, longest, TRAINS)?;
     let costs = Arc::new(Costs::new(join, &parameters));
-    let all = SimulatedNodes::new(parameters, join.hosts, join.threads);
+    let all = SimulatedNodes::new(parameters, join.fabric.seed(), join.hosts, join.threads);
     let mut ends: Vec<Vec<Vec<_>>> = Vec::new();
     ends.resize_with(join.hosts, || {
         (0..join.threads).map(|_| Vec::new()).collect()

@@ -1,7 +1,7 @@
 //! The joins of the paper's sections, and messages without joins that they are compared with.
 
 use super::{Carrier, Keys, Method, RelationRows, RingJoin};
-use crate::fabric::FabricChoice;
+use crate::fabric::{FabricChoice, Simulated};
 use crate::setting::{Setting, Transport};
 
 /// Elements that begin on a host: of simulated ones, which keep no rows, and of others.
@@ -30,10 +30,10 @@ pub(crate) const FULL: f64 = 0.95;
 pub(crate) fn raw(fabric: &FabricChoice, bytes: usize) -> Setting {
     let fabric = match fabric {
         // Short messages do not stand for longer ones.
-        FabricChoice::Simulated { name, .. } => FabricChoice::Simulated {
-            name: name.clone(),
+        FabricChoice::Simulated(simulated) => FabricChoice::Simulated(Simulated {
             bytes: true,
-        },
+            ..simulated.clone()
+        }),
         device => device.clone(),
     };
     Setting {

@@ -13,8 +13,6 @@ use roundel_verbs::sim::{Link, Nic, Parameters, SimNode, Simulation, Switch};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Of every simulation.
-const SEED: u64 = 1;
 /// Longest virtual time of a join.
 pub(super) const END_MAX: Duration = Duration::from_secs(1_000_000);
 /// Bytes that an element has here, whatever it stands for; it is a little longer where that is no multiple.
@@ -30,7 +28,7 @@ const TRAINS: usize = 64;
 /// When the ring breaks.
 pub(super) fn run(join: &RingJoin) -> Result<RingMeasured> {
     let parameters = hardware(&join.fabric, join.element_bytes, TRAINS)?;
-    let simulation = Simulation::new(parameters.clone(), SEED);
+    let simulation = Simulation::new(parameters.clone(), join.fabric.seed());
     let nodes: Vec<_> = (0..join.hosts)
         .map(|_| simulation.add_node(rates::CORES))
         .collect();

@@ -11,7 +11,9 @@ use crate::run::simulate;
 use crate::setting::{Pattern, Setting, Transport};
 use parking_lot::Mutex;
 use roundel_exchange::{Buffers, Design, Notification};
-use std::collections::HashMap;
+use roundel_verbs::sim::Mechanism;
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 /// Threads of a node of the paper's clusters.
@@ -30,16 +32,34 @@ pub(super) const SEMQ_WR: Design = Design::SemqWr(Notification::CompletionQueue)
 struct Runs<T>(Mutex<HashMap<String, Run<T>>>);
 type Run<T> = Arc<OnceLock<Arc<T>>>;
 
+/// Between the draws of a seed and of the next, of those who draw several times.
+const DRAWS_APART: u64 = 1 << 20;
+
 /// What was run so far.
 #[derive(Default)]
-pub(super) struct Lab {
+struct Known {
     settings: Runs<Measured>,
     rings: Runs<RingMeasured>,
     hybrids: Runs<HybridMeasured>,
     /// Gigabits per second.
     conversations: Runs<f64>,
+}
+
+/// Runs what a claim asks for: as it is asked for, or with another seed, or on hardware that something does not hold up.
+#[derive(Default)]
+pub(super) struct Lab {
+    known: Arc<Known>,
     /// Of this host, for conversations; none where only those count that are known.
     threads: usize,
+    varied: Option<Varied>,
+    /// What was asked for, before it was varied, and the number that was measured.
+    asked: Mutex<BTreeMap<String, f64>>,
+}
+
+/// How what is run differs from what is asked for.
+struct Varied {
+    seed: u64,
+    without: Vec<Mechanism>,
 }
 
 impl<T> Default for Runs<T> {
@@ -74,9 +94,47 @@ impl Lab {
         let lab = Self::default();
         for (one, gigabits) in all {
             let known = Arc::new(OnceLock::from(Arc::new(*gigabits)));
-            lab.conversations.0.lock().insert(key(one), known);
+            lab.known.conversations.0.lock().insert(key(one), known);
         }
         lab
+    }
+
+    /// One that shares what is known, for a claim, a seed from 1 on, and hardware that all of this does not hold up.
+    pub(super) fn varied(&self, seed: u64, without: &[Mechanism]) -> Self {
+        Self {
+            known: self.known.clone(),
+            threads: self.threads,
+            varied: Some(Varied {
+                seed,
+                without: without.to_vec(),
+            }),
+            asked: Mutex::default(),
+        }
+    }
+
+    /// What was asked for, and the number that was measured of it: of bytes or bits in a second, or of seconds.
+    pub(super) fn asked(&self) -> BTreeMap<String, f64> {
+        self.asked.lock().clone()
+    }
+
+    /// What a thing that runs on hardware measures, and the number that tells of it.
+    fn ask<R: Clone + Serialize, T>(
+        &self,
+        one: &R,
+        runs: &Runs<T>,
+        fabric: impl Fn(&mut R) -> &mut FabricChoice,
+        run: impl FnOnce(&R) -> Result<T>,
+        number: impl FnOnce(&T) -> f64,
+    ) -> Result<Arc<T>> {
+        let mut varied = one.clone();
+        if let (Some(by), FabricChoice::Simulated(simulated)) = (&self.varied, fabric(&mut varied))
+        {
+            simulated.seed = by.seed;
+            simulated.without.extend(&by.without);
+        }
+        let measured = runs.get(key(&varied), || run(&varied))?;
+        self.asked.lock().insert(key(one), number(&measured));
+        Ok(measured)
     }
 
     /// Gigabits per second of each of these conversations.
@@ -85,29 +143,39 @@ impl Lab {
     }
 
     fn conversation(&self, one: &Conversation) -> Result<f64> {
-        let run = || match self.threads {
+        let run = |one: &_| match self.threads {
             0 => Err(Error::Setting(
                 "not all of it was among what was run".into(),
             )),
             _ => Ok(conversation::simulate(one)?.gigabits()),
         };
-        Ok(*self.conversations.get(key(one), run)?)
+        let runs = &self.known.conversations;
+        Ok(*self.ask(one, runs, |one| &mut one.fabric, run, |gigabits| *gigabits)?)
     }
 
     /// What a setting measures.
     pub(super) fn run(&self, setting: &Setting) -> Result<Arc<Measured>> {
-        let key = serde_json::to_string(setting).expect("plain data is JSON");
-        self.settings.get(key, || simulate(setting))
+        let (runs, rate) = (&self.known.settings, |run: &Measured| run.bytes_per_second);
+        self.ask(setting, runs, |one| &mut one.fabric, simulate, rate)
     }
 
     /// What exchanges of whole operators measure.
     pub(super) fn hybrid(&self, one: &Hybrid) -> Result<Arc<HybridMeasured>> {
-        self.hybrids.get(format!("{one:?}"), || hybrid::run(one))
+        let (runs, seconds) = (&self.known.hybrids, |run: &HybridMeasured| run.seconds);
+        self.ask(one, runs, |one| &mut one.fabric, hybrid::run, seconds)
     }
 
     /// What a join on a ring measures.
     pub(super) fn ring(&self, join: &RingJoin) -> Result<Arc<RingMeasured>> {
-        self.rings.get(format!("{join:?}"), || ring::simulate(join))
+        let draw = self.varied.as_ref().map_or(0, |by| by.seed - 1) * DRAWS_APART;
+        let run = |join: &RingJoin| {
+            ring::simulate(&RingJoin {
+                seed: join.seed + draw,
+                ..join.clone()
+            })
+        };
+        let runs = &self.known.rings;
+        self.ask(join, runs, |one| &mut one.fabric, run, RingMeasured::total)
     }
 
     /// Bytes per second and node.
@@ -116,7 +184,7 @@ impl Lab {
     }
 }
 
-fn key(one: &Conversation) -> String {
+fn key(one: &impl Serialize) -> String {
     serde_json::to_string(one).expect("plain data is JSON")
 }
 

@@ -4,6 +4,7 @@
 //! A claim with several numbers is judged part by part, and holds as a whole when all its parts do. A part that cannot be
 //! judged says why. A part that follows from what was put in is shown, and not judged.
 
+mod ablation;
 mod buffers;
 mod compute;
 mod credit;
@@ -18,13 +19,18 @@ mod size;
 mod tcp;
 
 pub use crate::claims::Test;
-use crate::claims::claim;
+use crate::claims::{claim, claim_of, is_held_out};
 use crate::conversation::Conversation;
 use crate::error::Result;
 pub use crate::paper::Paper;
 use crate::parallel;
+pub use ablation::{Ablation, Without, ablate};
 use lab::Lab;
+use roundel_verbs::sim::Mechanism;
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::slice;
+use strum::{Display, EnumString, VariantNames};
 
 /// What judges a claim, by the name of its row.
 type Judge = (&'static str, fn(&Lab) -> Result<Seen>);
@@ -58,6 +64,85 @@ pub struct Verdict {
     pub within_25_percent: Option<bool>,
     /// Why, or why not.
     pub why: String,
+    /// Whether nobody looked at it while the simulator gained its mechanisms.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub held_out: bool,
+    /// What several seeds say of it, where there were several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seeds: Option<Seeds>,
+}
+
+/// What several seeds say of a claim. It holds where it does with each of them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Seeds {
+    /// Those with which it holds.
+    pub holding: usize,
+    /// Those with which it was judged.
+    pub judged: usize,
+    /// Of the numbers that were measured for it, the largest standard deviation, in percent of its mean.
+    pub deviation_percent: f64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // Of serde.
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// A share of the claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Share {
+    /// Those that everybody may look at, always.
+    Open,
+    /// Those that nobody looks at while the simulator gains a mechanism.
+    HeldOut,
+}
+
+/// Which claims are judged, and on which hardware.
+#[derive(Clone, Debug)]
+pub struct Judging {
+    /// The paper.
+    pub paper: Paper,
+    /// What names of claims begin with; all if there are none.
+    pub rows: Vec<String>,
+    /// The share of them; all if there is none.
+    pub only: Option<Share>,
+    /// How many seeds there are, at least one.
+    pub seeds: u64,
+    /// What does not hold the hardware up.
+    pub without: Vec<Mechanism>,
+}
+
+impl Judging {
+    /// All claims of a paper, by one seed.
+    pub fn of(paper: Paper) -> Self {
+        Self {
+            paper,
+            rows: Vec::new(),
+            only: None,
+            seeds: 1,
+            without: Vec::new(),
+        }
+    }
+
+    fn judges(&self) -> Vec<Judge> {
+        let mut judges = self.paper.judges();
+        judges.retain(|(claim, _)| {
+            let named = self.rows.iter().any(|row| claim.starts_with(row.as_str()));
+            (self.rows.is_empty() || named) && self.only.is_none_or(|only| only == Share::of(claim))
+        });
+        judges
+    }
+}
+
+impl Share {
+    /// The one that a claim is in.
+    fn of(claim: &str) -> Self {
+        match is_held_out(claim) {
+            true => Self::HeldOut,
+            false => Self::Open,
+        }
+    }
 }
 
 /// All verdicts on a paper.
@@ -100,23 +185,22 @@ impl Paper {
     }
 }
 
-/// Judges the claims of a paper whose names begin with one of `rows`, or all if there are none, on so many threads of this
-/// host, and says before each how many are done, how many there are, and which is next.
+/// Judges claims on so many threads of this host, and says before each how many are done, how many there are, and which is next.
 pub fn judge(
-    paper: Paper,
-    rows: &[String],
+    judging: &Judging,
     threads: usize,
     said: &(dyn Fn(usize, usize, &str) + Sync),
 ) -> Scorecard {
-    let mut judges = paper.judges();
-    if !rows.is_empty() {
-        judges.retain(|(claim, _)| rows.iter().any(|row| claim.starts_with(row.as_str())));
-    }
-    let (threads, for_each) = paper.share(threads.max(1));
+    let judges = judging.judges();
+    let (threads, for_each) = judging.paper.share(threads.max(1));
     let lab = Lab::new(for_each);
     let claims = parallel::each(threads, &judges, |number, judge| {
         said(number, judges.len(), judge.0);
-        verdict(judge, &lab)
+        let seeds = 1..=judging.seeds.max(1);
+        let labs: Vec<_> = seeds
+            .map(|seed| lab.varied(seed, &judging.without))
+            .collect();
+        verdict(judge, &labs)
     });
     Scorecard { claims }
 }
@@ -127,22 +211,73 @@ pub fn judge_known(rows: &[&str], known: &[(Conversation, f64)]) -> Vec<Verdict>
     let lab = Lab::knowing(known);
     let judges = Paper::Protocols.judges().into_iter();
     let wanted = judges.filter(|(claim, _)| rows.iter().any(|row| claim.starts_with(row)));
-    wanted.map(|judge| verdict(&judge, &lab)).collect()
+    wanted
+        .map(|judge| verdict(&judge, slice::from_ref(&lab)))
+        .collect()
 }
 
-fn verdict((id, judge): &Judge, lab: &Lab) -> Verdict {
+/// What labs say of a claim together, each by a seed.
+fn verdict((id, judge): &Judge, labs: &[Lab]) -> Verdict {
     let claim = claim(id);
-    let seen =
-        judge(lab).unwrap_or_else(|error| Seen::open(format!("it could not be run: {error}")));
+    let (all, asked): (Vec<_>, Vec<_>) = labs
+        .iter()
+        .map(|lab| {
+            let seen = judge(lab);
+            let open = |error| Seen::open(format!("it could not be run: {error}"));
+            (seen.unwrap_or_else(open), lab.asked())
+        })
+        .unzip();
+    let count = |holds| all.iter().filter(|seen| seen.holds == holds).count();
+    let seeds = Seeds {
+        holding: count(Some(true)),
+        judged: all.len() - count(None),
+        deviation_percent: deviation_percent(&asked),
+    };
+    let of_several = all.len() > 1;
+    // The first that it does not hold with, or that cannot judge it.
+    let against = |seen: &Seen| {
+        [Some(false), None, Some(true)]
+            .iter()
+            .position(|holds| *holds == seen.holds)
+    };
+    let near = all.iter().map(|seen| seen.near).min().flatten();
+    let told = all
+        .into_iter()
+        .min_by_key(against)
+        .expect("a seed at least");
     Verdict {
         id: claim.id.into(),
         test: claim.test,
         paper: claim.says.into(),
-        seen: seen.seen,
-        holds: seen.holds.filter(|_| claim.test != Test::Given),
-        within_25_percent: seen.near,
-        why: seen.why,
+        seen: told.seen,
+        holds: told.holds.filter(|_| claim.test != Test::Given),
+        within_25_percent: near,
+        why: told.why,
+        held_out: is_held_out(id),
+        seeds: of_several.then_some(seeds),
     }
+}
+
+/// Of numbers that several measured, each by its name, the largest standard deviation in percent of its mean.
+fn deviation_percent(all: &[BTreeMap<String, f64>]) -> f64 {
+    let names = all.iter().flat_map(BTreeMap::keys).collect::<BTreeSet<_>>();
+    let deviations = names.into_iter().map(|name| {
+        let values: Vec<f64> = all
+            .iter()
+            .filter_map(|one| one.get(name).copied())
+            .collect();
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let squares = values
+            .iter()
+            .map(|value| (value - mean).powi(2))
+            .sum::<f64>();
+        match mean == 0.0 || values.len() < 2 {
+            true => 0.0,
+            false => 100.0 * (squares / (count - 1.0)).sqrt() / mean,
+        }
+    });
+    deviations.fold(0.0, f64::max)
 }
 
 impl Seen {
@@ -198,6 +333,15 @@ impl Tally {
 }
 
 impl Scorecard {
+    /// A share of it.
+    pub fn of(&self, share: Share) -> Self {
+        let all = self.claims.iter();
+        let some = all.filter(|part| Share::of(&part.id) == share);
+        Self {
+            claims: some.cloned().collect(),
+        }
+    }
+
     /// How many parts of a kind hold.
     pub fn parts(&self, test: Test) -> Tally {
         let mut tally = Tally::default();
@@ -234,11 +378,6 @@ impl Scorecard {
         let told = || judged.clone().filter_map(|part| part.within_25_percent);
         (told().filter(|near| *near).count(), told().count())
     }
-}
-
-/// The whole claim of a part: `SH15` of `SH15a`.
-fn claim_of(part: &str) -> &str {
-    part.trim_end_matches(|letter: char| letter.is_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -312,6 +451,8 @@ mod tests {
             holds,
             within_25_percent: Some(true),
             why: String::new(),
+            held_out: false,
+            seeds: None,
         }
     }
 
@@ -344,7 +485,7 @@ mod tests {
         let holds: fn(&Lab) -> Result<Seen> = |_| Seen::new("it", true, "so it is", "");
         let fails: fn(&Lab) -> Result<Seen> = |_| Err(crate::error::Error::Wrong("no".into()));
         let lab = Lab::knowing(&[]);
-        let of = |id, judge| verdict(&(id, judge), &lab).holds;
+        let of = |id, judge| verdict(&(id, judge), slice::from_ref(&lab)).holds;
         assert_eq!(of("CJ02", holds), None);
         assert_eq!(of("CJ06", holds), Some(true));
         assert_eq!(of("CJ06", fails), None);

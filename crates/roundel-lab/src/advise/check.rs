@@ -64,7 +64,7 @@ async fn simulated(args: &AdviseCheckArgs) -> Result<Vec<Verdict>, Failure> {
         let (model, parameters, bar) = (model.clone(), parameters.clone(), bar.clone());
         async move {
             let run = async |setting: &Setting| {
-                in_simulation(setting.for_simulation(), &parameters).await
+                in_simulation(setting.for_simulation(), &parameters, 1).await
             };
             let verdict = check::<Failure>(&wish, &*model, 1, run).await;
             bar.inc(1);

@@ -63,9 +63,10 @@ pub struct RunArgs {
     /// Names as `list` has them, or `all`.
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
-    /// The device of the designs, or simulated hardware: sim:NAME, where messages have lengths only, or
-    /// sim:NAME:bytes, with NAME one of fdr, edr, qdr, ddr, sdr, roce100, iwarp10, 10gbe-tcp, 1gbe-tcp [default: shm; the
-    /// paper's, simulated, for experiments that need simulated hardware].
+    /// The device of the designs, or simulated hardware: sim:NAME, with NAME one of fdr, edr, qdr, ddr, sdr, roce100,
+    /// iwarp10, 10gbe-tcp, 1gbe-tcp. Behind it there can be :bytes, for messages that have not only lengths, :seed=N, and
+    /// :without=MECHANISM+…, with MECHANISM one of contexts, translations, reads, split, handover, switch [default: shm;
+    /// the paper's, simulated, for experiments that need simulated hardware].
     #[arg(long, value_name = "shm|tcp[:ADDRESS]|rdma[:DEVICE]|sim:NAME")]
     pub fabric: Option<FabricChoice>,
     /// Nodes of each run, or of one run after the other where nodes are added [default: the experiment's own]. An experiment

@@ -191,7 +191,7 @@ mod tests {
         let model = Model::new(parameters.clone());
         let mut bad = Vec::new();
         for wish in range.draw(SETTINGS, SEED, &simulated()) {
-            let run = async |setting: &Setting| simulate(&setting.for_simulation(), &parameters);
+            let run = async |setting: &Setting| simulate(&setting.for_simulation(), &parameters, 1);
             let verdict = check(&wish, &model, 1, run).await.unwrap();
             if !verdict.is_good() {
                 bad.push(verdict);

@@ -16,26 +16,24 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Of every simulation.
-const SEED: u64 = 1;
 /// Registered memory of a node: as much as it wants.
 const REGISTERED_BYTES_MAX: usize = 1 << 40;
 const SEGMENT_BYTES: usize = 4 << 20;
 /// Responses that are longer have lengths only.
 const PLAIN_BYTES_MAX: usize = 4096;
 
-/// Runs a setting on hardware of these parameters. The same setting measures the same.
+/// Runs a setting on hardware of these parameters, with a seed of everything that is drawn. The same measures the same.
 ///
 /// # Errors
 /// When it makes no sense, the hardware cannot carry it, or a call failed.
-pub fn simulate(setting: &Setting, parameters: &Parameters) -> Result<Measured> {
+pub fn simulate(setting: &Setting, parameters: &Parameters, seed: u64) -> Result<Measured> {
     let times = setting.response_bytes.div_ceil(PLAIN_BYTES_MAX);
     let parameters = parameters.clone().with_payload_times(times);
     let scaled = Setting {
         response_bytes: parameters.bytes_for(setting.response_bytes),
         ..setting.clone()
     };
-    let mut nodes = run(&scaled, &parameters)?;
+    let mut nodes = run(&scaled, &parameters, seed)?;
     for node in &mut nodes {
         node.registered_bytes *= times;
     }
@@ -49,8 +47,8 @@ pub fn simulate(setting: &Setting, parameters: &Parameters) -> Result<Measured> 
 /// A worker's node, and the worker, unless it failed.
 type Ended = (usize, Result<Worker>);
 
-fn run(setting: &Setting, parameters: &Parameters) -> Result<Vec<NodeReport>> {
-    let simulation = Simulation::new(parameters.clone(), SEED);
+fn run(setting: &Setting, parameters: &Parameters, seed: u64) -> Result<Vec<NodeReport>> {
+    let simulation = Simulation::new(parameters.clone(), seed);
     let count = setting.all_nodes();
     let threads = setting.threads + setting.answering_threads();
     let nodes: Vec<_> = (0..count).map(|_| simulation.add_node(threads)).collect();
@@ -71,14 +69,14 @@ fn run(setting: &Setting, parameters: &Parameters) -> Result<Vec<NodeReport>> {
     let mut reports: Vec<_> = hands.iter().zip(&arenas).map(opened).collect();
     let begin = Begin {
         start: simulation.now(),
-        seed: SEED,
+        seed,
         drain: false,
     };
     let ended: Arc<Mutex<Vec<Ended>>> = Arc::default();
     let stop = Arc::new(AtomicBool::new(false));
     for (number, (hand, node)) in hands.into_iter().zip(&nodes).enumerate() {
         let begin = Begin {
-            seed: SEED + (number * threads) as u64,
+            seed: seed + (number * threads) as u64,
             ..begin
         };
         for (thread, mut worker) in hand.workers(begin, &stop).into_iter().enumerate() {
@@ -205,7 +203,8 @@ mod tests {
             .filter(|one| *one != Protocol::Tcp)
         {
             for paradigm in Paradigm::ALL {
-                let measured = simulate(&setting(paradigm, protocol), &Parameters::fdr()).unwrap();
+                let measured =
+                    simulate(&setting(paradigm, protocol), &Parameters::fdr(), 1).unwrap();
                 println!("{protocol} {paradigm} {:.2} Gb/s", measured.gigabits());
                 assert!(
                     measured.calls_per_second > 1e5,
@@ -224,7 +223,7 @@ mod tests {
             seconds: 0.02,
             ..setting(Paradigm::ManyToOne, Protocol::WriteWrite)
         };
-        let measured = simulate(&setting, &Parameters::fdr()).unwrap();
+        let measured = simulate(&setting, &Parameters::fdr(), 1).unwrap();
         // Six threads ask.
         let share = measured.calls_per_second / 1_200_000.0;
         assert!((0.97..1.03).contains(&share), "{share}");
@@ -237,7 +236,9 @@ mod tests {
             seconds: 0.002,
             ..setting(Paradigm::ManyToOne, Protocol::WriteWrite)
         };
-        let gigabits = simulate(&setting, &Parameters::fdr()).unwrap().gigabits();
+        let gigabits = simulate(&setting, &Parameters::fdr(), 1)
+            .unwrap()
+            .gigabits();
         assert!((40.0..54.0).contains(&gigabits), "{gigabits}");
     }
 }

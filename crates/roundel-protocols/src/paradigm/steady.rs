@@ -28,7 +28,7 @@ const TRIES: usize = 8;
 ///
 /// # Errors
 /// Those of [`simulate`], and when it does not become even.
-pub fn simulate_steady(setting: &Setting, parameters: &Parameters) -> Result<Measured> {
+pub fn simulate_steady(setting: &Setting, parameters: &Parameters, seed: u64) -> Result<Measured> {
     if setting.load != Load::Closed {
         let told = "only a closed loop becomes even: an open one has the rate that it was given";
         return Err(ProtocolError::Unsupported(told.into()));
@@ -41,14 +41,14 @@ pub fn simulate_steady(setting: &Setting, parameters: &Parameters) -> Result<Mea
                 pending: FEW_PENDING,
                 ..setting.clone()
             };
-            simulate_steady(&few, parameters)?.calls_per_second
+            simulate_steady(&few, parameters, seed)?.calls_per_second
         }
         false => guess(setting),
     };
     let mut setting = setting.clone();
     give(&mut setting, pending / guess, guess);
     for _ in 0..TRIES {
-        let measured = simulate(&setting, parameters)?;
+        let measured = simulate(&setting, parameters, seed)?;
         let rate = measured.calls_per_second;
         let Some(latency) = measured.latency.filter(|_| rate > 0.0) else {
             setting.warm_up *= 2.0;
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn the_calls_of_the_start_are_over_when_it_counts() {
-        let measured = simulate_steady(&setting(512), &Parameters::fdr()).unwrap();
+        let measured = simulate_steady(&setting(512), &Parameters::fdr(), 1).unwrap();
         let (run, latency) = (&measured.setting, measured.latency.unwrap());
         assert!(run.warm_up >= 2e-6 * latency.mean, "{run:?} {latency:?}");
         let longer = Setting {
@@ -110,14 +110,14 @@ mod tests {
             seconds: 2.0 * run.seconds,
             ..run.clone()
         };
-        let longer = simulate(&longer, &Parameters::fdr()).unwrap();
+        let longer = simulate(&longer, &Parameters::fdr(), 1).unwrap();
         let ratio = measured.calls_per_second / longer.calls_per_second;
         assert!((0.97..1.03).contains(&ratio), "{ratio}");
     }
 
     #[test]
     fn few_calls_are_counted_for_longer() {
-        let measured = simulate_steady(&setting(1), &Parameters::fdr()).unwrap();
+        let measured = simulate_steady(&setting(1), &Parameters::fdr(), 1).unwrap();
         let calls: u64 = measured.nodes.iter().map(|node| node.calls).sum();
         assert!(calls as f64 >= 0.99 * CALLS_MIN, "{calls}");
     }
@@ -128,7 +128,7 @@ mod tests {
             load: Load::Open(1000.0),
             ..setting(1)
         };
-        let error = simulate_steady(&open, &Parameters::fdr()).unwrap_err();
+        let error = simulate_steady(&open, &Parameters::fdr(), 1).unwrap_err();
         assert!(error.to_string().contains("closed loop"), "{error}");
     }
 }

@@ -66,7 +66,12 @@ pub(super) fn run(setting: &Setting) -> Result<Measured> {
         _ => parameters,
     };
     let cluster = Cluster {
-        all: SimulatedNodes::new(parameters, setting.nodes, 2 * setting.threads),
+        all: SimulatedNodes::new(
+            parameters,
+            setting.fabric.seed(),
+            setting.nodes,
+            2 * setting.threads,
+        ),
         setting: Arc::new(setting.clone()),
     };
     match setting.transport {
@@ -198,7 +203,7 @@ impl Cluster {
                 end: sender,
                 cost: sending,
             };
-            let seed = (node * setting.threads + thread) as u64;
+            let seed = setting.fabric.seed_of(node * setting.threads + thread);
             let of_sender = setting.clone();
             let real = self.all.parameters.payload_times == 1 && sender.cost.copies;
             let flow = Flow {

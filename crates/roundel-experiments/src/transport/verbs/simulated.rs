@@ -15,8 +15,6 @@ use roundel_verbs::{ArenaOptions, settle};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Of every simulation.
-const SEED: u64 = 1;
 /// Registered memory of a node: as much as it wants.
 const REGISTERED_BYTES_MAX: usize = 1 << 40;
 const SEGMENT_BYTES: usize = 4 << 20;
@@ -34,8 +32,8 @@ pub(crate) struct SimulatedNodes {
 
 impl SimulatedNodes {
     /// So many nodes with so many threads each.
-    pub(crate) fn new(parameters: Parameters, nodes: usize, threads: usize) -> Self {
-        let simulation = Simulation::new(parameters.clone(), SEED);
+    pub(crate) fn new(parameters: Parameters, seed: u64, nodes: usize, threads: usize) -> Self {
+        let simulation = Simulation::new(parameters.clone(), seed);
         Self {
             nodes: (0..nodes).map(|_| simulation.add_node(threads)).collect(),
             observer: simulation.add_node(1),

@@ -38,13 +38,13 @@ pub async fn run(args: &ProtocolsArgs) -> Result<(), Failure> {
         match (&args.fabric, args.connect) {
             (FabricChoice::Device(choice), Some(address)) => take_part(args, choice, address).await,
             (FabricChoice::Device(choice), None) => measure(args, choice).await,
-            (FabricChoice::Simulated { name, .. }, None) if args.listen.is_none() => {
-                let parameters = Parameters::named(name).ok_or_else(|| {
-                    Failure::Usage(format!("there is no simulated hardware {name}"))
+            (FabricChoice::Simulated(_), None) if args.listen.is_none() => {
+                let parameters = args.fabric.hardware().ok_or_else(|| {
+                    Failure::Usage(format!("there is no simulated hardware {}", args.fabric))
                 })?;
                 simulated(args, parameters).await
             }
-            (FabricChoice::Simulated { .. }, _) => Err(Failure::Usage(
+            (FabricChoice::Simulated(_), _) => Err(Failure::Usage(
                 "a simulation is one process: without --listen and --connect".into(),
             )),
         }
@@ -122,15 +122,21 @@ fn median(mut runs: Vec<Measured>) -> (Vec<f64>, Measured) {
 async fn simulated(args: &ProtocolsArgs, parameters: Parameters) -> Result<(), Failure> {
     let settings = settings::simulated(args, &parameters)?;
     let mut session = Session::new(args, settings)?;
-    let run = async |setting: &Setting| in_simulation(setting.clone(), &parameters).await;
+    let run = async |setting: &Setting| {
+        in_simulation(setting.clone(), &parameters, args.fabric.seed()).await
+    };
     let done = session.measure(run).await;
     session.end(done)
 }
 
 /// Simulates a setting, beside what else this program does.
-pub async fn in_simulation(setting: Setting, parameters: &Parameters) -> Result<Measured, Failure> {
+pub async fn in_simulation(
+    setting: Setting,
+    parameters: &Parameters,
+    seed: u64,
+) -> Result<Measured, Failure> {
     let parameters = parameters.clone();
-    let work = tokio::task::spawn_blocking(move || simulate(&setting, &parameters));
+    let work = tokio::task::spawn_blocking(move || simulate(&setting, &parameters, seed));
     match work.await {
         Ok(measured) => Ok(measured?),
         Err(error) => Err(Failure::panicked(&*error.into_panic())),
