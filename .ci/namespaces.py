@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Two hosts made of network namespaces, with a cable between them, run TPC-H over `--fabric tcp`; then the cable is
-cut in the middle of a query: the error names the worker that was lost, within 5 seconds.
+"""Two hosts made of network namespaces, with a cable between them, run the nodes of experiments, and TPC-H over
+`--fabric tcp`; then the cable is cut in the middle of a query: the error names the worker that was lost, within 5 seconds.
 
 Usage: .ci/namespaces.py ROUNDEL [4|6]
 
-Needs root. 4 or 6 is the version of IP; 4 by default.
+Needs root, and `roundel-lab` beside ROUNDEL. 4 or 6 is the version of IP; 4 by default.
 """
 
+import json
 import os
 import pathlib
 import secrets
@@ -58,6 +59,28 @@ def member(address: str) -> str:
     return f"[{address}]:7070" if ":" in address else f"{address}:7070"
 
 
+def run_experiments(lab: str, address: str) -> None:
+    """Rows go over the cable by each kind of transport: of what a node counts half is from the other host."""
+    for transport in ("MESQ/SR", "MEMQ/RD", "sockets", "grpc", "qperf"):
+        setting = json.dumps({"transport": transport, "fabric": "tcp", "seconds": 0.2})
+        before = cable_bytes()
+        run = subprocess.run(
+            inside(NAMES[0], lab, "experiment", "setting", setting, "--hosts", ",".join(NAMES), "--shell", "ip netns exec",
+                   "--meet", address), check=True, stdout=subprocess.PIPE, text=True)
+        received = [node["received_bytes"] for node in json.loads(run.stdout)["nodes"]]
+        carried = cable_bytes() - before
+        print(f"{transport}: {received} bytes received, {carried} over the cable")
+        assert all(received) and carried > sum(received) / 4, "the nodes are not on two hosts"
+
+
+def cable_bytes() -> int:
+    """Bytes that have come out of both ends of the cable."""
+    ends = zip(NAMES, ("roundel-va", "roundel-vb"))
+    shown = [subprocess.run(["ip", "-n", name, "-s", "-j", "link", "show", "dev", end], check=True, stdout=subprocess.PIPE)
+             for name, end in ends]
+    return sum(json.loads(one.stdout)[0]["stats64"]["rx"]["bytes"] for one in shown)
+
+
 def start_workers(program: str, token: pathlib.Path, addresses: tuple[str, str]) -> list[subprocess.Popen]:
     workers = [
         subprocess.Popen(
@@ -106,6 +129,7 @@ def main() -> None:
             token.write_text(secrets.token_hex(32), encoding="ascii")
             make_hosts(addresses)
             wait_for_the_cable(addresses)
+            run_experiments(str(pathlib.Path(program).with_name("roundel-lab")), addresses[0])
             workers = start_workers(program, token, addresses)
             cluster = ",".join(member(address) for address in addresses)
             tpch = inside(NAMES[0], program, "tpch", "--cluster", cluster, "--token-file", str(token), "--fabric", "tcp")

@@ -1,4 +1,4 @@
-//! The clocks of a run: that of the host, which all its processes share, and that of a process' CPU time.
+//! The clocks of a run: that of the host, and that of a process' CPU time.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 

@@ -2,9 +2,10 @@
 
 use crate::error::{Error, Result};
 use roundel_verbs::sim::{Mechanism, Parameters};
-use roundel_verbs::{Device, DeviceChoice};
+use roundel_verbs::{Device, DeviceChoice, DeviceOptions};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 use strum::VariantNames as _;
 
@@ -51,14 +52,17 @@ const SEEDS_MAX: u64 = 1 << 31;
 pub struct UnknownFabric(String);
 
 impl FabricChoice {
-    /// Opens the device for this process.
+    /// Opens the device for this process, which others reach at an address of its host.
     ///
     /// # Errors
     /// When the host does not have it, or it cannot be used; and when it is simulated, since that is no device of
     /// a process.
-    pub fn open(&self) -> Result<Device> {
+    pub fn open(&self, address: IpAddr) -> Result<Device> {
         match self {
-            Self::Device(choice) => Ok(choice.open()?),
+            Self::Device(choice) => Ok(choice.open_with(&DeviceOptions {
+                address,
+                ..DeviceOptions::default()
+            })?),
             Self::Simulated(_) => Err(Error::Setting(format!(
                 "{self} is no device that a process could open"
             ))),

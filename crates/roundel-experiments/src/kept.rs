@@ -105,7 +105,7 @@ impl Place {
 }
 
 /// The version of this program, and a sum over all of it.
-fn this_program() -> io::Result<String> {
+pub(crate) fn this_program() -> io::Result<String> {
     let mut file = File::open("/proc/self/exe")?;
     let mut hasher = DefaultHasher::new();
     let mut piece = vec![0; PIECE_BYTES];

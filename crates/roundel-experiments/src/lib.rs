@@ -57,5 +57,5 @@ pub use experiments::{
 pub use fabric::FabricChoice;
 pub use measured::Measured;
 pub use node::node_main;
-pub use run::NodeCommand;
+pub use run::{Hosts, NodeCommand};
 pub use setting::Setting;

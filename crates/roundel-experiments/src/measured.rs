@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// What one node measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeMeasured {
-    /// When its threads began, in seconds of the host's monotonic clock.
+    /// When its threads began, in seconds since all nodes were ready.
     pub started: f64,
     /// When the last of them ended.
     pub ended: f64,

@@ -8,7 +8,8 @@ use roundel_verbs::rendezvous::{LostPeer, pack_list, unpack_list};
 use roundel_verbs::{Rendezvous, SocketOptions, SocketRendezvous};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 /// First byte of what a node hands over between its start and its report.
 const STEP: u8 = 0;
@@ -18,6 +19,7 @@ const REPORT: u8 = 1;
 /// A node's end.
 pub struct Meeting {
     rendezvous: SocketRendezvous,
+    address: IpAddr,
 }
 
 impl Meeting {
@@ -25,7 +27,16 @@ impl Meeting {
     pub async fn join(at: SocketAddr, node: usize, nodes: usize, token: &str) -> Result<Self> {
         let options = SocketOptions::new(token);
         let rendezvous = SocketRendezvous::join(at, node + 1, nodes + 1, &options).await?;
-        Ok(Self { rendezvous })
+        let address = towards(at).map_err(Error::io("find this host's address"))?;
+        Ok(Self {
+            rendezvous,
+            address,
+        })
+    }
+
+    /// An address of this host at which other nodes reach it: that of the interface by which it reaches the meeting.
+    pub fn address(&self) -> IpAddr {
+        self.address
     }
 
     /// This node.
@@ -82,6 +93,17 @@ impl Meeting {
             .map(|one| one.get(1..).unwrap_or_default().to_vec())
             .collect())
     }
+}
+
+/// The address of this host from which it reaches another. Nothing is sent for it.
+fn towards(other: SocketAddr) -> io::Result<IpAddr> {
+    let any: IpAddr = match other {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(other)?;
+    Ok(socket.local_addr()?.ip())
 }
 
 /// Goes along with the nodes until they have reported.

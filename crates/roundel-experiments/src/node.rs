@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::error::{Error, Result};
+use crate::kept::this_program;
 use crate::measured::{Endpoints, NodeMeasured};
 use crate::meeting::Meeting;
 use crate::ring::{self, RingJoin};
@@ -20,16 +21,19 @@ use crate::workload::{
 use roundel_verbs::rendezvous::LostPeer;
 use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
+use std::io::{self, BufRead as _, IsTerminal as _, Read as _};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The variable in which a node finds its task.
+/// The variable in which a node that `mpirun` starts finds its task. Others read it from their standard input, as a line.
 pub(crate) const TASK: &str = "ROUNDEL_EXPERIMENT_NODE";
 /// Where a process that `mpirun` started finds its number.
 const MPI_RANK: &str = "OMPI_COMM_WORLD_RANK";
 
+/// Most bytes of a task.
+const TASK_BYTES_MAX: u64 = 1 << 20;
 /// How often registered memory is looked at in a run, where it is.
 const MEMORY_LOOKS: u32 = 100;
 /// Longest wait for the news that another node is gone, once something has failed.
@@ -84,6 +88,8 @@ pub(crate) struct Task {
     pub(crate) meet: SocketAddr,
     /// The secret of the run.
     pub(crate) token: String,
+    /// The program that has to run, where it may be another one on this host.
+    pub(crate) program: Option<String>,
 }
 
 /// A node, as the process that runs an experiment starts it. On failure it says why, in a line of standard
@@ -99,12 +105,14 @@ pub fn node_main() -> ExitCode {
 }
 
 fn run() -> Result<()> {
-    let task = std::env::var(TASK).map_err(|_| {
-        Error::Setting("this is for `roundel-lab` to start, which says what to do".into())
-    })?;
-    let task: Task = serde_json::from_str(&task).map_err(|error| {
-        Error::Setting(format!("what this node is to do cannot be read: {error}"))
-    })?;
+    let task = task()?;
+    if let Some(wanted) = &task.program {
+        let own = this_program().map_err(Error::io("read this program"))?;
+        if own != *wanted {
+            let wrong = format!("this host has the program {own}, and not {wanted}: copy it there");
+            return Err(Error::Setting(wrong));
+        }
+    }
     task.job.check()?;
     let numbered = || std::env::var(MPI_RANK).ok()?.parse().ok();
     let node = task.node.or_else(numbered);
@@ -118,11 +126,34 @@ fn run() -> Result<()> {
     runtime.block_on(work(task, node))
 }
 
+/// What this node is to do.
+fn task() -> Result<Task> {
+    let json = match std::env::var(TASK) {
+        Ok(json) => json,
+        Err(_) if io::stdin().is_terminal() => String::new(),
+        Err(_) => {
+            let mut line = Vec::new();
+            let read = io::stdin()
+                .lock()
+                .take(TASK_BYTES_MAX)
+                .read_until(b'\n', &mut line);
+            read.map_err(Error::io("read what this node is to do"))?;
+            String::from_utf8_lossy(&line).into_owned()
+        }
+    };
+    if json.is_empty() {
+        let told = "this is for `roundel-lab` to start, which says what to do";
+        return Err(Error::Setting(told.into()));
+    }
+    serde_json::from_str(&json)
+        .map_err(|error| Error::Setting(format!("what this node is to do cannot be read: {error}")))
+}
+
 /// Ends this process when the one that started it is gone, even if that was before they met: standard
 /// input closes.
 fn end_with_run() -> Result<()> {
     let wait = || {
-        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         std::process::exit(1);
     };
     let started = std::thread::Builder::new()
@@ -196,6 +227,8 @@ async fn measure(setting: &Arc<Setting>, meeting: &mut Meeting) -> Result<NodeMe
     meeting.barrier().await?;
     let mut prepared = prepare(setting, relations, meeting).await?;
     meeting.barrier().await?;
+    // Hosts have clocks of their own.
+    let began = clock::monotonic();
     let mut memory = Vec::new();
     let measured = {
         let watch = watch_memory(setting, &prepared.endpoints, &mut memory);
@@ -213,6 +246,8 @@ async fn measure(setting: &Arc<Setting>, meeting: &mut Meeting) -> Result<NodeMe
     Ok(NodeMeasured {
         setup_seconds: prepared.setup_seconds,
         teardown_seconds: clock::monotonic() - stopping,
+        started: measured.started - began,
+        ended: measured.ended - began,
         received_bytes: measured.received.count * prepared.row_bytes as u64,
         endpoints,
         memory,

@@ -266,6 +266,7 @@ fn what_is_chosen_is_among_the_fastest() {
         node: NodeCommand {
             program: "none".into(),
             arguments: Vec::new(),
+            hosts: None,
         },
         roundel: "none".into(),
         mpi: false,

@@ -14,7 +14,7 @@ pub use advise::{
     AdviseArgs, AdviseCheckArgs, AdviseCommand, AdviseProtocolArgs, AdviseShuffleArgs, ModelArgs,
     PatternArg,
 };
-pub use experiment::{ExperimentAction, ExperimentArgs, RunArgs};
+pub use experiment::{ExperimentAction, ExperimentArgs, HostsArgs, RunArgs};
 pub use perf::{MeasureArg, PerfArgs, PerfCommand, PollArg, TransportArg, VerbArg};
 pub use protocols::ProtocolsArgs;
 pub use scorecard::ScorecardArgs;

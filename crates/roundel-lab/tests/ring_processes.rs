@@ -8,6 +8,7 @@ fn command() -> NodeCommand {
     NodeCommand {
         program: env!("CARGO_BIN_EXE_roundel-lab").into(),
         arguments: vec!["node".into()],
+        hosts: None,
     }
 }
 

@@ -4,10 +4,11 @@
 use roundel_exchange::Buffers;
 use roundel_exchange::Design;
 use roundel_experiments::setting::{Pattern, Transport, Wait};
-use roundel_experiments::{Error, Measured, NodeCommand, Setting, run::run};
+use roundel_experiments::{Error, Hosts, Measured, NodeCommand, Setting, run::run};
 use roundel_testbed::program::{eventually, is_alive, signal, stderr, workers_of};
 use roundel_verbs::DeviceChoice;
 use rustix::process::Signal;
+use std::net::Ipv4Addr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -17,6 +18,20 @@ fn command() -> NodeCommand {
     NodeCommand {
         program: PROGRAM.into(),
         arguments: vec!["node".into()],
+        hosts: None,
+    }
+}
+
+/// Two hosts of these names, which a shell reaches that is told them before the program.
+fn elsewhere(shell: Vec<String>, names: &[&str]) -> NodeCommand {
+    let hosts = Hosts {
+        names: names.iter().map(ToString::to_string).collect(),
+        shell,
+        address: Ipv4Addr::LOCALHOST.into(),
+    };
+    NodeCommand {
+        hosts: Some(hosts),
+        ..command()
     }
 }
 
@@ -269,4 +284,41 @@ fn nodes_end_with_the_process_that_started_them() {
         run.wait().unwrap();
         nodes.into_iter().for_each(ends);
     }
+}
+
+#[test]
+fn nodes_run_on_the_hosts_in_turn() {
+    let directory = tempfile::tempdir().unwrap();
+    let (script, log) = (
+        directory.path().join("shell"),
+        directory.path().join("hosts"),
+    );
+    let text = format!("echo \"$1\" >> {}; shift; exec \"$@\"", log.display());
+    std::fs::write(&script, text).unwrap();
+    let shell = vec!["sh".to_owned(), script.display().to_string()];
+    let command = elsewhere(shell, &["one", "other"]);
+    for transport in ["MESQ/SR", "sockets", "grpc", "qperf"] {
+        let setting = Setting {
+            nodes: 3,
+            fabric: "tcp".parse().unwrap(),
+            ..small(transport.parse().unwrap())
+        };
+        let measured = run(&setting, &command).unwrap_or_else(|error| panic!("{error}"));
+        assert!(rows(&measured) > 0 && measured.seconds > 0.0, "{transport}");
+    }
+    let started = std::fs::read_to_string(&log).unwrap();
+    let on = |host: &str| started.lines().filter(|line| *line == host).count();
+    assert_eq!((on("one"), on("other")), (4 * 2, 4));
+}
+
+#[test]
+fn a_host_that_cannot_be_reached_is_named_with_what_the_shell_said() {
+    let shell = ["sh", "-c", "echo \"error: no route to $0\" >&2; exit 255"];
+    let command = elsewhere(shell.map(str::to_owned).to_vec(), &["nowhere"]);
+    let setting = Setting {
+        fabric: "tcp".parse().unwrap(),
+        ..small(Transport::Qperf)
+    };
+    let error = run(&setting, &command).unwrap_err().to_string();
+    assert!(error.contains("no route to nowhere"), "{error}");
 }

@@ -7,10 +7,11 @@ use super::{Case, Experiment, Options, Work, catalogue};
 use crate::error::{Error, Result};
 use crate::fabric::{FabricChoice, Simulated};
 use crate::paper::Paper;
+use crate::run::NodeCommand;
 use std::collections::BTreeSet;
 use strum::Display;
 
-/// A flag that says how large clusters are.
+/// A flag that says what clusters are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum Flag {
     /// How many nodes there are.
@@ -19,6 +20,9 @@ pub enum Flag {
     /// How many threads a node has.
     #[strum(to_string = "--threads")]
     Threads,
+    /// On which hosts nodes run.
+    #[strum(to_string = "--hosts")]
+    Hosts,
 }
 
 /// An experiment as it will run.
@@ -111,6 +115,10 @@ impl Chosen {
         let mut options = Options {
             nodes: Vec::new(),
             threads: None,
+            node: NodeCommand {
+                hosts: None,
+                ..asked.node.clone()
+            },
             ..asked.clone()
         };
         let mut without = Vec::new();
@@ -149,8 +157,8 @@ impl Chosen {
 }
 
 impl Flag {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Nodes, Self::Threads];
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Nodes, Self::Threads, Self::Hosts];
 
     /// Options to which this flag is added as others have it, if they have it.
     fn taken(self, from: &Options, to: &Options) -> Option<Options> {
@@ -159,6 +167,11 @@ impl Flag {
             Self::Nodes if from.nodes.is_empty() => return None,
             Self::Nodes => with.nodes.clone_from(&from.nodes),
             Self::Threads => with.threads = Some(from.threads?),
+            Self::Hosts => {
+                with.node.hosts = Some(from.node.hosts.clone()?);
+                // All nodes would have to be started by one `mpirun`.
+                with.mpi = false;
+            }
         }
         Some(with)
     }
@@ -171,6 +184,11 @@ impl Flag {
         };
         let mut other = options.clone();
         match self {
+            Self::Hosts => {
+                let elsewhere = plan(options).iter().all(Work::has_processes);
+                let why = "its nodes are no processes of their own; leave the flag out";
+                return (!elsewhere).then(|| why.into());
+            }
             Self::Nodes => other.nodes = options.nodes.iter().map(|nodes| nodes + 1).collect(),
             Self::Threads => other.threads = options.threads.map(|threads| threads + 1),
         }
@@ -198,6 +216,7 @@ impl Flag {
 mod tests {
     use super::super::tests::options;
     use super::*;
+    use crate::run::Hosts;
 
     fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(ToString::to_string).collect()
@@ -327,7 +346,27 @@ mod tests {
         };
         assert_eq!(of("designs"), (vec![], vec![4], Some(3)));
         assert_eq!(of("ring-tcp"), (vec![Flag::Threads], vec![4], None));
-        assert_eq!(of("hybrid-straggler"), (Flag::ALL.to_vec(), vec![], None));
+        let both = vec![Flag::Nodes, Flag::Threads];
+        assert_eq!(of("hybrid-straggler"), (both, vec![], None));
+    }
+
+    #[test]
+    fn nodes_run_on_other_hosts_where_they_are_processes() {
+        let mut asked = options(true);
+        asked.node.hosts = Some(Hosts {
+            names: names(&["one", "other"]),
+            shell: names(&["ssh"]),
+            address: [10, 0, 0, 1].into(),
+        });
+        assert!(choose(&names(&["designs", "ring-unit"]), &asked).is_ok());
+        for name in ["tpch", "hybrid-schedule"] {
+            let refused = refusal(name, &asked);
+            assert!(refused.contains("--hosts"), "{refused}");
+        }
+        asked.fabric = "sim:edr".parse().unwrap();
+        assert!(refusal("designs", &asked).contains("--hosts"));
+        let all = choose(&[], &asked).unwrap();
+        assert!(all.iter().all(|one| one.options.node.hosts.is_none()));
     }
 
     #[test]

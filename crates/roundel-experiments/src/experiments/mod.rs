@@ -337,6 +337,7 @@ mod tests {
             node: NodeCommand {
                 program: "false".into(),
                 arguments: Vec::new(),
+                hosts: None,
             },
             roundel: "false".into(),
             mpi: false,

@@ -65,6 +65,15 @@ impl Work {
         }
     }
 
+    /// Whether each of its nodes is a process.
+    pub(super) fn has_processes(&self) -> bool {
+        match self {
+            Self::Setting(setting) => !setting.fabric.is_simulated(),
+            Self::Ring(join) => !join.fabric.is_simulated(),
+            _ => false,
+        }
+    }
+
     /// How many nodes it has, and threads of each where it says so.
     pub(super) fn cluster(&self) -> (usize, Option<usize>) {
         match self {

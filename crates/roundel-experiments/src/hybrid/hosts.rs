@@ -7,6 +7,7 @@ use roundel_verbs::completion_queue::BoxFuture;
 use roundel_verbs::sim::{Nic, Parameters, SimNode, Simulation};
 use roundel_verbs::{ArenaOptions, TokioContext, Transport, WaitPolicy};
 use std::future::Future;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
@@ -116,7 +117,7 @@ impl Hosts for OfThisProcess {
         let _inside = self.runtime.enter();
         let context = Arc::new(TokioContext::current());
         Ok(Fabric::on(
-            self.fabric.open()?,
+            self.fabric.open(Ipv4Addr::LOCALHOST.into())?,
             ArenaOptions::default(),
             context,
         )?)

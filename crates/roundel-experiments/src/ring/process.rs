@@ -37,7 +37,7 @@ pub(crate) async fn measure(join: &RingJoin, meeting: &mut Meeting) -> Result<Ho
     let spinning = draw.rows(Side::Spinning, place.number)?;
     let stationary = draw.rows(Side::Stationary, place.number)?;
     let context = Arc::new(TokioContext::current());
-    let host = RingHost::new(join.fabric.open()?, context.clone())?;
+    let host = RingHost::new(join.fabric.open(meeting.address())?, context.clone())?;
     let options = RingOptions {
         element_bytes: join.element_bytes,
         ..RingOptions::default()

@@ -1,4 +1,4 @@
-//! Runs a setting: on this host with a process for each node, or in simulation with all nodes in this one.
+//! Runs a setting: with a process for each node, or in simulation with all nodes in this one.
 
 mod processes;
 mod simulation;
@@ -9,7 +9,7 @@ use crate::node::Job;
 use crate::ring::{self, RingJoin, RingMeasured};
 use crate::setting::{Setting, Transport};
 
-pub use processes::NodeCommand;
+pub use processes::{Hosts, NodeCommand};
 
 /// Runs a setting once. `command` starts nodes, where they are processes.
 ///

@@ -1,16 +1,18 @@
-//! Nodes as processes: starts them, goes along with them, and adds up what they measured.
+//! Nodes as processes, of this host or of others: starts them, goes along with them, and adds up what they measured.
 
 use crate::error::{Error, Result};
+use crate::kept::this_program;
 use crate::meeting::attend;
 use crate::node::{Job, TASK, Task};
 use roundel_verbs::{SocketListener, SocketOptions, VerbsError};
 use serde::de::DeserializeOwned;
 use std::io::{Read, Seek};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
+use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStdin, Command};
 
 /// Longest wait for nodes to end by themselves once the run is over.
@@ -24,13 +26,56 @@ pub struct NodeCommand {
     pub program: PathBuf,
     /// What makes it call [`node_main`](crate::node_main).
     pub arguments: Vec<String>,
+    /// Where nodes run, if not all on this host.
+    pub hosts: Option<Hosts>,
+}
+
+/// Hosts that nodes run on, in turn. Each has the same program at the same path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hosts {
+    /// Their names, at least one.
+    pub names: Vec<String>,
+    /// What starts a program on a host, such as `ssh`: its words, which the name of the host follows, and then the program with
+    /// its arguments. The program ends when its standard input does.
+    pub shell: Vec<String>,
+    /// An address of this host at which all of them reach it.
+    pub address: IpAddr,
+}
+
+impl NodeCommand {
+    /// Of this host, where nodes meet.
+    fn address(&self) -> IpAddr {
+        let hosts = self.hosts.as_ref();
+        hosts.map_or(Ipv4Addr::LOCALHOST.into(), |hosts| hosts.address)
+    }
+
+    /// What starts a node.
+    fn of_node(&self, node: usize) -> Command {
+        let start = |words: &[String]| {
+            let mut words = words.iter();
+            let mut command = Command::new(words.next().map_or("", String::as_str));
+            command.args(words);
+            command
+        };
+        let mut command = match &self.hosts {
+            Some(hosts) => {
+                let mut command = start(&hosts.shell);
+                command.arg(&hosts.names[node % hosts.names.len()]);
+                command.arg(&self.program);
+                command
+            }
+            None => Command::new(&self.program),
+        };
+        command.args(&self.arguments);
+        command
+    }
 }
 
 /// A process of a run, which is killed when this is dropped.
 struct Process {
     child: Child,
     /// Its standard input: it ends when this closes.
-    _lifeline: Option<ChildStdin>,
+    lifeline: Option<ChildStdin>,
     /// What it says.
     errors: std::fs::File,
     /// The node that it is; `mpirun` is all of them.
@@ -52,19 +97,24 @@ pub(super) fn run<T: DeserializeOwned>(job: &Job, command: &NodeCommand) -> Resu
 
 async fn run_async<T: DeserializeOwned>(job: &Job, command: &NodeCommand) -> Result<Vec<T>> {
     let token = token()?;
-    let listener = SocketListener::bind((Ipv4Addr::LOCALHOST, 0).into()).await?;
+    let listener = SocketListener::bind((command.address(), 0).into()).await?;
+    let program = match command.hosts {
+        Some(_) => Some(this_program().map_err(Error::io("read this program"))?),
+        None => None,
+    };
     let task = |node| Task {
         job: job.clone(),
         node,
         meet: listener.address(),
         token: token.clone(),
+        program: program.clone(),
     };
     let mut processes = Vec::new();
     if let Some(threads) = job.threads_of_mpi() {
         processes.push(Process::start_mpi(threads, command, &task(None))?);
     } else {
         for node in 0..job.nodes() {
-            processes.push(Process::start(command, &task(Some(node)))?);
+            processes.push(Process::start(command, node, &task(Some(node))).await?);
         }
     }
     let options = SocketOptions {
@@ -144,10 +194,16 @@ async fn explain(error: Error, processes: &mut [Process]) -> Error {
 }
 
 impl Process {
-    fn start(command: &NodeCommand, task: &Task) -> Result<Self> {
-        let mut node = Command::new(&command.program);
-        node.args(&command.arguments);
-        Self::spawn(node, task)
+    /// A node, which is told its task on its standard input: what is in a command line or a variable, others on its host see.
+    async fn start(command: &NodeCommand, node: usize, task: &Task) -> Result<Self> {
+        let mut process = Self::spawn(command.of_node(node), task.node)?;
+        let mut json = serde_json::to_vec(task).expect("plain data is JSON");
+        json.push(b'\n');
+        if let Some(lifeline) = &mut process.lifeline {
+            // One that has ended already says itself why.
+            let _ = lifeline.write_all(&json).await;
+        }
+        Ok(process)
     }
 
     /// All nodes, which `mpirun` starts.
@@ -167,19 +223,19 @@ impl Process {
         let threads = 2 * task.job.nodes() * threads;
         let yields = if threads > cores { "1" } else { "0" };
         mpirun.args(["--mca", "mpi_yield_when_idle", yields]);
-        mpirun.args(["-x", TASK]);
+        // Its standard input is that of one node.
+        let json = serde_json::to_string(task).expect("plain data is JSON");
+        mpirun.env(TASK, json).args(["-x", TASK]);
         mpirun.arg(&command.program).args(&command.arguments);
-        Self::spawn(mpirun, task)
+        Self::spawn(mpirun, None)
     }
 
-    fn spawn(mut command: Command, task: &Task) -> Result<Self> {
+    fn spawn(mut command: Command, node: Option<usize>) -> Result<Self> {
         let errors = tempfile::tempfile().map_err(Error::io("make a temporary file"))?;
         let to_file = errors
             .try_clone()
             .map_err(Error::io("make a temporary file"))?;
-        let json = serde_json::to_string(task).expect("plain data is JSON");
         let mut child = command
-            .env(TASK, json)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(to_file)
@@ -193,10 +249,10 @@ impl Process {
             })?;
         Ok(Self {
             // Else waiting for the process would close it.
-            _lifeline: child.stdin.take(),
+            lifeline: child.stdin.take(),
             child,
             errors,
-            node: task.node,
+            node,
         })
     }
 

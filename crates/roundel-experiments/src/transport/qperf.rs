@@ -56,7 +56,7 @@ struct Outgoing {
 
 /// Opens the queue pairs of a node: one for each pair of threads of the same number, in each direction.
 pub async fn open(setting: &Setting, meeting: &mut Meeting) -> Result<Vec<(Pairs, ThreadRuntime)>> {
-    let device = setting.fabric.open()?;
+    let device = setting.fabric.open(meeting.address())?;
     let message_bytes = setting.message_bytes.unwrap_or(MESSAGE_BYTES);
     let mut threads = Vec::new();
     let mut own = vec![Vec::new(); setting.nodes];

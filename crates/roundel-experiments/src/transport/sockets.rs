@@ -14,7 +14,7 @@ use crate::meeting::Meeting;
 use crate::setting::{SOCKET_MESSAGE_BYTES, Setting};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
@@ -97,7 +97,7 @@ pub async fn open(
     setting: &Setting,
     meeting: &mut Meeting,
 ) -> Result<Opened<SocketSender, SocketReceiver>> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("listen"))?;
+    let listener = TcpListener::bind((meeting.address(), 0)).map_err(Error::io("listen"))?;
     let address = listener.local_addr().map_err(Error::io("listen"))?;
     let all = meeting.all(address.to_string().into_bytes()).await?;
     let mut outgoing: Vec<Vec<TcpStream>> = (0..setting.threads).map(|_| Vec::new()).collect();

@@ -1,5 +1,6 @@
 //! Flags of `roundel-lab experiment`.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -15,6 +16,7 @@ Examples:
   roundel-lab experiment run buffers setup --fabric tcp --json buffers.json
   roundel-lab experiment run designs --fabric sim:edr --nodes 2,4,8,16 --threads 14
   roundel-lab experiment run scale-out --fabric sim:edr
+  roundel-lab experiment run designs --fabric rdma --hosts ib1,ib2,ib3,ib4 --meet 10.0.0.1 --nodes 2,4 --plot results
   roundel-lab experiment report buffers.json results/report.json --out all";
 
 /// Flags of `roundel-lab experiment`.
@@ -35,7 +37,7 @@ pub enum ExperimentAction {
         #[arg(long)]
         json: bool,
     },
-    /// Run experiments: nodes are processes of this host, threads are threads.
+    /// Run experiments: nodes are processes of this host, or of others; threads are threads.
     Run(RunArgs),
     /// Run one setting, and print what each run measured as a line of JSON.
     Setting {
@@ -45,6 +47,9 @@ pub enum ExperimentAction {
         /// Runs of it.
         #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1000))]
         runs: u16,
+        /// Where nodes run.
+        #[command(flatten)]
+        hosts: HostsArgs,
     },
     /// Make one HTML page, and a drawing for each figure, of the results of earlier runs.
     Report {
@@ -55,6 +60,26 @@ pub enum ExperimentAction {
         #[arg(long, value_name = "DIR", default_value = "roundel-report")]
         out: PathBuf,
     },
+}
+
+/// Where nodes run.
+#[derive(Debug, Args)]
+pub struct HostsArgs {
+    /// Hosts on which nodes run, in turn, each with this program at the same path [default: this host alone]. Needs --meet, and
+    /// --fabric rdma or tcp.
+    #[arg(long, value_name = "HOST,…", value_delimiter = ',', requires = "meet")]
+    pub hosts: Vec<String>,
+    /// What starts a program on one of them: its name follows, and then the program with its arguments.
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        default_value = "ssh -o BatchMode=yes",
+        requires = "hosts"
+    )]
+    pub shell: String,
+    /// An address of this host at which all of them reach it.
+    #[arg(long, value_name = "ADDRESS", requires = "hosts")]
+    pub meet: Option<IpAddr>,
 }
 
 /// Flags of `roundel-lab experiment run`.
@@ -69,6 +94,9 @@ pub struct RunArgs {
     /// the paper's, simulated, for experiments that need simulated hardware].
     #[arg(long, value_name = "shm|tcp[:ADDRESS]|rdma[:DEVICE]|sim:NAME")]
     pub fabric: Option<FabricChoice>,
+    /// Where nodes run.
+    #[command(flatten)]
+    pub hosts: HostsArgs,
     /// Nodes of each run, or of one run after the other where nodes are added [default: the experiment's own]. An experiment
     /// that cannot obey is refused; of all, it runs without.
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=4096))]

@@ -13,11 +13,13 @@ use indicatif::ProgressBar;
 use roundel_experiments::kept::Kept;
 use roundel_experiments::outcome::Report;
 use roundel_experiments::{
-    self as experiments, Chosen, Experiment, Failed, Flag, NodeCommand, Options, Progress, report,
+    self as experiments, Chosen, Experiment, FabricChoice, Failed, Flag, Hosts, NodeCommand,
+    Options, Progress, report,
 };
+use roundel_verbs::DeviceChoice;
 use serde_json::json;
 
-use crate::cli::{ExperimentAction, RunArgs};
+use crate::cli::{ExperimentAction, HostsArgs, RunArgs};
 use crate::progress::experiment_bar;
 use roundel_terminal::Failure;
 use roundel_terminal::Signals;
@@ -34,7 +36,11 @@ pub async fn run(action: ExperimentAction) -> Result<(), Failure> {
     match action {
         ExperimentAction::List { json } => list(json),
         ExperimentAction::Run(args) => measure(&args).await,
-        ExperimentAction::Setting { setting, runs } => setting::run(*setting, runs).await,
+        ExperimentAction::Setting {
+            setting,
+            runs,
+            hosts,
+        } => setting::run(*setting, runs, &hosts).await,
         ExperimentAction::Report { files, out } => write(&merge::read(&files)?, &out),
     }
 }
@@ -65,7 +71,7 @@ fn list(as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How this program is started as a node.
+/// How this program is started as a node of this host.
 pub fn node_command() -> Result<NodeCommand, Failure> {
     let program = std::env::current_exe().map_err(|error| {
         Failure::Run(format!("cannot find this program to start nodes: {error}"))
@@ -73,7 +79,30 @@ pub fn node_command() -> Result<NodeCommand, Failure> {
     Ok(NodeCommand {
         program,
         arguments: vec!["node".to_owned()],
+        hosts: None,
     })
+}
+
+/// The hosts that nodes run on, where these are named.
+fn hosts(args: &HostsArgs, fabric: &FabricChoice) -> Result<Option<Hosts>, Failure> {
+    let Some(address) = args.meet else {
+        return Ok(None);
+    };
+    if matches!(fabric, FabricChoice::Device(DeviceChoice::Shm)) {
+        let told = "shm is the memory of one host: with --hosts, say --fabric rdma or --fabric tcp";
+        return Err(Failure::Usage(told.into()));
+    }
+    let shell: Vec<_> = args.shell.split_whitespace().map(str::to_owned).collect();
+    if shell.is_empty() || args.hosts.iter().any(String::is_empty) {
+        return Err(Failure::Usage(
+            "--shell and each of --hosts have a name at least".into(),
+        ));
+    }
+    Ok(Some(Hosts {
+        names: args.hosts.clone(),
+        shell,
+        address,
+    }))
 }
 
 async fn measure(args: &RunArgs) -> Result<(), Failure> {
@@ -82,9 +111,12 @@ async fn measure(args: &RunArgs) -> Result<(), Failure> {
         true => Vec::new(),
         false => args.names.clone(),
     };
-    let node = node_command()?;
     let fabric = args.fabric.clone();
     let fabric = fabric.unwrap_or_else(|| experiments::default_fabric(&names));
+    let node = NodeCommand {
+        hosts: hosts(&args.hosts, &fabric)?,
+        ..node_command()?
+    };
     // Without a place of their own, points are kept for as long as the command runs: experiments share some.
     let (_own, points) = match &args.plot {
         Some(directory) => (None, directory.join("points")),

@@ -2,16 +2,20 @@
 
 use std::io::{self, Write as _};
 
-use roundel_experiments::{Setting, run};
+use roundel_experiments::{NodeCommand, Setting, run};
 use roundel_terminal::{Failure, Signals};
 use roundel_verbs::one_line;
 
 use super::node_command;
+use crate::cli::HostsArgs;
 
 /// Runs the command.
-pub async fn run(setting: Setting, runs: u16) -> Result<(), Failure> {
+pub async fn run(setting: Setting, runs: u16, hosts: &HostsArgs) -> Result<(), Failure> {
     let mut signals = Signals::watch()?;
-    let node = node_command()?;
+    let node = NodeCommand {
+        hosts: super::hosts(hosts, &setting.fabric)?,
+        ..node_command()?
+    };
     let running = tokio::task::spawn_blocking(move || {
         for _ in 0..runs {
             let measured = run::run(&setting, &node);

@@ -250,7 +250,7 @@ pub async fn open(
     design: Design,
     meeting: &mut Meeting,
 ) -> Result<Opened<VerbsSender, VerbsReceiver>> {
-    let device = setting.fabric.open()?;
+    let device = setting.fabric.open(meeting.address())?;
     let arena = device.arena(ArenaOptions::default());
     let runtimes = (0..setting.threads)
         .map(|_| ThreadRuntime::new())

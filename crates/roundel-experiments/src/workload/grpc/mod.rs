@@ -18,7 +18,6 @@ use futures::TryStreamExt;
 use roundel_exchange::Selection;
 use roundel_exchange::frame::RowSource;
 use service::Service;
-use std::net::Ipv4Addr;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -145,7 +144,7 @@ pub async fn open(setting: &Setting, meeting: &mut Meeting) -> Result<Vec<Thread
         let runtime = ThreadRuntime::new()?;
         let _inside = runtime.enter();
         let listening = Error::io("listen");
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(&listening)?;
+        let listener = std::net::TcpListener::bind((meeting.address(), 0)).map_err(&listening)?;
         listener.set_nonblocking(true).map_err(&listening)?;
         let address = listener.local_addr().map_err(&listening)?;
         let listener = TcpListener::from_std(listener).map_err(&listening)?;
