@@ -7,6 +7,7 @@ import collections
 import datetime
 import decimal
 import json
+import subprocess
 
 
 class Answer:
@@ -114,6 +115,15 @@ def arrays(text):
 def answers(text):
     """The same as answers."""
     return [Answer([list(row.values()) for row in rows], None) for rows in arrays(text)]
+
+
+def asked(program, workers, table, texts):
+    """What a session of so many workers of one thread answers to statements about a table `t`, in one process."""
+    command = [program, "sql", "--fabric", "shm", "--workers", str(workers), "--threads", "1", "--format", "json",
+               "--table", f"t={table}"]
+    for text in texts:
+        command += ["-c", text]
+    return answers(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def self_check():

@@ -9,7 +9,6 @@ itself, on 1 to 3 workers. Exits with an error when a footer was read more often
 import argparse
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 
@@ -22,16 +21,6 @@ QUERIES = [
     "SELECT count(*) AS a, sum(x.k) AS b, max(y.s) AS c FROM t x JOIN t y ON x.k = y.k",
 ]
 UNITS = {"": 1, " K": 1_000, " M": 1_000_000}
-
-
-def roundel(program, workers, table, texts):
-    """Runs all queries in one session."""
-    command = [program, "sql", "--fabric", "shm", "--workers", str(workers), "--threads", "1", "--format", "json",
-               "--table", f"t={table}"]
-    for text in texts:
-        command += ["-c", text]
-    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return answers.answers(out)
 
 
 def read(plans):
@@ -59,7 +48,7 @@ def main():
             models = [answers.answer_of(duckdb, query.replace(" t", f" '{glob}'")) for query in QUERIES]
             for workers in (1, 2, 3):
                 explained = [f"EXPLAIN ANALYZE {query}" for query in QUERIES]
-                *plans, first, second = roundel(given.program, workers, table, [*explained, *QUERIES])
+                *plans, first, second = answers.asked(given.program, workers, table, [*explained, *QUERIES])
                 count, unsure = read(plans)
                 wrong = [told for own, model in zip((first, second), models) if (told := answers.difference(own, model))]
                 # None at all would say that nothing was counted.
