@@ -17,6 +17,11 @@ pub async fn run(args: &ScorecardArgs) -> Result<(), Failure> {
     let bar = experiment_bar();
     let shown = bar.clone();
     let judging = args.judging();
+    if judging.parts() == 0 {
+        let told =
+            "there is no such claim: see the first column of roundel-lab scorecard, and --only";
+        return Err(Failure::Usage(told.into()));
+    }
     let ablates = args.ablate;
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     let judging = tokio::task::spawn_blocking(move || {

@@ -125,6 +125,11 @@ impl Judging {
         }
     }
 
+    /// How many parts of claims that is.
+    pub fn parts(&self) -> usize {
+        self.judges().len()
+    }
+
     fn judges(&self) -> Vec<Judge> {
         let mut judges = self.paper.judges();
         judges.retain(|(claim, _)| {

@@ -4,4 +4,5 @@ mod common;
 mod experiment;
 mod perf;
 mod protocols;
+mod scorecard;
 mod simulate;
