@@ -203,6 +203,7 @@ mod tests {
     use crate::memory::{Arena, RemoteAddress};
     use crate::queue_pair::{QueuePair, QueuePairOptions, Transport};
     use crate::work::{InlineBytes, Payload, SendOperation, SendRequest};
+    use std::collections::VecDeque;
     use std::time::Duration;
 
     const BYTES: usize = 1 << 20;
@@ -303,5 +304,42 @@ mod tests {
         assert_eq!(most, Parameters::fdr().nic.reads_max as u64);
         one.pair.modify_to_error();
         assert_eq!(outstanding(), 0);
+    }
+
+    #[test]
+    fn what_is_sent_from_more_memory_than_a_nic_translates_takes_longer() {
+        const WRITES: usize = 2048;
+        /// Of what each WRITE is sent from.
+        const PLACE: usize = 32 << 10;
+        let took = |places: usize| {
+            let simulation = Simulation::new(Parameters::fdr(), 1);
+            let ([one, _other], target) = connected(&simulation);
+            let spare = (0..places).map(|_| one.arena.allocate(PLACE).unwrap());
+            let mut spare: VecDeque<_> = spare.collect();
+            let (begin, mut ended) = (simulation.now(), Vec::new());
+            for number in 0..WRITES {
+                let buffer = spare.pop_front().unwrap();
+                post(
+                    &one,
+                    SendOperation::Write(target),
+                    Payload::Owned { buffer, length: 8 },
+                );
+                // A few are outstanding.
+                while number - ended.len() >= 16 {
+                    assert!(simulation.step());
+                    let before = ended.len();
+                    one.queue.poll(&mut ended, 16);
+                    let given_back = ended[before..].iter_mut();
+                    spare.extend(given_back.filter_map(|completion| completion.buffer.take()));
+                }
+            }
+            simulation.now() - begin
+        };
+        // As many places as lines in the table, and more than there is room for.
+        let (few, many) = (took(64), took(1024));
+        assert!(many > 3 * few, "{few:?} {many:?}");
+        let nic = Parameters::fdr().nic;
+        let missed = Duration::from(nic.requester_miss) * WRITES as u32;
+        assert!(many > missed * 8 / 10, "{many:?}");
     }
 }
