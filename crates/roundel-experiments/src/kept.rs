@@ -49,7 +49,7 @@ impl Kept {
         let place = Place {
             directory: directory.to_owned(),
             fresh,
-            program: this_program().map_err(Error::io("read this program"))?,
+            program: sum_of(Path::new(THIS_PROGRAM)).map_err(Error::io("read this program"))?,
         };
         Ok(Self { place: Some(place) })
     }
@@ -104,9 +104,12 @@ impl Place {
     }
 }
 
-/// The version of this program, and a sum over all of it.
-pub(crate) fn this_program() -> io::Result<String> {
-    let mut file = File::open("/proc/self/exe")?;
+/// Where a process finds the program that it is.
+pub(crate) const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// The version of this program, and a sum over all of a program.
+pub(crate) fn sum_of(program: &Path) -> io::Result<String> {
+    let mut file = File::open(program)?;
     let mut hasher = DefaultHasher::new();
     let mut piece = vec![0; PIECE_BYTES];
     loop {

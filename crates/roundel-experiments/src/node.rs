@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::kept::this_program;
+use crate::kept::{THIS_PROGRAM, sum_of};
 use crate::measured::{Endpoints, NodeMeasured};
 use crate::meeting::Meeting;
 use crate::ring::{self, RingJoin};
@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,7 +108,7 @@ pub fn node_main() -> ExitCode {
 fn run() -> Result<()> {
     let task = task()?;
     if let Some(wanted) = &task.program {
-        let own = this_program().map_err(Error::io("read this program"))?;
+        let own = sum_of(Path::new(THIS_PROGRAM)).map_err(Error::io("read this program"))?;
         if own != *wanted {
             let wrong = format!("this host has the program {own}, and not {wanted}: copy it there");
             return Err(Error::Setting(wrong));

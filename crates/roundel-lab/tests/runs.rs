@@ -322,3 +322,19 @@ fn a_host_that_cannot_be_reached_is_named_with_what_the_shell_said() {
     let error = run(&setting, &command).unwrap_err().to_string();
     assert!(error.contains("no route to nowhere"), "{error}");
 }
+
+#[test]
+fn a_host_that_has_another_program_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let other = directory.path().join("other-$$");
+    let other = other.display();
+    let script = format!("cp \"$1\" {other} && echo more >> {other} && exec {other} node");
+    let shell = ["sh".to_owned(), "-c".to_owned(), script];
+    let command = elsewhere(shell.to_vec(), &["one"]);
+    let setting = Setting {
+        fabric: "tcp".parse().unwrap(),
+        ..small(Transport::Qperf)
+    };
+    let error = run(&setting, &command).unwrap_err().to_string();
+    assert!(error.contains("copy it there"), "{error}");
+}

@@ -1,7 +1,7 @@
 //! Nodes as processes, of this host or of others: starts them, goes along with them, and adds up what they measured.
 
 use crate::error::{Error, Result};
-use crate::kept::this_program;
+use crate::kept::sum_of;
 use crate::meeting::attend;
 use crate::node::{Job, TASK, Task};
 use roundel_verbs::{SocketListener, SocketOptions, VerbsError};
@@ -99,7 +99,7 @@ async fn run_async<T: DeserializeOwned>(job: &Job, command: &NodeCommand) -> Res
     let token = token()?;
     let listener = SocketListener::bind((command.address(), 0).into()).await?;
     let program = match command.hosts {
-        Some(_) => Some(this_program().map_err(Error::io("read this program"))?),
+        Some(_) => Some(sum_of(&command.program).map_err(Error::io("read the program of nodes"))?),
         None => None,
     };
     let task = |node| Task {
