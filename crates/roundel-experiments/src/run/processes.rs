@@ -51,15 +51,11 @@ impl NodeCommand {
 
     /// What starts a node.
     fn of_node(&self, node: usize) -> Command {
-        let start = |words: &[String]| {
-            let mut words = words.iter();
-            let mut command = Command::new(words.next().map_or("", String::as_str));
-            command.args(words);
-            command
-        };
         let mut command = match &self.hosts {
             Some(hosts) => {
-                let mut command = start(&hosts.shell);
+                let mut words = hosts.shell.iter();
+                let mut command = Command::new(words.next().map_or("", String::as_str));
+                command.args(words);
                 command.arg(&hosts.names[node % hosts.names.len()]);
                 command.arg(&self.program);
                 command

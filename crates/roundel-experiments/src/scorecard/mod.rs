@@ -65,7 +65,7 @@ pub struct Verdict {
     /// Why, or why not.
     pub why: String,
     /// Whether nobody looked at it while the simulator gained its mechanisms.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held_out: bool,
     /// What several seeds say of it, where there were several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,11 +81,6 @@ pub struct Seeds {
     pub judged: usize,
     /// Of the numbers that were measured for it, the largest standard deviation, in percent of its mean.
     pub deviation_percent: f64,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // Of serde.
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// A share of the claims.
@@ -238,7 +233,7 @@ fn verdict((id, judge): &Judge, labs: &[Lab]) -> Verdict {
         judged: all.len() - count(None),
         deviation_percent: deviation_percent(&asked),
     };
-    let of_several = all.len() > 1;
+    let of_several = all.len() > 1 && claim.test != Test::Given;
     // The first that it does not hold with, or that cannot judge it.
     let against = |seen: &Seen| {
         [Some(false), None, Some(true)]
