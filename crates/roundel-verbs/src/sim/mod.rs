@@ -39,6 +39,7 @@ mod state;
 mod switch;
 mod time;
 mod trace;
+mod translating;
 mod translations;
 
 pub use faults::{Faults, Moment, PacketFault, PacketKind, Trouble, What};

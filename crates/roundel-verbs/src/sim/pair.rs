@@ -4,6 +4,7 @@ use super::locks::Lock;
 use super::packet::{Loose, PairId};
 use super::time::Time;
 use crate::counters::{Counters, Opcode};
+use crate::memory::RemoteAddress;
 use crate::provider::{ProviderAddressHandle, RawCompletion, RawLocal, RawSendRequest};
 use crate::queue_pair::{QueuePairState, Transport};
 use crate::work::{CompletionStatus, InlineBytes, SendOperation};
@@ -129,6 +130,18 @@ impl Request {
         match &self.inline {
             Some(inline) => inline.as_slice().len(),
             None => self.local.length,
+        }
+    }
+
+    /// The memory that it is about, where that is not a receive's.
+    pub(super) fn remote_address(&self) -> Option<RemoteAddress> {
+        match self.operation {
+            SendOperation::Write(at)
+            | SendOperation::WriteWithImmediate(at, _)
+            | SendOperation::Read(at)
+            | SendOperation::CompareAndSwap { at, .. }
+            | SendOperation::FetchAndAdd { at, .. } => Some(at),
+            SendOperation::Send | SendOperation::SendWithImmediate(_) => None,
         }
     }
 

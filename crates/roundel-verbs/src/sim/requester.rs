@@ -7,7 +7,7 @@ use super::pair::{Request, Response, Side, SimAddressHandle};
 use super::parameters::{ACKNOWLEDGE_BYTES, DATAGRAM_BYTES, REMOTE_ADDRESS_BYTES};
 use super::state::State;
 use super::time::Span;
-use crate::memory::{RemoteAddress, copy_words_whole};
+use crate::memory::copy_words_whole;
 use crate::queue_pair::{QueuePairState, Transport};
 use crate::work::CompletionStatus::{
     LocalProtection, ReceiverNotReady, RemoteAccess, RetryExceeded,
@@ -148,7 +148,7 @@ impl State {
             let at = clock + self.parameters.nic.acknowledge_wait;
             self.events.add(at, Event::Timeout(id));
         }
-        let addressed = part.is_first() && remote_address(&request.operation).is_some();
+        let addressed = part.is_first() && request.remote_address().is_some();
         let immediate = part.last && request.immediate().is_some();
         Some(Packet {
             from: id,
@@ -200,7 +200,7 @@ impl State {
         Arc::new(Loose {
             bytes,
             immediate: request.immediate(),
-            write: remote_address(&request.operation),
+            write: request.remote_address(),
             queue_key,
         })
     }
@@ -380,17 +380,5 @@ fn part_of(message: u64, offset: usize, bytes: usize, most: usize) -> Part {
         offset,
         length,
         last: offset + length == bytes,
-    }
-}
-
-/// The memory that an operation is about.
-pub(super) fn remote_address(operation: &SendOperation) -> Option<RemoteAddress> {
-    match operation {
-        SendOperation::Write(at)
-        | SendOperation::WriteWithImmediate(at, _)
-        | SendOperation::Read(at)
-        | SendOperation::CompareAndSwap { at, .. }
-        | SendOperation::FetchAndAdd { at, .. } => Some(*at),
-        SendOperation::Send | SendOperation::SendWithImmediate(_) => None,
     }
 }

@@ -4,7 +4,6 @@
 use super::events::Event;
 use super::packet::{Content, Loose, Packet, PairId, Part};
 use super::pair::{Receive, Request, Side};
-use super::requester::remote_address;
 use super::state::State;
 use super::time::{Span, Time};
 use crate::capabilities::GRH_BYTES;
@@ -160,7 +159,7 @@ impl State {
                 self.answer(to, from, Content::NotReady(message));
                 return false;
             };
-            if remote_address(&request.operation).is_none()
+            if request.remote_address().is_none()
                 && let Err((status, theirs)) = self.fits(to, &receive, bytes)
             {
                 self.refuse(from, to, message, theirs);
@@ -172,7 +171,7 @@ impl State {
             Some(_) => ATOMIC_BYTES,
             None => bytes,
         };
-        if let Some(at) = remote_address(&request.operation)
+        if let Some(at) = request.remote_address()
             && self.nodes[to.node].segments.exposed(at, length).is_none()
         {
             self.refuse(from, to, message, RemoteAccess);
@@ -267,7 +266,7 @@ impl State {
             _ => {}
         }
         if request.consumes_receive() {
-            let written = remote_address(&request.operation).is_some();
+            let written = request.remote_address().is_some();
             let receive = self
                 .pair(to)
                 .and_then(|pair| pair.receiving.posted.pop_front());
@@ -342,7 +341,8 @@ impl State {
     /// Carries an atomic out, once.
     fn change_word(&mut self, from: PairId, to: PairId, message: u64, request: &Request) {
         let kept = self.parameters.nic.reads_max;
-        let address = remote_address(&request.operation)
+        let address = request
+            .remote_address()
             .and_then(|at| self.nodes[to.node].segments.exposed(at, ATOMIC_BYTES));
         let Some(address) = address else { return };
         // SAFETY: the word lies in exposed memory (checked), is aligned (the object model checks the address,
