@@ -49,7 +49,7 @@ pub struct Window {
     pub least: usize,
     /// The number that it starts with, as far as that is a small part of what the arena lacks to be half full.
     pub first: usize,
-    /// What it may grow to while the arena is at most half full, doubling whenever the source has
+    /// The number that it may grow to while the arena is at most half full, doubling whenever the source has
     /// used up its credit and the receiver had nothing to do; to half of it where lost messages
     /// are repaired.
     pub most: usize,

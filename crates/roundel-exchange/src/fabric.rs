@@ -1,4 +1,4 @@
-//! What endpoints and the multiplexer are made of. Knows no messages.
+//! The parts that endpoints and the multiplexer are made of. This knows no messages.
 
 use crate::error::{ExchangeError, Result};
 use roundel_verbs::{

@@ -10,7 +10,7 @@ const GROUPS_MAX: usize = 16;
 
 impl ReceiveEndpoint {
     /// Joins the multicast group of a source's transmission group and says so, again when it was
-    /// asked again. Who cannot join says nothing, and the source goes on as without.
+    /// asked again. A node that cannot join says nothing, and the source goes on without it.
     pub(super) fn join(&mut self, index: usize, group: u16, multicast: &[u8]) {
         let link = &mut self.links[index];
         let known = link.joined.contains(&group);

@@ -40,7 +40,7 @@ impl SendEndpoint {
         if state.design.has_queues() || state.keeps_any() || state.awaits_joining() {
             self.progress(&mut state);
             drop(state);
-            // What was taken for others is theirs to find.
+            // Others have to find the completions that were taken for them.
             queue.wake();
         }
     }

@@ -1,4 +1,4 @@
-//! What a source keeps of a message that may have to be sent again, until it has arrived everywhere. Knows no endpoint.
+//! A source keeps a message that may have to be sent again, until it has arrived everywhere. This knows no endpoint.
 
 use crate::wire::{Data, HEADER_LENGTH};
 use roundel_verbs::Buffer;
@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the payloads of messages are cut from. It does not change.
+/// The bytes that the payloads of messages are cut from. They do not change.
 pub trait Origin: Send + Sync {
     /// Calls `write` with the bytes of a range, in order, in pieces: each with its offset in the
     /// range.
@@ -107,7 +107,7 @@ impl Kept {
         }
     }
 
-    /// What a destination has asked of it.
+    /// The repetitions that a destination has asked for.
     pub(super) fn asked_by(&mut self, destination: usize) -> &mut Asked {
         let known = self
             .asked

@@ -38,7 +38,7 @@ async fn a_window_stays_while_its_source_has_credit() {
     }
 }
 
-/// What a reader takes that has more to do than to look for messages.
+/// The messages that a reader takes which has other things to do, too.
 fn receive_busily(pair: &mut Pair) -> usize {
     let mut messages = Vec::new();
     pair.receiver.poll(&mut messages, 64);
