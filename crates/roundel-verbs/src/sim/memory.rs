@@ -35,6 +35,15 @@ impl Segment {
     pub(super) fn remote_base(&self) -> u64 {
         (self.number as u64 + 1) << REMOTE_STRIDE_BITS
     }
+
+    /// So far from its beginning, unless that is behind its end: requests come with any address.
+    fn place(&self, offset: u64) -> Option<Place> {
+        let offset = usize::try_from(offset).ok()?;
+        (offset < self.pages.len()).then_some(Place {
+            segment: self.number,
+            offset,
+        })
+    }
 }
 
 /// Where memory is: a segment by its number, and how far from its beginning.
@@ -83,20 +92,13 @@ impl Segments {
     /// Where local memory is.
     pub(super) fn place(&self, local: &RawLocal) -> Option<Place> {
         let segment = self.local_segment(local)?;
-        let offset = local.address.checked_sub(segment.pages.base() as u64)?;
-        Some(Place {
-            segment: segment.number,
-            offset: offset as usize,
-        })
+        segment.place(local.address.checked_sub(segment.pages.base() as u64)?)
     }
 
     /// Where exposed memory is.
     pub(super) fn place_exposed(&self, at: RemoteAddress) -> Option<Place> {
         let (segment, offset) = self.exposed_segment(at)?;
-        Some(Place {
-            segment: segment.number,
-            offset: offset as usize,
-        })
+        segment.place(offset)
     }
 
     /// The address of local memory, if its key covers it. No bytes need no key.
