@@ -7,7 +7,13 @@ import collections
 import datetime
 import decimal
 import json
+import math
 import subprocess
+
+# How much two floats may differ: twelve digits that are rounded to either side.
+CLOSE = 2e-11
+# Most rows that are compared with each other for that.
+CLOSE_ROWS_MAX = 200
 
 
 class Answer:
@@ -79,20 +85,44 @@ def from_json(value, kind):
     return value if type(value) is form else other
 
 
+def is_close(one, two):
+    """Whether two values, or rows, are the same but for the last digits of floats."""
+    if isinstance(one, tuple) and isinstance(two, tuple):
+        return len(one) == len(two) and all(map(is_close, one, two))
+    if isinstance(one, float) and isinstance(two, float):
+        return math.isclose(one, two, rel_tol=CLOSE)
+    return one == two
+
+
+def unmatched(mine, other):
+    """The rows that only one of two answers has. Digits that are rounded may differ although the values hardly do."""
+    had, has = collections.Counter(mine), collections.Counter(other)
+    extra, lacking = had - has, has - had
+    if extra.total() == lacking.total() <= CLOSE_ROWS_MAX:
+        for one in list(extra):
+            for two in list(lacking):
+                if is_close(one, two):
+                    both = min(extra[one], lacking[two])
+                    extra[one] -= both
+                    lacking[two] -= both
+    return +extra, +lacking
+
+
 def difference(ours, theirs, ordered=False):
     """How rows from JSON differ from an answer with kinds: as multisets, and in order if that is fixed. Or None."""
     mine, other = ours.of_columns(theirs.kinds), theirs.rows
-    had, has = collections.Counter(mine), collections.Counter(other)
+    extra, lacking = unmatched(mine, other)
     told = []
-    for whose, rows in (("too many", had - has), ("missing", has - had)):
+    for whose, rows in (("too many", extra), ("missing", lacking)):
         for row in rows:
             told.append(f"{rows.total()} rows {whose}, such as {rows[row]} of {row}")
             break
     if told:
         return f"{len(mine)} rows for {len(other)}: {'; '.join(told)}"
     if ordered and mine != other:
-        at = next(at for at, (one, two) in enumerate(zip(mine, other)) if one != two)
-        return f"the same rows in another order: row {at} is {mine[at]} and not {other[at]}"
+        for at, (one, two) in enumerate(zip(mine, other)):
+            if not is_close(one, two):
+                return f"the same rows in another order: row {at} is {one} and not {two}"
     return None
 
 
@@ -149,5 +179,9 @@ def self_check():
     for old, new in (('"a": 1', '"a": 1.0'), ("1.50", "1.25"), ('"c": "a"', '"c": null'), ("0.5", "1"),
                      ("[1, null]", "[1]"), ("true", "1"), ("03:00", "04:00"), ('"a": 1,', "")):
         assert told(first.replace(old, new), second) is not None, new
+    rounded = Answer([(1, 8.11799410029), (1, 0.25)], ["integer", "float"])
+    for value, is_same in (("8.1179941003", True), ("8.117994101", False), ("8", False)):
+        (ours,) = answers('[{"a": 1, "b": ' + value + '}, {"a": 1, "b": 0.25}]')
+        assert (difference(ours, rounded, ordered=True) is None) == is_same, value
     assert len(answers('[]\n[{"a": 1}]\n[{"a": ')) == 2
     assert len(answers('[[{"a": 1}], [{"a": 2}]]')) == 2
