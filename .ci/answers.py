@@ -10,8 +10,8 @@ import json
 import math
 import subprocess
 
-# How much two floats may differ: twelve digits that are rounded to either side.
-CLOSE = 2e-11
+# How much two floats may differ: one step of the last of twelve digits, as both are rounded.
+CLOSE = 1.001e-11
 # Most rows that are compared with each other for that.
 CLOSE_ROWS_MAX = 200
 

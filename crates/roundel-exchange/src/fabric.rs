@@ -7,7 +7,7 @@ use roundel_verbs::{
 };
 use std::sync::Arc;
 
-/// What endpoints are made of: a device, its memory, a channel that a driver serves, and the
+/// The parts of endpoints: a device, its memory, a channel that a driver serves, and the
 /// world outside. Clones share it.
 #[derive(Clone)]
 pub struct Fabric {

@@ -126,7 +126,7 @@ impl Preamble {
     }
 }
 
-/// What a frame says of one column.
+/// A frame describes each column so.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Descriptor {
     pub(super) encoding: u8,

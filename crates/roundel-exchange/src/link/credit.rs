@@ -37,7 +37,7 @@ impl Credit {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grant {
     granted: u32,
-    /// What of it the source has not been told.
+    /// The part of it that the source has not been told.
     unsaid: u32,
     /// Messages heard that were paid for with it.
     heard: u32,
@@ -58,7 +58,7 @@ impl Grant {
         self.granted
     }
 
-    /// What of it the source has not been told.
+    /// The part of it that the source has not been told.
     pub(crate) fn unsaid(&self) -> u32 {
         self.unsaid
     }

@@ -18,7 +18,7 @@ use roundel_verbs::work::InlineBytes;
 use roundel_verbs::{Arena, ExposedBuffer, Payload, RemoteAddress, SendOperation, SendRequest};
 use std::sync::atomic::Ordering;
 
-/// What an entry says; its meaning is the queue's.
+/// The words of an entry. Each queue gives them a meaning.
 pub(crate) type Entry = [u64; 3];
 
 const WORD: usize = 8;

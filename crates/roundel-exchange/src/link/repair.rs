@@ -38,7 +38,7 @@ impl<T> Retained<T> {
     }
 
     /// Every message below a number has arrived at a member: gives out those that have arrived
-    /// everywhere. What it says of messages that were never sent is ignored, and an older
+    /// everywhere. Messages that were never sent are ignored, and an older
     /// acknowledgement takes nothing back.
     pub(crate) fn acknowledge(&mut self, member: usize, below: u64) -> Drain<'_, T> {
         if below <= self.next() {

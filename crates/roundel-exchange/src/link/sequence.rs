@@ -27,7 +27,7 @@ pub(crate) struct Sequences {
     /// Messages below this one have been asked for, and when to ask for them again.
     asked: u64,
     ask_again_at: Duration,
-    /// What the source was last told has arrived.
+    /// The source was last told that messages below this one have arrived.
     pub(crate) acknowledged: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What goes in comes out, for every type, slice and fragment size.
+//! Batches come out as they went in, for every type, slice and fragment size.
 
 use std::sync::Arc;
 
