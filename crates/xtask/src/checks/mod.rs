@@ -220,17 +220,22 @@ fn seed_of_today() -> Result<String> {
 fn slt() -> Result {
     let places = Places::find()?;
     places.shell.set_var("ROUNDEL_SLT", "all");
-    places.cargo(&["test", "--release", "--workspace", "--test", "sqllogictest"])
+    clusters_test(&places, "sqllogictest")
 }
 
 fn cases() -> Result {
     let places = Places::find()?;
-    let cases = ["test", "--release", "--workspace", "--test", "cases"];
     for (selection, value) in [("ROUNDEL_CASES", "all"), ("ROUNDEL_CASES_LARGE", "1")] {
         let _set = places.shell.push_env(selection, value);
-        places.cargo(&cases)?;
+        clusters_test(&places, "cases")?;
     }
     Ok(())
+}
+
+/// Runs one test program, whose workers are an example. Cargo does not build examples for `--test`.
+fn clusters_test(places: &Places, program: &str) -> Result {
+    places.cargo(&["build", "--release", "--workspace", "--examples"])?;
+    places.cargo(&["test", "--release", "--workspace", "--test", program])
 }
 
 fn footers() -> Result {
