@@ -47,7 +47,10 @@ impl ConnectWorkers for Authenticated {
             return Ok(channel.clone());
         }
         let endpoint = Endpoint::from_shared(url.to_string())
-            .map_err(|e| TransportError::Usage(format!("{url} is no worker address: {e}")))?;
+            .map_err(|e| TransportError::Usage(format!("{url} is no worker address: {e}")))?
+            // A worker may still send for a query that was cancelled. HTTP/2 counts such frames for as long as a connection lives, and
+            // closes it after 1,024, with all queries that run.
+            .http2_max_local_error_reset_streams(None);
         let authorization = self.authorization.clone();
         let authorize = MapRequestLayer::new(move |mut request: http::Request<_>| {
             request
@@ -83,4 +86,84 @@ pub(crate) fn authorization(token: &Token) -> HeaderValue {
         .expect("hexadecimal digits are a header value");
     value.set_sensitive(true);
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::task::{Context, Poll};
+
+    use futures::FutureExt as _;
+    use futures::future::{BoxFuture, join_all};
+    use http::uri::PathAndQuery;
+    use tonic::body::Body;
+    use tonic::server::NamedService;
+    use tonic::transport::Server;
+    use tonic::transport::server::TcpIncoming;
+    use tonic::{Request, Response, Status, Streaming};
+    use tonic_prost::ProstCodec;
+    use tower::Service;
+
+    use super::*;
+
+    /// A service that sends for as long as somebody reads.
+    #[derive(Clone)]
+    struct Endless;
+
+    impl NamedService for Endless {
+        const NAME: &'static str = "test.Endless";
+    }
+
+    impl Service<http::Request<Body>> for Endless {
+        type Response = http::Response<Body>;
+        type Error = Infallible;
+        type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+            let rows = tower::service_fn(|_: Request<()>| async {
+                let rows = futures::stream::repeat_with(|| Ok::<_, Status>(vec![0_u8; 16 << 10]));
+                Ok::<_, Status>(Response::new(rows))
+            });
+            let codec = ProstCodec::<Vec<u8>, ()>::default();
+            let mut server = tonic::server::Grpc::new(codec);
+            async move { Ok(server.server_streaming(rows, request).await) }.boxed()
+        }
+    }
+
+    async fn read(channel: &BoxCloneSyncChannel) -> Streaming<Vec<u8>> {
+        let mut client = tonic::client::Grpc::new(channel.clone());
+        client.ready().await.expect("a connection");
+        let path = PathAndQuery::from_static("/test.Endless/Read");
+        let codec = ProstCodec::<(), Vec<u8>>::default();
+        let answer = client.server_streaming(Request::new(()), path, codec).await;
+        answer.expect("rows").into_inner()
+    }
+
+    /// HTTP/2 remembers a few dozens of cancelled calls, and counts what comes for the others.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn calls_outlive_thousands_that_were_cancelled() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+        let listener = listener.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let incoming = TcpIncoming::from(listener);
+        tokio::spawn(
+            Server::builder()
+                .add_service(Endless)
+                .serve_with_incoming(incoming),
+        );
+        let channels = Authenticated::new(&Token::random().expect("a token"));
+        let url = Url::parse(&format!("http://{address}/")).expect("a URL");
+        let channel = channels.connect(&url).await.expect("a channel");
+        let mut kept = read(&channel).await;
+        for round in 0..40 {
+            // What they send is on its way.
+            drop(join_all((0..100).map(|_| read(&channel))).await);
+            let row = kept.message().await;
+            row.unwrap_or_else(|error| panic!("after {round} times 100 calls: {error}"));
+        }
+    }
 }
