@@ -160,10 +160,11 @@ mod tests {
         let channel = channels.connect(&url).await.expect("a channel");
         let mut kept = read(&channel).await;
         for round in 0..40 {
-            // What they send is on its way.
+            // The server has begun to send when they are dropped.
             drop(join_all((0..100).map(|_| read(&channel))).await);
             let row = kept.message().await;
-            row.unwrap_or_else(|error| panic!("after {round} times 100 calls: {error}"));
+            let row = row.unwrap_or_else(|error| panic!("after {round} times 100 calls: {error}"));
+            assert!(row.is_some(), "ended after {round} times 100 calls");
         }
     }
 }

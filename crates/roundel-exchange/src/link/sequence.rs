@@ -180,7 +180,7 @@ mod tests {
         assert!(asked(&mut sequences, start).is_empty());
         assert_eq!(asked(&mut sequences, start + LATE), [0, 3]);
         assert!(asked(&mut sequences, start + LATE).is_empty());
-        // What is missing since has a time of its own.
+        // Messages that are missing since have a time of their own.
         sequences.arrive(6, WINDOW);
         sequences.arrive(0, WINDOW);
         assert!(asked(&mut sequences, start + 2 * LATE).is_empty());

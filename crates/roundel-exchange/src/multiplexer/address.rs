@@ -1,4 +1,4 @@
-//! What nodes are known by, and what two tell each other of their ends of a connection when they meet.
+//! The names of nodes, and the addresses that two nodes exchange when they meet: each tells its end of their connection.
 
 use crate::designs::Design;
 use crate::error::{ExchangeError, Result};

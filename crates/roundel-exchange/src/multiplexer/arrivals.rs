@@ -1,4 +1,4 @@
-//! What has come for one operator and has not been taken in. There is a queue for each NUMA region: a message is in the
+//! The messages that have come for one operator and wait to be taken in. There is a queue for each NUMA region: a message is in the
 //! queue of the region that its memory is in. Any reader of the operator takes in what is next, even for the partition
 //! of another reader. So copying is shared out among the readers that have time, and a reader that lags holds up
 //! nobody. A reader takes from the queue of its own region, unless that is empty, or something has waited for much
@@ -26,7 +26,7 @@ pub(crate) trait Sink: Send + Sync {
     fn tell(&self, link: LinkId, news: News);
 }
 
-/// What a message says of itself.
+/// The parts of a message's header that its reader needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MessageHead {
     pub(crate) partition: u32,
@@ -131,7 +131,7 @@ impl Queue {
         }
     }
 
-    /// What comes next has the number that it asks for here, so that numbers are in order.
+    /// A message gets its number under the lock, so that the numbers of a queue are in order.
     fn push(&self, arrived: Arrived, came: &AtomicU64) {
         let mut waiting = self.waiting.lock();
         waiting.push_back((came.fetch_add(1, Ordering::Relaxed), arrived));

@@ -15,7 +15,7 @@ const END: News = News::End(SequenceDigest {
 });
 const LOST: News = News::Lost(CompletionStatus::Flushed);
 
-/// What an operator has got: sequence numbers of messages, and news.
+/// A message that an operator has got, by its sequence number, or news.
 #[derive(Clone, Debug, PartialEq)]
 enum Got {
     Message(u64),
@@ -189,7 +189,7 @@ fn a_message_for_two_is_taken_in_once_and_lets_the_news_of_both_pass() {
     assert!(first.1.take_in(READER));
     let both = [Got::Message(7), Got::News(END)];
     assert_eq!(*second.0.0.lock(), both);
-    // What is left of it in the queue of the second is nothing, and no steal.
+    // The entry of the message in the queue of the second brings nothing more, and is no steal.
     process.regions.bind(0);
     for (operator, arrivals) in [&first, &second] {
         while arrivals.take_in(READER) {}
