@@ -9,7 +9,7 @@ use http::HeaderValue;
 use hyper_util::client::legacy::connect::HttpConnector;
 use parking_lot::Mutex;
 use roundel_datafusion::{ConnectWorkers, TransportError};
-use tonic::transport::Endpoint;
+use tonic::transport::{Endpoint, Server};
 use tower::Layer as _;
 use tower::util::MapRequestLayer;
 use url::Url;
@@ -22,6 +22,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The kernel answers for a process that is merely busy.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 const KEEPALIVE_RETRIES: u32 = 2;
+/// Most bytes of a request's headers: what a session set, and how each stage of its query is exchanged.
+const HEADER_BYTES_MAX: u32 = 1 << 20;
+/// Most calls of a connection that were cancelled while a busy worker had not taken them up: those of many queries at once. HTTP/2
+/// closes the connection with the next one, with all queries that run.
+const CANCELLED_CALLS_MAX: usize = 1 << 10;
 
 /// Authenticated gRPC channels to workers, one for each URL, kept open.
 pub(crate) struct Authenticated {
@@ -66,6 +71,13 @@ impl ConnectWorkers for Authenticated {
     }
 }
 
+/// A worker's server, with the limits of what one connection may ask of it.
+pub(crate) fn server() -> Server {
+    Server::builder()
+        .http2_max_header_list_size(HEADER_BYTES_MAX)
+        .http2_max_pending_accept_reset_streams(Some(CANCELLED_CALLS_MAX))
+}
+
 /// Makes the connections to workers.
 fn connector() -> HttpConnector {
     let mut connector = HttpConnector::new();
@@ -96,9 +108,9 @@ mod tests {
     use futures::FutureExt as _;
     use futures::future::{BoxFuture, join_all};
     use http::uri::PathAndQuery;
+    use tokio::net::TcpListener;
     use tonic::body::Body;
     use tonic::server::NamedService;
-    use tonic::transport::Server;
     use tonic::transport::server::TcpIncoming;
     use tonic::{Request, Response, Status, Streaming};
     use tonic_prost::ProstCodec;
@@ -143,21 +155,28 @@ mod tests {
         answer.expect("rows").into_inner()
     }
 
+    async fn listen() -> TcpListener {
+        TcpListener::bind("127.0.0.1:0").await.expect("a port")
+    }
+
+    async fn channel_to(listener: &TcpListener) -> BoxCloneSyncChannel {
+        let address = listener.local_addr().expect("an address");
+        let channels = Authenticated::new(&Token::random().expect("a token"));
+        let url = Url::parse(&format!("http://{address}/")).expect("a URL");
+        channels.connect(&url).await.expect("a channel")
+    }
+
+    fn serve(listener: TcpListener) {
+        let incoming = TcpIncoming::from(listener);
+        tokio::spawn(server().add_service(Endless).serve_with_incoming(incoming));
+    }
+
     /// HTTP/2 remembers a few dozens of cancelled calls, and counts what comes for the others.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn calls_outlive_thousands_that_were_cancelled() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
-        let listener = listener.expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let incoming = TcpIncoming::from(listener);
-        tokio::spawn(
-            Server::builder()
-                .add_service(Endless)
-                .serve_with_incoming(incoming),
-        );
-        let channels = Authenticated::new(&Token::random().expect("a token"));
-        let url = Url::parse(&format!("http://{address}/")).expect("a URL");
-        let channel = channels.connect(&url).await.expect("a channel");
+        let listener = listen().await;
+        let channel = channel_to(&listener).await;
+        serve(listener);
         let mut kept = read(&channel).await;
         for round in 0..40 {
             // The server has begun to send when they are dropped.
@@ -166,5 +185,24 @@ mod tests {
             let row = row.unwrap_or_else(|error| panic!("after {round} times 100 calls: {error}"));
             assert!(row.is_some(), "ended after {round} times 100 calls");
         }
+    }
+
+    /// A worker that is busy reads calls and their cancellations at once. HTTP/2's own limit is 20 of them.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_call_outlives_those_that_were_cancelled_before_the_worker_took_them_up() {
+        let listener = listen().await;
+        let channel = channel_to(&listener).await;
+        let kept = tokio::spawn({
+            let channel = channel.clone();
+            async move { read(&channel).await.message().await }
+        });
+        // The kernel has accepted the connection: these are sent, and nobody reads them.
+        let cancelled = join_all((0..90).map(|_| read(&channel)));
+        let sent = tokio::time::timeout(Duration::from_millis(300), cancelled).await;
+        sent.expect_err("nobody serves");
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        serve(listener);
+        let row = kept.await.expect("no panic");
+        assert!(row.expect("the connection stays").is_some());
     }
 }

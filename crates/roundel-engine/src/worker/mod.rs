@@ -21,7 +21,7 @@ use tonic::service::InterceptorLayer;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Status};
 
-use crate::channel::{Authenticated, authorization};
+use crate::channel::{self, Authenticated, authorization};
 use crate::protocol::control::control_server::ControlServer;
 use crate::protocol::ring::ring_server::RingServer;
 use crate::protocol::{LISTENING, VERSION};
@@ -34,9 +34,6 @@ use crate::tables::scan::ReadBy;
 use crate::{EngineError, Result, Token, WorkerOptions, partitions_per_task};
 use control::ControlService;
 use loader::Loader;
-
-/// Most bytes of a request's headers: what a session set, and how each stage of its query is exchanged.
-const HEADER_BYTES_MAX: u32 = 1 << 20;
 
 /// Serves until it is stopped: by SIGINT or SIGTERM, or, with a lifeline, when standard input
 /// closes. Prints `roundel worker listening on HOST:PORT` on standard output once it serves.
@@ -76,8 +73,7 @@ pub fn run_worker(options: WorkerOptions) -> BoxFuture<'static, Result<()>> {
         let control = ControlService::new(loader, offers, extensions);
         // Without it every small message waits about 40 ms for the peer's delayed acknowledgement.
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-        let server = tonic::transport::Server::builder()
-            .http2_max_header_list_size(HEADER_BYTES_MAX)
+        let server = channel::server()
             .layer(InterceptorLayer::new(require_token(&options.token)))
             .add_service(worker.into_worker_server())
             .add_service(exchange)
