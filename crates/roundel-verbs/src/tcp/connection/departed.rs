@@ -42,10 +42,16 @@ impl StreamPair {
         if !send.told_gone && !matches!(send.responses.back(), Some(Response::Gone)) {
             send.responses.push_back(Response::Gone);
         }
+        let called = call.is_some();
         let departed = Arc::new(Mutex::new(Departed { call, reader, send }));
         let token = std::mem::take(&mut receiving.token);
         let events = &self.device.events;
-        events.replace(token, Departed::source(&departed, events));
+        let mut source = Departed::source(&departed, events);
+        if called {
+            // It has to be answered in time, also by a process that is stopped.
+            source = source.until(now() + REACHED_WITHIN);
+        }
+        events.replace(token, source);
         if !Departed::tell(&departed, events, token) {
             events.forget(token);
         }
@@ -53,17 +59,13 @@ impl StreamPair {
 }
 
 impl Departed {
-    /// Of its socket. A call has to be answered in time, also by a process that is stopped.
+    /// Of its socket.
     fn source(this: &Arc<Mutex<Self>>, events: &Arc<Events>) -> Source {
         let (kept, device) = (this.clone(), Arc::downgrade(events));
-        let source = Source::new(move |token, _| {
+        Source::new(move |token, _| {
             let events = device.upgrade();
             events.is_some_and(|events| Self::tell(&kept, &events, token))
-        });
-        match this.lock().call {
-            Some(_) => source.until(now() + REACHED_WITHIN),
-            None => source,
-        }
+        })
     }
 
     /// Something may have happened on the socket; false when it is of no use any more.
@@ -71,9 +73,8 @@ impl Departed {
         let mut departed = this.lock();
         let called = departed.call.is_some();
         let is_of_use = departed.ready();
-        let answered = called && departed.call.is_none();
-        drop(departed);
-        if is_of_use && answered {
+        if is_of_use && called && departed.call.is_none() {
+            // Under the lock: a thread that finds it of no use forgets the token after this, and not before.
             events.replace(token, Self::source(this, events));
         }
         is_of_use
