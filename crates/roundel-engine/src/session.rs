@@ -71,7 +71,7 @@ impl Session {
             .with_default_features()
             .with_config(config)
             .with_runtime_env(Arc::clone(&core.runtime))
-            .with_analyzer_rules(crate::functions::analyzer_rules())
+            .with_analyzer_rules(planner::analyzer_rules())
             .with_optimizer_rules(planner::logical_rules())
             .with_relation_planners(vec![Arc::new(planner::TrulyDeterminedRelations)])
             .with_physical_optimizer_rules(rules)
@@ -199,7 +199,7 @@ impl Session {
             };
             let dialect = state.config_options().sql_parser.dialect;
             let mut statement = state.sql_to_statement(&files::with_format(sql), &dialect)?;
-            planner::check_clauses(&statement)?;
+            planner::check_clauses(&mut statement)?;
             planner::give_null_treatment(&mut statement, &|name, over| {
                 let aggregate = state.aggregate_functions().get(name);
                 match over {

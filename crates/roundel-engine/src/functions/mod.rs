@@ -29,17 +29,13 @@ use std::sync::Arc;
 
 use datafusion::common::DFSchema;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
+use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::functions_aggregate::min_max::{Max, Min};
 use datafusion::functions_aggregate::sum::Sum;
-use datafusion::logical_expr::expr_rewriter::{FunctionRewrite, NamePreserver};
-use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{
-    AggregateUDF, AggregateUDFImpl, Expr, LogicalPlan, WindowFunctionDefinition,
-};
-use datafusion::optimizer::{Analyzer, AnalyzerRule};
+use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+use datafusion::logical_expr::{AggregateUDF, AggregateUDFImpl, Expr, WindowFunctionDefinition};
 
 use decimal_literals::with_decimals;
 use exact_sum::ExactSum;
@@ -64,40 +60,9 @@ pub(crate) fn install(state: &mut SessionState) -> Result<()> {
     state.register_function_rewrite(Arc::new(ours))
 }
 
-/// The rules of the analyzer: DataFusion's, after one that has expressions keep their values.
-pub(crate) fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
-    let ours: Arc<dyn AnalyzerRule + Send + Sync> = Arc::new(ValuesKept);
-    std::iter::once(ours).chain(Analyzer::new().rules).collect()
-}
-
-#[derive(Debug)]
-struct ValuesKept;
-
-impl AnalyzerRule for ValuesKept {
-    fn name(&self) -> &str {
-        "values_kept"
-    }
-
-    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(|node| {
-            // Keys of grouping sets have no names but their texts, which must stay.
-            if matches!(&node, LogicalPlan::Aggregate(one) if one.group_expr.iter().any(|key| matches!(key, Expr::GroupingSet(_))))
-            {
-                return Ok(Transformed::no(node));
-            }
-            let schema = merge_schema(&node.inputs());
-            let names = NamePreserver::new(&node);
-            node.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let expr = expr.transform_up(|part| {
-                    let compared = with_decimals(part, &schema);
-                    compared.transform_data(|part| Ok(made_opaque(part, &schema)))
-                })?;
-                Ok(expr.update_data(|expr| name.restore(expr)))
-            })
-        })
-        .data()
-    }
+/// A part of an expression over rows of this schema as DataFusion's rules keep its value; transformed if it is another.
+pub(crate) fn value_kept(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    with_decimals(part, schema).transform_data(|part| Ok(made_opaque(part, schema)))
 }
 
 #[derive(Debug)]
@@ -164,6 +129,7 @@ mod tests {
     use datafusion::prelude::SessionContext;
 
     use super::*;
+    use crate::planner::analyzer_rules;
 
     /// The rows of a query, their columns between `|`.
     pub(super) async fn rows(sql: &str) -> Result<String, String> {

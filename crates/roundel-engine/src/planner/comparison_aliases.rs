@@ -8,53 +8,46 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{Column, plan_err};
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
-use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
+use datafusion::optimizer::OptimizerConfig;
+
+use super::plan_rule::{PlanRule, rule};
 
 /// What such names begin with.
 const PREFIX: &str = "__compared";
 
 /// Comes before DataFusion's rule that makes them conditions.
-#[derive(Debug)]
-pub(super) struct ComparisonAliases;
-
-impl OptimizerRule for ComparisonAliases {
-    fn name(&self) -> &str {
-        "comparison_aliases"
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        config: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
-        let named = |expression: Expr| match expression {
-            // Another name would hide the columns that depend on the outer row.
-            Expr::SetComparison(comparison)
-                if !comparison.subquery.outer_ref_columns.is_empty() =>
-            {
-                let own = comparison.subquery.subquery.schema().qualified_field(0);
-                let own = Column::from(own);
-                if comparison.expr.column_refs().contains(&own) {
-                    return plan_err!(
-                        "{} is a column of the query and of the subquery: give the subquery's table another name",
-                        own.quoted_flat_name()
-                    );
-                }
-                Ok(Transformed::no(Expr::SetComparison(comparison)))
-            }
-            Expr::SetComparison(mut comparison) => {
-                let plan = Arc::unwrap_or_clone(comparison.subquery.subquery);
-                let name = config.alias_generator().next(PREFIX);
-                let plan = LogicalPlanBuilder::from(plan).alias(name)?.build()?;
-                comparison.subquery.subquery = Arc::new(plan);
-                Ok(Transformed::yes(Expr::SetComparison(comparison)))
-            }
-            other => Ok(Transformed::no(other)),
-        };
+pub(super) fn comparison_aliases() -> PlanRule {
+    rule("comparison_aliases", None, |plan, config| {
         plan.transform_up_with_subqueries(|node| {
-            node.map_expressions(|expression| expression.transform_up(named))
+            node.map_expressions(|expression| expression.transform_up(|part| named(part, config)))
         })
+    })
+}
+
+/// A comparison with a subquery that has a name.
+fn named(expression: Expr, config: &dyn OptimizerConfig) -> Result<Transformed<Expr>> {
+    match expression {
+        // Another name would hide the columns that depend on the outer row.
+        Expr::SetComparison(comparison) if !comparison.subquery.outer_ref_columns.is_empty() => {
+            let own = comparison.subquery.subquery.schema().qualified_field(0);
+            let own = Column::from(own);
+            if comparison.expr.column_refs().contains(&own) {
+                return plan_err!(
+                    "{} is a column of the query and of the subquery: give the subquery's table another name",
+                    own.quoted_flat_name()
+                );
+            }
+            Ok(Transformed::no(Expr::SetComparison(comparison)))
+        }
+        Expr::SetComparison(mut comparison) => {
+            let plan = Arc::unwrap_or_clone(comparison.subquery.subquery);
+            let name = config.alias_generator().next(PREFIX);
+            let plan = LogicalPlanBuilder::from(plan).alias(name)?.build()?;
+            comparison.subquery.subquery = Arc::new(plan);
+            Ok(Transformed::yes(Expr::SetComparison(comparison)))
+        }
+        other => Ok(Transformed::no(other)),
     }
 }
 

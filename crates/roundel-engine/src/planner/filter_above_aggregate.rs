@@ -11,56 +11,55 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{EmptyRelation, Expr, GroupingSet, LogicalPlan};
-use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::simplify_expressions::simplify_predicates;
-use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+
+use super::plan_rule::{PlanRule, around};
 
 /// DataFusion's rule that puts filters below other nodes, but not such conditions.
-#[derive(Debug, Default)]
-pub(crate) struct FilterAboveAggregate(PushDownFilter);
-
-impl OptimizerRule for FilterAboveAggregate {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.0.apply_order()
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        config: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
-        if !matches!(plan, LogicalPlan::Filter(_)) {
-            return self.0.rewrite(plan, config);
-        }
-        let (conditions, node) = conditions_above(&plan);
-        let stays = match node {
-            LogicalPlan::Aggregate(aggregate) if has_set_without_keys(&aggregate.group_expr) => {
-                let conditions = simplify_predicates(conditions)?;
-                if conditions.iter().any(is_never_met) {
-                    return Ok(Transformed::yes(LogicalPlan::EmptyRelation(
-                        EmptyRelation {
-                            produce_one_row: false,
-                            schema: Arc::clone(plan.schema()),
-                        },
-                    )));
-                }
-                true
-            }
-            LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) => {
-                conditions.iter().any(Expr::is_volatile)
-            }
-            _ => false,
+pub(super) fn filter_above_aggregate() -> PlanRule {
+    around(Arc::new(PushDownFilter::new()), |inner, plan, config| {
+        let stays = match &plan {
+            LogicalPlan::Filter(_) => stays(&plan)?,
+            _ => Stays::No,
         };
-        match stays {
-            true => Ok(Transformed::no(plan)),
-            false => self.0.rewrite(plan, config),
+        Ok(match stays {
+            Stays::No => inner.rewrite(plan, config)?,
+            Stays::Yes => Transformed::no(plan),
+            Stays::WithoutRows => Transformed::yes(LogicalPlan::EmptyRelation(EmptyRelation {
+                produce_one_row: false,
+                schema: Arc::clone(plan.schema()),
+            })),
+        })
+    })
+}
+
+/// Whether filters stay where they are.
+enum Stays {
+    No,
+    Yes,
+    /// And no row meets them.
+    WithoutRows,
+}
+
+/// Whether the filters that a plan begins with stay above an aggregate or a window.
+fn stays(plan: &LogicalPlan) -> Result<Stays> {
+    let (conditions, node) = conditions_above(plan);
+    Ok(match node {
+        LogicalPlan::Aggregate(aggregate) if has_set_without_keys(&aggregate.group_expr) => {
+            let conditions = simplify_predicates(conditions)?;
+            match conditions.iter().any(is_never_met) {
+                true => Stays::WithoutRows,
+                false => Stays::Yes,
+            }
         }
-    }
+        LogicalPlan::Aggregate(_) | LogicalPlan::Window(_)
+            if conditions.iter().any(Expr::is_volatile) =>
+        {
+            Stays::Yes
+        }
+        _ => Stays::No,
+    })
 }
 
 /// The conditions of the filters that a plan begins with, and what is below them.

@@ -69,7 +69,7 @@ fn is_compared_with_literal(
 mod tests {
     use datafusion::prelude::SessionConfig;
 
-    use crate::planner::tests::{physical_context, rows, values};
+    use crate::planner::tests::{answers, physical_context, rows, values};
 
     #[tokio::test]
     async fn what_is_cast_to_one_value_is_not_one() {
@@ -81,7 +81,7 @@ mod tests {
                          to_timestamp(1704067200 + 3600 * ((3 * value + 1) % 10)) AS h \
                          FROM range(10)";
             rows(&context, table).await;
-            for (sql, right) in [
+            answers(&context, &[
                 (
                     "SELECT v FROM t WHERE h::DATE = DATE '2024-01-01' ORDER BY h LIMIT 3",
                     "0 1 2",
@@ -107,9 +107,7 @@ mod tests {
                     "SELECT DISTINCT v FROM t WHERE v / 3 = 1 ORDER BY v LIMIT 2",
                     "3 4",
                 ),
-            ] {
-                assert_eq!(values(&context, sql).await, right, "{sql}");
-            }
+]).await;
             let one = "EXPLAIN SELECT v FROM t WHERE i = 3 AND v > 1 ORDER BY i, v";
             let plan = values(&context, one).await;
             assert!(!plan.contains("OrderOnlyExec"), "{plan}");

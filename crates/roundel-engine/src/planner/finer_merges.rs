@@ -38,7 +38,7 @@ mod tests {
     use datafusion::prelude::SessionConfig;
 
     use super::finer_merges;
-    use crate::planner::tests::{context, rows, values};
+    use crate::planner::tests::{answers, context, rows};
 
     #[tokio::test]
     async fn rows_are_in_the_outer_order() {
@@ -58,7 +58,7 @@ mod tests {
         ] {
             rows(&context, table).await;
         }
-        for (sql, right) in [
+        answers(&context, &[
             (
                 "SELECT k FROM (SELECT c, k FROM t WHERE k <> 5 ORDER BY c LIMIT 20) ORDER BY c, k",
                 "0 2 4 6 8 10 1 3 7 9 11",
@@ -71,8 +71,6 @@ mod tests {
                 "SELECT k FROM (SELECT c, k, sum(k) OVER (ORDER BY c) FROM few WHERE k >= 0) ORDER BY c, k DESC",
                 "2 0 3 1",
             ),
-        ] {
-            assert_eq!(values(&context, sql).await, right, "{sql}");
-        }
+]).await;
     }
 }

@@ -16,10 +16,9 @@ use datafusion::logical_expr::planner::{
 };
 use datafusion::logical_expr::{Aggregate, Distinct, Expr, LogicalPlan};
 use datafusion::optimizer::optimizer::ApplyOrder;
-use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::sql::sqlparser::ast::TableFactor;
 
-use super::plan_rule::PlanRule;
+use super::plan_rule::{PlanRule, rule};
 
 /// DataFusion's rules that ask what determines what.
 pub(super) const ASKS: [&str; 4] = [
@@ -29,36 +28,21 @@ pub(super) const ASKS: [&str; 4] = [
     "replace_distinct_aggregate",
 ];
 
-/// The rule, which is told nothing wrong if it asks.
-pub(super) fn truly_determined(rule: PlanRule) -> PlanRule {
-    match ASKS.contains(&rule.name()) {
-        true => Arc::new(TrulyDetermined(rule)),
-        false => rule,
+/// The rule, which is told nothing wrong if it asks. It gets the whole plan, in the order that it has.
+pub(super) fn truly_determined(inner: PlanRule) -> PlanRule {
+    if !ASKS.contains(&inner.name()) {
+        return inner;
     }
-}
-
-#[derive(Debug)]
-struct TrulyDetermined(PlanRule);
-
-impl OptimizerRule for TrulyDetermined {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    /// The whole plan, in the order that the rule has.
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        config: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
+    let name = inner.name().to_owned();
+    rule(&name, None, move |plan, config| {
         let plan = forget(plan)?.data;
-        let rewrite = |plan| self.0.rewrite(plan, config);
-        match self.0.apply_order() {
+        let rewrite = |plan| inner.rewrite(plan, config);
+        match inner.apply_order() {
             Some(ApplyOrder::TopDown) => plan.transform_down_with_subqueries(rewrite),
             Some(ApplyOrder::BottomUp) => plan.transform_up_with_subqueries(rewrite),
             None => rewrite(plan),
         }
-    }
+    })
 }
 
 /// Plans what stands in FROM as DataFusion does, but says nothing wrong of it.
@@ -218,7 +202,7 @@ fn without(mut plan: LogicalPlan) -> Result<LogicalPlan> {
 mod tests {
     use datafusion::prelude::SessionConfig;
 
-    use crate::planner::tests::{logical_context, rows, values};
+    use crate::planner::tests::{answers, logical_context, rows, values};
 
     #[tokio::test]
     async fn keys_of_a_joined_table_determine_no_others() {
@@ -286,19 +270,21 @@ mod tests {
         }
         let table = "CREATE TABLE p(k INT PRIMARY KEY, v INT) AS VALUES (1, 2), (2, 3)";
         rows(&context, table).await;
-        for (sql, right) in [
-            ("SELECT k, v FROM p GROUP BY k ORDER BY k", "1 2 2 3"),
-            (
-                "SELECT CAST(k / k AS TEXT), sum(v) FROM p GROUP BY 1",
-                "1 5",
-            ),
-            (
-                "SELECT CAST(k AS BOOLEAN), sum(v) FROM p GROUP BY CAST(k AS BOOLEAN)",
-                "true 5",
-            ),
-        ] {
-            assert_eq!(values(&context, sql).await, right, "{sql}");
-        }
+        answers(
+            &context,
+            &[
+                ("SELECT k, v FROM p GROUP BY k ORDER BY k", "1 2 2 3"),
+                (
+                    "SELECT CAST(k / k AS TEXT), sum(v) FROM p GROUP BY 1",
+                    "1 5",
+                ),
+                (
+                    "SELECT CAST(k AS BOOLEAN), sum(v) FROM p GROUP BY CAST(k AS BOOLEAN)",
+                    "true 5",
+                ),
+            ],
+        )
+        .await;
         let sql = format!("SELECT k, v + 1 FROM {grouped} GROUP BY k");
         let refused = context.sql(&sql).await.expect_err("v is of several rows");
         assert!(refused.to_string().contains("GROUP BY"), "{refused}");

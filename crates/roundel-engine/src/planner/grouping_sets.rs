@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::order_only::{OrderOnlyExec, has_grouping_sets};
@@ -21,11 +22,22 @@ pub(super) fn grouping_sets() -> Rule {
     })
 }
 
+/// Whether a node groups rows by several sets of keys.
+pub(super) fn groups_by_sets(node: &LogicalPlan) -> bool {
+    match node {
+        LogicalPlan::Aggregate(aggregate) => {
+            let mut keys = aggregate.group_expr.iter();
+            keys.any(|key| matches!(key, Expr::GroupingSet(_)))
+        }
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use datafusion::prelude::SessionConfig;
 
-    use crate::planner::tests::{physical_context, rows, values};
+    use crate::planner::tests::{answers, physical_context, rows};
 
     #[tokio::test]
     async fn columns_are_neither_equal_nor_the_same_where_some_are_null() {
@@ -38,7 +50,7 @@ mod tests {
             ] {
                 rows(&context, table).await;
             }
-            for (sql, right) in [
+            answers(&context, &[
                 (
                     "SELECT n, k FROM a JOIN b ON k = n GROUP BY CUBE (k, n) ORDER BY n DESC NULLS FIRST, k DESC NULLS LAST",
                     "NULL 1 NULL 0 NULL NULL 1 1 1 NULL 0 0 0 NULL",
@@ -64,9 +76,7 @@ mod tests {
                     "SELECT nth_value(k, 1 ORDER BY m, k), nth_value(k, 2 ORDER BY k DESC) FROM a WHERE m = 1 GROUP BY ROLLUP (m)",
                     "1 1 1 1",
                 ),
-            ] {
-                assert_eq!(values(&context, sql).await, right, "{sql}");
-            }
+]).await;
         }
     }
 }

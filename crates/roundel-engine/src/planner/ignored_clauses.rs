@@ -4,24 +4,14 @@ use std::ops::ControlFlow;
 
 use datafusion::common::plan_err;
 use datafusion::error::Result;
-use datafusion::sql::parser::{CopyToSource, Statement};
-use datafusion::sql::sqlparser::ast::{
-    GroupByExpr, Query, Select, TableFactor, Visit as _, Visitor,
-};
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{GroupByExpr, Query, Select, TableFactor};
+
+use super::statement::{Look, visit};
 
 /// Refuses a statement with a clause that would be ignored.
-pub(crate) fn check_clauses(statement: &Statement) -> Result<()> {
-    let mut refuse = Refuse;
-    let visited = match statement {
-        Statement::Statement(inner) => inner.visit(&mut refuse),
-        Statement::Explain(explain) => return check_clauses(&explain.statement),
-        Statement::CopyTo(copy) => match &copy.source {
-            CopyToSource::Query(query) => query.visit(&mut refuse),
-            CopyToSource::Relation(_) => ControlFlow::Continue(()),
-        },
-        _ => ControlFlow::Continue(()),
-    };
-    match visited {
+pub(crate) fn check_clauses(statement: &mut Statement) -> Result<()> {
+    match visit(statement, &mut Refuse) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(clause) => plan_err!("{clause} is not supported: leave it out"),
     }
@@ -29,10 +19,8 @@ pub(crate) fn check_clauses(statement: &Statement) -> Result<()> {
 
 struct Refuse;
 
-impl Visitor for Refuse {
-    type Break = &'static str;
-
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Self::Break> {
+impl Look for Refuse {
+    fn query(&mut self, query: &mut Query) -> ControlFlow<String> {
         first(&[
             (!query.locks.is_empty(), "FOR UPDATE or FOR SHARE"),
             (query.for_clause.is_some(), "FOR XML, JSON or BROWSE"),
@@ -41,7 +29,7 @@ impl Visitor for Refuse {
         ])
     }
 
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Self::Break> {
+    fn select(&mut self, select: &mut Select) -> ControlFlow<String> {
         let (GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers)) =
             &select.group_by;
         first(&[
@@ -51,7 +39,7 @@ impl Visitor for Refuse {
         ])
     }
 
-    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<Self::Break> {
+    fn table(&mut self, table: &mut TableFactor) -> ControlFlow<String> {
         let sampled = match table {
             TableFactor::Table { sample, .. } | TableFactor::Derived { sample, .. } => {
                 sample.is_some()
@@ -63,9 +51,9 @@ impl Visitor for Refuse {
 }
 
 /// The first of the clauses that is there.
-fn first(clauses: &[(bool, &'static str)]) -> ControlFlow<&'static str> {
+fn first(clauses: &[(bool, &str)]) -> ControlFlow<String> {
     match clauses.iter().find(|(is_there, _)| *is_there) {
-        Some((_, clause)) => ControlFlow::Break(clause),
+        Some((_, clause)) => ControlFlow::Break((*clause).to_owned()),
         None => ControlFlow::Continue(()),
     }
 }
@@ -81,8 +69,8 @@ mod tests {
     fn what_would_be_ignored_is_refused_wherever_it_is() {
         let state = SessionContext::new().state();
         let check = |sql: &str, dialect| {
-            let statement = state.sql_to_statement(sql, &dialect).expect(sql);
-            check_clauses(&statement)
+            let mut statement = state.sql_to_statement(sql, &dialect).expect(sql);
+            check_clauses(&mut statement)
         };
         for (sql, dialect, clause) in [
             (

@@ -27,7 +27,7 @@ pub(super) fn join_orders() -> Rule {
 mod tests {
     use datafusion::prelude::SessionConfig;
 
-    use crate::planner::tests::{physical_context, rows, values};
+    use crate::planner::tests::{answers, physical_context, rows};
 
     #[tokio::test]
     async fn rows_that_are_equal_in_one_side_are_not_in_the_order_of_the_other() {
@@ -42,7 +42,7 @@ mod tests {
             ] {
                 rows(&context, table).await;
             }
-            for (sql, right) in [
+            answers(&context, &[
                 (
                     "SELECT l.column2, r.column2 FROM (SELECT * FROM a ORDER BY column2 LIMIT 10) AS l \
                      JOIN (SELECT * FROM b ORDER BY column1 LIMIT 10) AS r ON l.column1 = r.column1 \
@@ -59,9 +59,7 @@ mod tests {
                      JOIN b AS r ON l.column1 = r.column1 ORDER BY l.column2",
                     "10 10 15 15 20 20",
                 ),
-            ] {
-                assert_eq!(values(&context, sql).await, right, "{sql}");
-            }
+]).await;
         }
     }
 }

@@ -3,15 +3,11 @@
 //! DataFusion reads `s['b']` below `SELECT -a AS a, s`, and takes the other `a` along (#25414); below `SELECT named_struct('x', random()) AS s` it
 //! draws another number (#24678). Other projections keep its rules, by which sources read less.
 
-use std::sync::Arc;
-
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan, Projection};
-use datafusion::optimizer::optimizer::ApplyOrder;
-use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
-use super::plan_rule::PlanRule;
+use super::plan_rule::{PlanRule, around};
 
 /// DataFusion's rules that put what reads fields below other nodes.
 pub(super) const READS_FIELDS: [&str; 2] =
@@ -19,42 +15,26 @@ pub(super) const READS_FIELDS: [&str; 2] =
 
 /// The rule, which does nothing where it would be wrong if it puts such reads below.
 pub(super) fn fields_in_place(rule: PlanRule) -> PlanRule {
-    match READS_FIELDS.contains(&rule.name()) {
-        true => Arc::new(FieldsInPlace(rule)),
-        false => rule,
+    if !READS_FIELDS.contains(&rule.name()) {
+        return rule;
     }
+    around(rule, |inner, plan, config| match stays(&plan)? {
+        true => Ok(Transformed::no(plan)),
+        false => inner.rewrite(plan, config),
+    })
 }
 
-#[derive(Debug)]
-struct FieldsInPlace(PlanRule);
-
-impl OptimizerRule for FieldsInPlace {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.0.apply_order()
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        config: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
-        let mut stays = false;
-        plan.apply_with_subqueries(|node| {
-            stays = matches!(node, LogicalPlan::Projection(one) if hides_or_draws(one));
-            Ok(match stays {
-                true => TreeNodeRecursion::Stop,
-                false => TreeNodeRecursion::Continue,
-            })
-        })?;
-        match stays {
-            true => Ok(Transformed::no(plan)),
-            false => self.0.rewrite(plan, config),
-        }
-    }
+/// Whether fields are read where they stand, as a projection of the plan would make others of them.
+fn stays(plan: &LogicalPlan) -> Result<bool> {
+    let mut stays = false;
+    plan.apply_with_subqueries(|node| {
+        stays = matches!(node, LogicalPlan::Projection(one) if hides_or_draws(one));
+        Ok(match stays {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(stays)
 }
 
 /// Whether a column is another than that of its name below, or a struct that is drawn anew for each row.
@@ -76,14 +56,14 @@ fn hides_or_draws(projection: &Projection) -> bool {
 mod tests {
     use datafusion::prelude::SessionConfig;
 
-    use crate::planner::tests::{logical_context, rows, values};
+    use crate::planner::tests::{answers, logical_context, rows};
 
     #[tokio::test]
     async fn fields_are_beside_their_own_columns() {
         let context = logical_context(SessionConfig::new());
         let table = "CREATE TABLE t AS SELECT value AS a, named_struct('b', value * 10) AS s FROM range(1, 3)";
         rows(&context, table).await;
-        for (sql, right) in [
+        answers(&context, &[
             (
                 "SELECT a, s['b'] FROM (SELECT -a AS a, s FROM t WHERE a > 0) ORDER BY s['b']",
                 "-1 10 -2 20",
@@ -96,8 +76,6 @@ mod tests {
                 "SELECT s['x'] = y['x'] FROM (SELECT s, s AS y FROM (SELECT named_struct('x', random()) AS s FROM t))",
                 "true true",
             ),
-        ] {
-            assert_eq!(values(&context, sql).await, right, "{sql}");
-        }
+]).await;
     }
 }

@@ -79,7 +79,7 @@ fn needs_order(node: &Arc<dyn ExecutionPlan>) -> bool {
 mod tests {
     use datafusion::prelude::SessionConfig;
 
-    use crate::planner::tests::{physical_context, rows, values};
+    use crate::planner::tests::{answers, physical_context, rows, values};
 
     #[tokio::test]
     async fn the_order_is_of_all_its_columns() {
@@ -88,7 +88,7 @@ mod tests {
             let context = physical_context(config);
             let table = "CREATE TABLE t AS SELECT value % 4 AS k, value AS v FROM range(12)";
             rows(&context, table).await;
-            for (sql, right) in [
+            answers(&context, &[
                 (
                     "SELECT c, n FROM (SELECT c, count(k) OVER (ORDER BY c, k) AS n \
                      FROM (SELECT k, count(*) AS c FROM t GROUP BY k)) ORDER BY c, n DESC",
@@ -114,9 +114,7 @@ mod tests {
                      (SELECT count(*) AS c, k FROM t GROUP BY k ORDER BY c LIMIT 9)",
                     "[3, 2, 1, 0]",
                 ),
-            ] {
-                assert_eq!(values(&context, sql).await, right, "{sql}");
-            }
+]).await;
             let one = "EXPLAIN SELECT max(v) AS m, k FROM t GROUP BY k ORDER BY m LIMIT 2";
             let plan = values(&context, one).await;
             assert!(!plan.contains("OrderOnlyExec"), "{plan}");

@@ -12,6 +12,7 @@
 //! | subqueries are refused in which what depends on the outer row is below an outer join or GROUPING SETS | `outer_references` | they would become other joins |
 //! | UNIQUE is left out of definitions of tables | `unique_columns` | several rows may have NULL there |
 //! | scalar subqueries are run, and their values put in their places | `scalar_subqueries` | a stage cannot ask another plan for a value |
+//! | rules of the analyzer: expressions keep their values | `values_kept` | casts and decimals would become others |
 //! | rules of the logical optimizer: joins in which NULL is equal to NULL stay apart from others | `null_safe_joins` | the others would have rows too many |
 //! | subqueries of `ANY` and `ALL` get names | `comparison_aliases` | their columns are not the outer row's |
 //! | keys of DISTINCT ON become columns | `distinct_keys` | they would not be those of ORDER BY any more |
@@ -97,6 +98,7 @@ mod sum_types;
 mod travel;
 mod unambiguous_filters;
 mod unique_columns;
+mod values_kept;
 mod window_orders;
 mod yielding;
 
@@ -114,7 +116,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
-use datafusion::optimizer::{Optimizer, OptimizerRule};
+use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule as _};
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner as _};
@@ -127,9 +129,9 @@ use crate::rules::Rule;
 use crate::tables::memory_shard::needs_shards;
 use crate::tables::scan::{checked_scans, float_bounds};
 use aggregate_order::aggregate_order;
-use comparison_aliases::ComparisonAliases;
+use comparison_aliases::comparison_aliases;
 use distinct_keys::distinct_keys;
-use filter_above_aggregate::FilterAboveAggregate;
+use filter_above_aggregate::filter_above_aggregate;
 use filter_constants::filter_constants;
 use finer_merges::finer_merges;
 use functional_dependencies::truly_determined;
@@ -142,7 +144,7 @@ use limit_over_window::limit_over_window;
 use local_joins::local_joins;
 use merge_join_filters::{merge_join_filters, with_filter_columns};
 use misplaced_keys::misplaced_keys;
-use null_safe_joins::{NullSafeKeys, null_safe_joins};
+use null_safe_joins::{null_safe_joins, null_safe_keys};
 use nullable_sides::nullable_sides;
 use nullable_unions::nullable_unions;
 use offset_on_sort::offset_on_sort;
@@ -155,6 +157,7 @@ use required_order::required_order;
 use sort_above::with_sorts_above;
 use sum_types::sum_types;
 use unambiguous_filters::unambiguous;
+use values_kept::values_kept;
 use window_orders::window_orders;
 use yielding::yielding_joins;
 
@@ -169,18 +172,26 @@ pub(crate) use outer_references::check_outer_references;
 pub(crate) use scalar_subqueries::{RunSubquery, with_values};
 pub(crate) use unique_columns::without_unique;
 
+/// The rules of the analyzer: DataFusion's, after one that has expressions keep their values.
+pub(crate) fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+    let rules = Analyzer::new().rules;
+    std::iter::once(values_kept()).chain(rules).collect()
+}
+
+/// Rules that take the places of those of DataFusion that have their names.
+fn in_place_of_datafusions() -> [PlanRule; 3] {
+    [filter_above_aggregate(), null_safe_keys(), sum_types()]
+}
+
 /// The rules of the logical optimizer: DataFusion's, and those that keep its answers right.
 pub(crate) fn logical_rules() -> Vec<PlanRule> {
-    let filters: PlanRule = Arc::new(FilterAboveAggregate::default());
-    let keys: PlanRule = Arc::new(NullSafeKeys::default());
-    let sums = sum_types();
-    let mut rules: Vec<PlanRule> = vec![Arc::new(ComparisonAliases), distinct_keys()];
+    let kept_right = in_place_of_datafusions();
+    let mut rules = vec![comparison_aliases(), distinct_keys()];
     for rule in Optimizer::new().rules {
         if rule.name() == EliminateCrossJoin::new().name() {
             rules.push(null_safe_joins());
         }
-        let mut kept_right = [&filters, &keys, &sums].into_iter();
-        let in_its_place = kept_right.find(|own| own.name() == rule.name());
+        let in_its_place = kept_right.iter().find(|own| own.name() == rule.name());
         let rule = in_its_place.cloned().unwrap_or(rule);
         rules.push(fields_in_place(truly_determined(rule)));
     }

@@ -15,10 +15,8 @@ use datafusion::common::{JoinType, NullEquality};
 use datafusion::error::Result;
 use datafusion::logical_expr::{LogicalPlan, Projection};
 use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
-use datafusion::optimizer::optimizer::ApplyOrder;
-use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
-use super::plan_rule::{PlanRule, plan_rule};
+use super::plan_rule::{PlanRule, around, plan_rule};
 
 /// This must come right before the rule that orders joins.
 pub(super) fn null_safe_joins() -> PlanRule {
@@ -48,32 +46,16 @@ fn set_apart(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 }
 
 /// DataFusion's rule that makes keys of conditions, but not such.
-#[derive(Debug, Default)]
-pub(crate) struct NullSafeKeys(ExtractEquijoinPredicate);
-
-impl OptimizerRule for NullSafeKeys {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.0.apply_order()
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        config: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
-        match &plan {
-            LogicalPlan::Join(join)
-                if !join.on.is_empty() && join.null_equality == NullEquality::NullEqualsNull =>
-            {
-                Ok(Transformed::no(plan))
-            }
-            _ => self.0.rewrite(plan, config),
+pub(super) fn null_safe_keys() -> PlanRule {
+    let keys = Arc::new(ExtractEquijoinPredicate::new());
+    around(keys, |inner, plan, config| match &plan {
+        LogicalPlan::Join(join)
+            if !join.on.is_empty() && join.null_equality == NullEquality::NullEqualsNull =>
+        {
+            Ok(Transformed::no(plan))
         }
-    }
+        _ => inner.rewrite(plan, config),
+    })
 }
 
 /// An inner join's rule for NULL; `None` for other nodes.

@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use datafusion::common::plan_err;
 use datafusion::error::Result;
 use datafusion::sql::parser::Statement;
+use datafusion::sql::planner::IdentNormalizer;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
 };
@@ -37,10 +38,7 @@ impl Outwards<'_> {
     fn is_heeded(&self, function: &Function) -> Option<bool> {
         let name = function.name.0.last().and_then(|part| part.as_ident());
         let over = function.over.is_some();
-        name.and_then(|name| match name.quote_style {
-            Some(_) => self.0(&name.value, over),
-            None => self.0(&name.value.to_ascii_lowercase(), over),
-        })
+        name.and_then(|name| self.0(&IdentNormalizer::new(true).normalize(name.clone()), over))
     }
 }
 

@@ -50,7 +50,7 @@ fn as_branches(union: Union) -> Result<Union> {
 mod tests {
     use datafusion::prelude::SessionConfig;
 
-    use crate::planner::tests::{logical_context, rows, values};
+    use crate::planner::tests::{answers, logical_context, rows};
 
     #[tokio::test]
     async fn branches_of_distinct_on_may_be_null() {
@@ -58,7 +58,7 @@ mod tests {
         let table =
             "CREATE TABLE t(a BIGINT NOT NULL, b BIGINT NOT NULL) AS VALUES (1, 1), (2, 1), (3, 2)";
         rows(&context, table).await;
-        for (sql, right) in [
+        answers(&context, &[
             (
                 "SELECT count(*) FROM ((SELECT DISTINCT ON (b) a FROM t ORDER BY b, a) UNION SELECT 1)",
                 "2",
@@ -68,8 +68,6 @@ mod tests {
                  UNION SELECT 5 UNION SELECT c FROM (SELECT DISTINCT ON (a) a, 7 AS c FROM t))",
                 "17",
             ),
-        ] {
-            assert_eq!(values(&context, sql).await, right, "{sql}");
-        }
+]).await;
     }
 }

@@ -10,6 +10,7 @@ use datafusion::common::{Column, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::parser::Statement;
+use datafusion::sql::planner::IdentNormalizer;
 use datafusion::sql::sqlparser::ast::{
     Expr as SqlExpr, GroupByExpr, Ident, OrderByKind, Query, SelectItem, SetExpr, Value,
 };
@@ -21,7 +22,10 @@ const MARK: &str = "\u{1}the column of SELECT named ";
 
 /// Puts texts for such names; whether there are any. `lower` says that names are in lower case unless they are quoted.
 pub(crate) fn mark_names(statement: &mut Statement, lower: bool) -> bool {
-    let mut marks = Marks { any: false, lower };
+    let mut marks = Marks {
+        any: false,
+        names: IdentNormalizer::new(lower),
+    };
     let _ = visit(statement, &mut marks);
     marks.any
 }
@@ -32,6 +36,7 @@ pub(crate) fn by_names(plan: LogicalPlan) -> Result<LogicalPlan> {
         let LogicalPlan::Sort(mut sort) = node else {
             return Ok(Transformed::no(node));
         };
+        let mut changed = false;
         for key in &mut sort.expr {
             let Expr::Literal(ScalarValue::Utf8(Some(text)), _) = &key.expr else {
                 continue;
@@ -43,25 +48,20 @@ pub(crate) fn by_names(plan: LogicalPlan) -> Result<LogicalPlan> {
             let mut columns = schema.iter();
             if let Some(column) = columns.find(|(_, field)| field.name() == name) {
                 key.expr = Expr::Column(Column::from(column));
+                changed = true;
             }
         }
-        Ok(Transformed::yes(LogicalPlan::Sort(sort)))
+        Ok(Transformed::new_transformed(
+            LogicalPlan::Sort(sort),
+            changed,
+        ))
     })
     .data()
 }
 
 struct Marks {
     any: bool,
-    lower: bool,
-}
-
-impl Marks {
-    fn name(&self, written: &Ident) -> String {
-        match self.lower && written.quote_style.is_none() {
-            true => written.value.to_ascii_lowercase(),
-            false => written.value.clone(),
-        }
-    }
+    names: IdentNormalizer,
 }
 
 impl Look for Marks {
@@ -79,19 +79,21 @@ impl Look for Marks {
             return ControlFlow::Continue(());
         }
         let items = select.projection.iter().filter_map(|item| match item {
-            SelectItem::ExprWithAlias { expr, alias } => Some((expr, self.name(alias))),
+            SelectItem::ExprWithAlias { expr, alias } => {
+                Some((expr, self.names.normalize(alias.clone())))
+            }
             _ => None,
         });
         let items: Vec<_> = items.collect();
         let casts = |expr: &SqlExpr, name: &String| {
-            cast_column(expr).is_some_and(|column| self.name(column) == *name)
+            cast_column(expr).is_some_and(|column| self.names.normalize(column.clone()) == *name)
         };
         let mut any = false;
         for key in sorted {
             let SqlExpr::Identifier(written) = &key.expr else {
                 continue;
             };
-            let name = self.name(written);
+            let name = self.names.normalize(written.clone());
             let Some((value, _)) = items.iter().find(|(_, alias)| *alias == name) else {
                 continue;
             };

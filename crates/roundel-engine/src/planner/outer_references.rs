@@ -8,6 +8,8 @@ use datafusion::common::{DFSchema, not_impl_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, Subquery};
 
+use super::grouping_sets::groups_by_sets;
+
 /// # Errors
 /// When there is such a subquery.
 pub(crate) fn check_outer_references(plan: &LogicalPlan) -> Result<()> {
@@ -49,8 +51,7 @@ fn check(subquery: &Subquery) -> Result<()> {
                     || (left || right) && node.contains_outer_reference()
             }
             LogicalPlan::Aggregate(aggregate) => {
-                let mut keys = aggregate.group_expr.iter();
-                keys.any(|key| matches!(key, Expr::GroupingSet(_))) && depends(&aggregate.input, &DFSchema::empty())?
+                groups_by_sets(node) && depends(&aggregate.input, &DFSchema::empty())?
             }
             _ => false,
         };

@@ -1,4 +1,4 @@
-//! A rule of the logical optimizer that replaces nodes of a plan one by one.
+//! Rules of the logical optimizer, made of functions: of a whole plan, of its nodes one by one, or in the place of another rule.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,53 +12,76 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 /// A rule as optimizers hold it.
 pub(super) type PlanRule = Arc<dyn OptimizerRule + Send + Sync>;
 
+/// What stands in a plan's place.
+pub(super) type Rewritten = Result<Transformed<LogicalPlan>>;
+
 /// Gives the node that stands in a node's place.
-type Replace = fn(LogicalPlan) -> Result<Transformed<LogicalPlan>>;
+type Replace = fn(LogicalPlan) -> Rewritten;
 
 /// The rule of this name that puts replacements in the places of nodes, the uppermost first.
-pub(super) fn plan_rule(name: &'static str, replace: Replace) -> PlanRule {
-    Arc::new(NodeByNode {
-        name,
-        order: ApplyOrder::TopDown,
-        replace,
+pub(super) fn plan_rule(name: &str, replace: Replace) -> PlanRule {
+    rule(name, Some(ApplyOrder::TopDown), move |plan, _| {
+        replace(plan)
     })
 }
 
 /// The same, leaves first.
-pub(super) fn plan_rule_upwards(name: &'static str, replace: Replace) -> PlanRule {
-    Arc::new(NodeByNode {
-        name,
-        order: ApplyOrder::BottomUp,
-        replace,
+pub(super) fn plan_rule_upwards(name: &str, replace: Replace) -> PlanRule {
+    rule(name, Some(ApplyOrder::BottomUp), move |plan, _| {
+        replace(plan)
     })
 }
 
-struct NodeByNode {
-    name: &'static str,
-    order: ApplyOrder,
-    replace: Replace,
+/// The rule of this name that gets nodes in an order, or without one the whole plan.
+pub(super) fn rule(
+    name: &str,
+    order: Option<ApplyOrder>,
+    rewrite: impl Fn(LogicalPlan, &dyn OptimizerConfig) -> Rewritten + Send + Sync + 'static,
+) -> PlanRule {
+    Arc::new(Rewrites {
+        name: name.to_owned(),
+        order,
+        rewrite,
+    })
 }
 
-impl fmt::Debug for NodeByNode {
+/// A rule in another's place, with its name and order. `rewrite` gets the other.
+pub(super) fn around(
+    inner: PlanRule,
+    rewrite: impl Fn(&PlanRule, LogicalPlan, &dyn OptimizerConfig) -> Rewritten + Send + Sync + 'static,
+) -> PlanRule {
+    Arc::new(Rewrites {
+        name: inner.name().to_owned(),
+        order: inner.apply_order(),
+        rewrite: move |plan, config: &dyn OptimizerConfig| rewrite(&inner, plan, config),
+    })
+}
+
+struct Rewrites<F> {
+    name: String,
+    order: Option<ApplyOrder>,
+    rewrite: F,
+}
+
+impl<F> fmt::Debug for Rewrites<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
+        f.write_str(&self.name)
     }
 }
 
-impl OptimizerRule for NodeByNode {
+impl<F> OptimizerRule for Rewrites<F>
+where
+    F: Fn(LogicalPlan, &dyn OptimizerConfig) -> Rewritten + Send + Sync,
+{
     fn name(&self) -> &str {
-        self.name
+        &self.name
     }
 
     fn apply_order(&self) -> Option<ApplyOrder> {
-        Some(self.order)
+        self.order
     }
 
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        _: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
-        (self.replace)(plan)
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Rewritten {
+        (self.rewrite)(plan, config)
     }
 }

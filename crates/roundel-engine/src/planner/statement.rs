@@ -1,13 +1,23 @@
-//! Looks at the queries and expressions of a statement, each before what is within it. It knows nothing of what is looked for.
+//! Looks at the queries, tables and expressions of a statement, each before what is within it. It knows nothing of what is looked for.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{CopyToSource, Statement};
-use datafusion::sql::sqlparser::ast::{Expr, Query, VisitMut as _, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Query, Select, TableFactor, VisitMut as _, VisitorMut,
+};
 
 /// Who looks, may change what is seen, and ends it with a text.
 pub(super) trait Look {
     fn query(&mut self, _: &mut Query) -> ControlFlow<String> {
+        ControlFlow::Continue(())
+    }
+
+    fn select(&mut self, _: &mut Select) -> ControlFlow<String> {
+        ControlFlow::Continue(())
+    }
+
+    fn table(&mut self, _: &mut TableFactor) -> ControlFlow<String> {
         ControlFlow::Continue(())
     }
 
@@ -37,6 +47,14 @@ impl VisitorMut for Shown<'_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<String> {
         self.0.query(query)
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<String> {
+        self.0.select(select)
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<String> {
+        self.0.table(table)
     }
 
     fn pre_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<String> {

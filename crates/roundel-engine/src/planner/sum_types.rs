@@ -7,44 +7,23 @@
 use std::sync::Arc;
 
 use datafusion::common::DFSchema;
-use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::logical_expr::{ExprSchemable as _, LogicalPlan, Projection, cast};
-use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
-use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
-use super::plan_rule::PlanRule;
+use super::plan_rule::{PlanRule, around};
 
 /// DataFusion's rule that does distinct aggregates in two steps, with the types of one.
 pub(super) fn sum_types() -> PlanRule {
-    Arc::new(SumTypes::default())
-}
-
-#[derive(Debug, Default)]
-struct SumTypes(SingleDistinctToGroupBy);
-
-impl OptimizerRule for SumTypes {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.0.apply_order()
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        config: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
+    let steps = Arc::new(SingleDistinctToGroupBy::new());
+    around(steps, |inner, plan, config| {
         let schema = Arc::clone(plan.schema());
-        let rewritten = self.0.rewrite(plan, config)?;
+        let rewritten = inner.rewrite(plan, config)?;
         match rewritten.transformed {
             true => rewritten.map_data(|plan| with_types_of(plan, &schema)),
             false => Ok(rewritten),
         }
-    }
+    })
 }
 
 /// A projection whose columns have the types of a schema.
@@ -71,14 +50,14 @@ fn with_types_of(plan: LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
 mod tests {
     use datafusion::prelude::SessionConfig;
 
-    use crate::planner::tests::{logical_context, rows, values};
+    use crate::planner::tests::{answers, logical_context, rows};
 
     #[tokio::test]
     async fn sums_beside_distinct_counts_are_compared_in_their_type() {
         let context = logical_context(SessionConfig::new());
         let table = "CREATE TABLE t AS SELECT CAST(value AS DECIMAL(9, 2)) AS d, value % 3 AS k FROM range(6)";
         rows(&context, table).await;
-        for (sql, right) in [
+        answers(&context, &[
             (
                 "SELECT s FROM (SELECT sum(d) AS s, count(DISTINCT k) AS n FROM t) WHERE s > 10.5",
                 "15.00",
@@ -91,8 +70,6 @@ mod tests {
                 "SELECT sum(d) AS s, stddev(DISTINCT k) AS n FROM t",
                 "15.00 1.0",
             ),
-        ] {
-            assert_eq!(values(&context, sql).await, right, "{sql}");
-        }
+]).await;
     }
 }

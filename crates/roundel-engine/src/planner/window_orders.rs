@@ -44,7 +44,7 @@ fn is_taken_for_sorted(function: &Arc<dyn WindowExpr>) -> bool {
 mod tests {
     use datafusion::prelude::SessionConfig;
 
-    use crate::planner::tests::{physical_context, rows, values};
+    use crate::planner::tests::{answers, physical_context, rows};
 
     #[tokio::test]
     async fn results_are_sorted_when_asked_for() {
@@ -54,7 +54,7 @@ mod tests {
             let table = "CREATE TABLE t AS SELECT value AS y, CASE WHEN value > 2 THEN value % 5 END AS x, \
                          value % 3 AS p FROM range(7)";
             rows(&context, table).await;
-            for (sql, right) in [
+            answers(&context, &[
                 (
                     "SELECT max(x) OVER (ORDER BY y) m FROM t ORDER BY m NULLS LAST",
                     "3 4 4 4 NULL NULL NULL",
@@ -81,9 +81,7 @@ mod tests {
                     "SELECT sum(x) OVER (ORDER BY y) m FROM t ORDER BY m LIMIT 3",
                     "3 7 7",
                 ),
-            ] {
-                assert_eq!(values(&context, sql).await, right, "{sql}");
-            }
+]).await;
         }
     }
 }
