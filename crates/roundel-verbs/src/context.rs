@@ -31,6 +31,10 @@ pub trait VirtualLock: Send + Sync {
 pub trait Context: Send + Sync {
     /// Time since some fixed moment.
     fn now(&self) -> Duration;
+    /// Time for which a processor has run this thread, since some fixed moment. Differences within one poll tell of something.
+    fn computed(&self) -> Duration {
+        self.now()
+    }
     /// Is ready once `duration` has passed on the clock of [`now`](Self::now).
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
     /// Starts a task that runs on its own.
@@ -85,6 +89,12 @@ impl TokioContext {
 impl Context for TokioContext {
     fn now(&self) -> Duration {
         self.start.elapsed()
+    }
+
+    fn computed(&self) -> Duration {
+        let computed = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        // It counts from zero.
+        Duration::try_from(computed).unwrap_or_default()
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {

@@ -3,7 +3,7 @@
 
 use super::events::{Cpu, Event};
 use super::locks::Lock;
-use super::state::World;
+use super::state::{Shown, World};
 use super::time::Span;
 use crate::completion_queue::BoxFuture;
 use crate::context::{Context, VirtualLock, Work};
@@ -111,8 +111,9 @@ impl Tasks {
                 return;
             }
             thread.waiting.due = false;
-            state.running = Some((cpu, Span::ZERO));
-            thread.waiting.tasks.pop_front()
+            let next = thread.waiting.tasks.pop_front();
+            state.begin(cpu);
+            next
         };
         let taken = next.and_then(|number| {
             let mut tasks = self.tasks.lock();
@@ -127,7 +128,7 @@ impl Tasks {
             self.tasks.lock()[number].future = Some(future);
         }
         let state = &mut *world.lock();
-        let done = state.running.take().map_or(Span::ZERO, |(_, done)| done);
+        let done = state.end();
         let thread = &mut state.nodes[cpu.node].cpus[cpu.index];
         thread.busy_until = state.clock + done;
         thread.worked += done;
@@ -164,6 +165,7 @@ fn poll(future: Pin<&mut (dyn Future<Output = ()> + Send)>, waker: &Waker) -> Po
 /// Virtual time, on a node.
 pub(super) struct SimContext {
     pub world: World,
+    pub shown: Arc<Shown>,
     pub tasks: Arc<Tasks>,
     /// Where tasks begin that none of the node's begins.
     pub cpu: Cpu,
@@ -171,7 +173,7 @@ pub(super) struct SimContext {
 
 impl Context for SimContext {
     fn now(&self) -> Duration {
-        self.world.lock().now().since_start()
+        self.shown.time().since_start()
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {

@@ -153,7 +153,8 @@ impl Simulation {
             self.tasks.line_up(&self.world);
             let mut state = self.world.lock();
             if state.events.next_at().is_none_or(|at| at > until) {
-                state.clock = state.clock.max(until);
+                let clock = state.clock.max(until);
+                state.set_clock(clock);
                 return;
             }
             drop(state);
@@ -261,8 +262,10 @@ impl SimNode {
 
     /// The same, where others begin on this thread, counted round and round.
     pub fn context_of(&self, thread: usize) -> Arc<dyn Context> {
+        let shown = self.world.lock().shown.clone();
         Arc::new(SimContext {
             world: self.world.clone(),
+            shown,
             tasks: self.tasks.clone(),
             cpu: self.cpu(thread),
         })

@@ -20,6 +20,7 @@ use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What everything in one simulation shares.
 pub(super) type World = Arc<Mutex<State>>;
@@ -37,8 +38,24 @@ pub(super) struct State {
     pub unwanted: Unwanted,
     /// The thread that runs now, and what it has done since the clock moved.
     pub running: Option<(Cpu, Span)>,
+    /// [`now`](Self::now), for those who are woken while the state is locked.
+    pub shown: Arc<Shown>,
     /// Of everything that has happened.
     pub trace: Trace,
+}
+
+/// A time that is read without a lock.
+#[derive(Default)]
+pub(super) struct Shown(AtomicU64);
+
+impl Shown {
+    fn show(&self, time: Time) {
+        self.0.store(time.picos(), Ordering::Relaxed);
+    }
+
+    pub(super) fn time(&self) -> Time {
+        Time::default() + Span::picos(self.0.load(Ordering::Relaxed))
+    }
 }
 
 /// Messages that came where there was no receive for them, in the whole cluster.
@@ -135,6 +152,7 @@ impl State {
             faults: FaultState::default(),
             unwanted: Unwanted::default(),
             running: None,
+            shown: Arc::default(),
             trace: Trace::default(),
         }
     }
@@ -156,6 +174,25 @@ impl State {
         }
     }
 
+    /// Moves the clock.
+    pub(super) fn set_clock(&mut self, clock: Time) {
+        self.clock = clock;
+        self.shown.show(self.now());
+    }
+
+    /// A thread runs, and has done nothing yet.
+    pub(super) fn begin(&mut self, cpu: Cpu) {
+        self.running = Some((cpu, Span::ZERO));
+        self.shown.show(self.now());
+    }
+
+    /// No thread runs any more. Returns what the one has done that did.
+    pub(super) fn end(&mut self) -> Span {
+        let done = self.running.take().map_or(Span::ZERO, |(_, done)| done);
+        self.shown.show(self.now());
+        done
+    }
+
     /// The running thread does something that takes a processor of usual speed so long.
     pub(super) fn charge(&mut self, span: Span) {
         if let Some((cpu, _)) = self.running {
@@ -168,6 +205,7 @@ impl State {
         if let Some((_, done)) = &mut self.running {
             *done += span;
         }
+        self.shown.show(self.now());
     }
 
     /// How long a thread takes for what takes others so long.
@@ -250,7 +288,7 @@ impl State {
     /// Moves the clock to what happens next.
     pub(super) fn next(&mut self) -> Option<Event> {
         let (at, event) = self.events.next()?;
-        self.clock = at;
+        self.set_clock(at);
         self.trace.add(at, &event);
         Some(event)
     }
