@@ -73,7 +73,7 @@ pub(super) struct Connection {
     messages_in_flight: usize,
     /// Requests about the peer's messages and buffers.
     buffers_in_flight: usize,
-    /// What the peer has been told of and has not read, by number.
+    /// Messages that the peer has been told of and has not read, by number.
     unread: BTreeMap<u64, About>,
     next: u64,
     /// The memory of a message, the first of whose two requests has completed.
@@ -175,7 +175,7 @@ impl Connection {
         carriers.map(|carriers| carriers.queue_pair.address())
     }
 
-    /// What the peer is told of this end, before anything has come.
+    /// The address of this end, as the peer is told it before anything has come.
     pub(super) fn own_end(&self) -> Result<ConnectionAddress> {
         let lost = || self.lost(CompletionStatus::Flushed);
         let carriers = self.carriers.as_ref().ok_or_else(lost)?;
@@ -270,7 +270,7 @@ impl Connection {
         }
     }
 
-    /// What of rows waits for it, and is on its way.
+    /// The rows that wait for it, and those on their way.
     pub(super) fn backlog(&self) -> Backlog {
         let (messages, bytes) = self.queues.waiting();
         Backlog {
@@ -333,7 +333,7 @@ impl State {
         for (peer, body) in self.schedule.advance(context.now(), backlog) {
             self.say_of_schedule(peer, body);
         }
-        // Who serves the connections goes on if the neighbour is too late.
+        // The driver goes on if the neighbour is too late.
         if self.schedule.deadline() != stalled {
             self.wakers.extend(self.driver.take());
         }

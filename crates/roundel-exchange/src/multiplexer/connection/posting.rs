@@ -62,7 +62,7 @@ impl Connection {
         carriers.map_or(0, |carriers| carriers.source.left(credit))
     }
 
-    /// What the peer is told of the buffers here, and READs.
+    /// Tells the peer of the buffers here, and posts READs.
     fn tell_of_buffers(&mut self, requests: &mut Vec<SendRequest>) -> Result<(), CompletionStatus> {
         let window = self.options.receives;
         while self.buffers_in_flight < REQUESTS_PER_BUFFER * window
@@ -76,7 +76,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What is on the connection is not what this version understands: nothing on it can be trusted.
+    /// The connection carries something that this version does not understand: nothing on it can be trusted.
     pub(in crate::multiplexer) fn refused(&self, reason: &str) -> CompletionStatus {
         tracing::warn!(peer = self.name, reason, "connection refused");
         CompletionStatus::Failed
@@ -164,7 +164,7 @@ impl Connection {
         number
     }
 
-    /// What the request was about that has completed, and the memory of its message.
+    /// Takes back what a completed request was about, and the memory of its message.
     pub(in crate::multiplexer) fn completed(
         &mut self,
         number: u64,
@@ -197,7 +197,7 @@ impl Connection {
         Some((about, buffer))
     }
 
-    /// What a message was about that lay here and that the peer has read, if it was told of it.
+    /// Takes back what a message was about that the peer has read here, if the peer was told of it.
     pub(in crate::multiplexer) fn was_read(&mut self, number: u64) -> Option<About> {
         let about = self.unread.remove(&number)?;
         let is_message = matches!(about, About::Data(_) | About::End(..));
