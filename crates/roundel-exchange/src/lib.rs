@@ -16,6 +16,7 @@
 //! * [`operator`]: puts the three together.
 //! * [`multiplexer`]: carries the links of all exchanges of a node over one connection to each other node.
 //! * [`skew`]: which keys of a join are heavy, and where their rows go.
+//! * [`account`]: what tasks spend their time on.
 //! * [`mesh`]: joins nodes all with all, for programs without an engine.
 //!
 //! This crate knows nothing of DataFusion, nor which provider runs below. What it needs from an
@@ -23,6 +24,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))] // See clippy.toml.
 
+pub mod account;
 pub mod architecture;
 pub mod budget;
 pub mod buffers;
@@ -43,6 +45,7 @@ pub mod selection;
 pub mod skew;
 pub mod wire;
 
+pub use account::{Account, Spending, Spent};
 pub use architecture::{Architecture, UnknownArchitecture};
 pub use budget::{MemoryBudget, SpillFile, Unlimited};
 pub use buffers::{Buffers, BuffersChoice, UnknownBuffers, Window};

@@ -16,8 +16,6 @@ pub struct EndpointReport {
     pub counters: CounterSnapshot,
     /// Time that senders waited for credit, added up over tasks.
     pub blocked_for_credit: Duration,
-    /// Time that receivers waited for data, added up over tasks.
-    pub waiting_for_data: Duration,
     /// Time in which receivers wrote credit back, added up over tasks. The time of one credit in [`CREDITS_PER_SAMPLE`]
     /// is measured, and counts that many times.
     pub crediting: Duration,
@@ -52,6 +50,8 @@ pub struct DestinationReport {
     pub bytes: u64,
     /// Time that senders waited for its credit, added up over tasks.
     pub blocked_for_credit: Duration,
+    /// Time that they waited for its credit, or for buffers on their way to it.
+    pub delivering: Duration,
     /// Data messages that were sent again because it missed them, which the others do not count.
     pub repaired_messages: u64,
 }
@@ -62,7 +62,6 @@ impl EndpointReport {
         self.queue_pairs += other.queue_pairs;
         self.counters.merge(&other.counters);
         self.blocked_for_credit += other.blocked_for_credit;
-        self.waiting_for_data += other.waiting_for_data;
         self.crediting += other.crediting;
         self.registered_bytes += other.registered_bytes;
         self.buffered_bytes_max += other.buffered_bytes_max;

@@ -2,7 +2,9 @@
 //! and hands filled messages over. What the multiplexer knows of it is in `sources`.
 
 use super::outgoing::SourceKey;
+use super::sources::Reserved;
 use super::{Multiplexer, State};
+use crate::account::{Spending, waiting_for, waits_for};
 use crate::endpoint::{DestinationId, GroupId, LinkAddress, SendBuffer, TakesBack};
 use crate::error::{ExchangeError, Result};
 use crate::report::{DestinationReport, EndpointReport};
@@ -63,8 +65,8 @@ impl Outbound {
                 since.get_or_insert_with(|| context.now());
             }
             acquired
-        })
-        .await;
+        });
+        let acquired = waiting_for(Spending::Credit, acquired).await;
         if let Some(since) = since {
             let blocked = context.now().saturating_sub(since);
             self.with(|state, key| state.note_blocked(key, group, blocked));
@@ -75,16 +77,19 @@ impl Outbound {
     fn poll_acquire(&self, group: GroupId, cx: &mut Context<'_>) -> Poll<Result<SendBuffer>> {
         let inner = &self.0.multiplexer.0;
         let mut reserved = self.with(|state, key| state.reserve(key, group, None));
-        if let Ok(None) = reserved {
+        if let Ok(Reserved::Later(_)) = reserved {
             inner.progress();
             reserved = self.with(|state, key| state.reserve(key, group, Some(cx.waker())));
         }
         match reserved {
-            Ok(Some(buffer)) => {
+            Ok(Reserved::Now(buffer)) => {
                 let home = Arc::downgrade(&self.0) as Weak<dyn TakesBack>;
                 Poll::Ready(Ok(SendBuffer::new(buffer, group, home)))
             }
-            Ok(None) => Poll::Pending,
+            Ok(Reserved::Later(what)) => {
+                waits_for(what);
+                Poll::Pending
+            }
             Err(error) => Poll::Ready(Err(error)),
         }
     }

@@ -3,6 +3,7 @@
 
 use super::State;
 use super::outgoing::{About, Memory, Outgoing, Rows, SourceKey};
+use crate::account::Spending;
 use crate::designs::carrier::Filled;
 use crate::endpoint::{DestinationId, GroupId, LinkAddress};
 use crate::error::{ExchangeError, Result};
@@ -45,6 +46,13 @@ struct Group {
     /// Its members by connection: each connection gets one message for all of its own.
     by_connection: Vec<(usize, Arc<[usize]>)>,
     sent: u64,
+}
+
+/// A message of the pool.
+pub(super) enum Reserved {
+    Now(Buffer),
+    /// What has to come before there is one.
+    Later(Spending),
 }
 
 fn header(key: SourceKey, group: u16, link: u32, body: Body) -> Header {
@@ -190,14 +198,14 @@ impl State {
         self.sources.get_mut(&key).ok_or_else(closed)
     }
 
-    /// A message for a group, each member of which has granted credit for it. Without one the task is woken
-    /// when there may be.
+    /// A message for a group, each member of which has granted credit for it. Without one the task is woken when there may
+    /// be.
     pub(super) fn reserve(
         &mut self,
         key: SourceKey,
         group: GroupId,
         waker: Option<&Waker>,
-    ) -> Result<Option<Buffer>> {
+    ) -> Result<Reserved> {
         let source = self.sources.get_mut(&key).ok_or_else(closed)?;
         let target = &source.groups[group.0];
         if let Some(error) = source.failure_of(target) {
@@ -207,7 +215,7 @@ impl State {
         let may_send = |member: &usize| source.destinations[*member].may_send();
         if !members.iter().all(may_send) {
             source.wait(waker);
-            return Ok(None);
+            return Ok(Reserved::Later(Spending::Credit));
         }
         let share = self.pool.share(self.by_peer.len());
         for (index, _) in &target.by_connection {
@@ -217,7 +225,7 @@ impl State {
                     connection.wait(waker);
                 }
                 source.wait(waker);
-                return Ok(None);
+                return Ok(Reserved::Later(Spending::Turn));
             }
         }
         let Some(buffer) = self.pool.take(source.query) else {
@@ -226,12 +234,12 @@ impl State {
             if let Some(waker) = waker {
                 self.pool.wait(waker);
             }
-            return Ok(None);
+            return Ok(Reserved::Later(Spending::Buffer));
         };
         for member in members.iter() {
             source.destinations[*member].reserved += 1;
         }
-        Ok(Some(buffer))
+        Ok(Reserved::Now(buffer))
     }
 
     /// Gives the credit back that a message had which is not sent.
@@ -443,7 +451,9 @@ impl State {
         if let Some(source) = self.sources.get_mut(&key) {
             source.blocked_for_credit += blocked;
             for member in source.groups[group.0].members.iter() {
-                source.destinations[*member].report.blocked_for_credit += blocked;
+                let report = &mut source.destinations[*member].report;
+                report.blocked_for_credit += blocked;
+                report.delivering += blocked;
             }
         }
     }

@@ -37,7 +37,6 @@ pub(super) struct LaneState {
     messages: Vec<Message>,
     /// Bytes of a frame that may be on their way while later ones of it arrive.
     gap: usize,
-    waiting_for_data: Duration,
     /// Of the links within the process, and of those through the multiplexer.
     pub(super) waiting: Waiting,
     /// A reader has looked at the endpoint since the attendant last did.
@@ -68,7 +67,6 @@ impl Lane {
                     store: Store::new(budget.clone()),
                     messages: Vec::new(),
                     gap: ahead * options.payload_bytes(),
-                    waiting_for_data: Duration::ZERO,
                     waiting: Waiting::default(),
                     pumped: false,
                 },
@@ -222,14 +220,8 @@ impl LaneState {
         EndpointReport {
             buffered_bytes_max: self.store.buffered_bytes_max,
             spilled_bytes: self.store.spilled_bytes,
-            waiting_for_data: self.waiting_for_data,
             ..self.endpoint.report()
         }
-    }
-
-    /// A reader has waited for so long.
-    pub(super) fn note_wait(&mut self, waited: Duration) {
-        self.waiting_for_data += waited;
     }
 
     /// So many bytes of a link wait no more: its source may send on.

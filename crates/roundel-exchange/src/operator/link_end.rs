@@ -2,6 +2,7 @@
 //! within the process.
 
 use super::lane::Lane;
+use crate::account::Account;
 use crate::endpoint::LinkId;
 use crate::error::ExchangeError;
 use std::ops::Range;
@@ -15,6 +16,8 @@ pub(super) struct LinkEnd {
     pub(super) peer: String,
     /// The number of the offer, by which a source in this process finds it.
     pub(super) number: u64,
+    /// Of those who read its partitions, in their order.
+    pub(super) accounts: Vec<Account>,
 }
 
 impl LinkEnd {
@@ -22,6 +25,12 @@ impl LinkEnd {
     pub(super) fn lane(&self, partition: u32) -> (&Arc<Lane>, &[LinkId]) {
         let (lane, links) = &self.lanes[partition as usize % self.lanes.len()];
         (lane, links)
+    }
+
+    /// The account of who reads a partition.
+    pub(super) fn account(&self, partition: u32) -> Option<&Account> {
+        let index = partition.checked_sub(self.partitions.start)?;
+        self.accounts.get(index as usize)
     }
 
     /// All links, in the order of their addresses.

@@ -2,6 +2,7 @@
 //! no message is made of them.
 
 use super::link_end::LinkEnd;
+use crate::account::{Spending, waiting_for};
 use crate::error::{ExchangeError, Result};
 use arrow::buffer::Buffer;
 use parking_lot::Mutex;
@@ -57,7 +58,7 @@ impl LocalLink {
     /// Hands a frame to a partition's reader, when not too much waits for it.
     pub(super) async fn deliver(&self, partition: u32, frame: Buffer) -> Result<()> {
         let mut frame = Some(frame);
-        std::future::poll_fn(|cx| {
+        let delivered = std::future::poll_fn(|cx| {
             let end = self.end()?;
             // Within a process all units of the source use one link.
             let (lane, &[link, ..]) = end.lane(partition) else {
@@ -79,8 +80,8 @@ impl LocalLink {
             drop(state);
             lane.readers.wake();
             Poll::Ready(delivered)
-        })
-        .await
+        });
+        waiting_for(Spending::Reader, delivered).await
     }
 
     /// Tells the readers of a lane that no more comes.

@@ -13,6 +13,7 @@ use super::link_end::LinkEnd;
 use super::local::{LocalLinks, localize};
 use super::route::Route;
 use super::stream::PartitionStream;
+use crate::account::{Account, Spent};
 use crate::budget::MemoryBudget;
 use crate::endpoint::{Fabric, LinkAddress, ReceiveEndpoint};
 use crate::error::{ExchangeError, Result};
@@ -83,6 +84,10 @@ impl Receive {
             peer: peer.into(),
             // 0 is of none.
             number: self.fabric.context.random().max(1),
+            accounts: partitions
+                .clone()
+                .map(|_| Account::new(self.fabric.context.clone()))
+                .collect(),
         };
         let units = self.options.units();
         let mut addresses = Vec::with_capacity(self.lanes.len() * units);
@@ -163,6 +168,12 @@ impl Receive {
 }
 
 impl ReceiveLink {
+    /// What each reader of a partition spent its time on, in the order of the partitions: it computes while it takes frames in and makes
+    /// batches of them, and waits for rows of the source, or for who takes the batches.
+    pub fn spent(&self) -> Vec<Spent> {
+        self.0.accounts.iter().map(Account::spent).collect()
+    }
+
     /// Ends the link with an error that was learnt elsewhere, unless everything has arrived.
     pub fn abort(&self, error: &ExchangeError) {
         self.0.abort(error);

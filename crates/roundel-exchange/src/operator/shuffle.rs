@@ -4,6 +4,7 @@ use super::frames::{self, Gathered};
 use super::local::{LocalLink, LocalLinks};
 use super::outgoing::Outgoing;
 use super::route::Route;
+use crate::account::{Account, Spent};
 use crate::designs::Design;
 use crate::endpoint::{DestinationId, Fabric, GroupId, LinkAddress, Origin};
 use crate::error::{ExchangeError, Result};
@@ -37,6 +38,8 @@ pub struct Shuffle {
     filled: AtomicU64,
     /// Of these, those that somebody has taken note of.
     noted: AtomicU64,
+    /// Of the tasks that send, each with what somebody has taken note of.
+    accounts: Mutex<Vec<(Account, Spent)>>,
 }
 
 /// A node that this one sends to.
@@ -131,6 +134,7 @@ impl Shuffle {
             frames: Mutex::default(),
             filled: AtomicU64::new(0),
             noted: AtomicU64::new(0),
+            accounts: Mutex::default(),
         })
     }
 
@@ -415,6 +419,7 @@ impl Shuffle {
             sum.messages += one.messages;
             sum.bytes += one.bytes;
             sum.blocked_for_credit += one.blocked_for_credit;
+            sum.delivering += one.delivering;
             sum.repaired_messages += one.repaired_messages;
         }
         sum
@@ -435,6 +440,21 @@ impl Shuffle {
         let filled = self.filled.load(Ordering::Relaxed);
         let noted = self.noted.fetch_max(filled, Ordering::Relaxed);
         filled.saturating_sub(noted)
+    }
+
+    /// Tells from now on also of a task that makes rows and sends them, whose time is accounted for there.
+    pub fn account(&self, account: Account) {
+        self.accounts.lock().push((account, Spent::default()));
+    }
+
+    /// What each task with an [account](Self::account) has spent its time on since this was last asked.
+    pub fn spent_since(&self) -> Vec<Spent> {
+        let mut accounts = self.accounts.lock();
+        let since = accounts.iter_mut().map(|(account, noted)| {
+            let spent = account.spent();
+            spent.since(&std::mem::replace(noted, spent))
+        });
+        since.collect()
     }
 
     /// Whether a destination can be sent no more.

@@ -3,6 +3,7 @@
 use super::coalesce::Coalesce;
 use super::lane::Lane;
 use super::link_end::LinkEnd;
+use crate::account::{Account, Clock, Spending};
 use crate::endpoint::{Fabric, LinkId};
 use crate::error::{ExchangeError, Result};
 use crate::frame::FrameDecoder;
@@ -30,7 +31,7 @@ pub struct PartitionStream {
     repeat_interval: Duration,
     /// Runs while nothing comes, so that silence is noticed.
     silence: Option<BoxFuture<'static, ()>>,
-    waiting_since: Option<Duration>,
+    clock: Clock,
     /// It has waited for long: its source may wait for credit on another lane, which nobody reads.
     helping: bool,
     done: bool,
@@ -46,9 +47,12 @@ impl PartitionStream {
         joined: Coalesce,
         repeat_interval: Duration,
     ) -> Self {
+        let account = end.account(partition).cloned();
+        let account = account.unwrap_or_else(|| Account::new(fabric.context.clone()));
         Self {
             open: vec![true; end.lane(partition).1.len()],
             turn: 0,
+            clock: Clock::new(account, Spending::Reader),
             end,
             partition,
             decoder,
@@ -56,7 +60,6 @@ impl PartitionStream {
             fabric: fabric.clone(),
             repeat_interval,
             silence: None,
-            waiting_since: None,
             helping: false,
             done: false,
         }
@@ -124,16 +127,6 @@ impl PartitionStream {
         }
     }
 
-    fn waited(&mut self) {
-        self.silence = None;
-        self.helping = false;
-        if let Some(since) = self.waiting_since.take() {
-            let waited = self.fabric.context.now().saturating_sub(since);
-            let (lane, _) = self.end.lane(self.partition);
-            lane.state.lock().note_wait(waited);
-        }
-    }
-
     /// The next frame; `None` in place of it when none has come for a while.
     fn poll_next_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Option<Result<Buffer>>>> {
         let mut found = self.poll_frame();
@@ -144,8 +137,6 @@ impl PartitionStream {
             found = self.poll_frame();
         }
         if found.is_pending() {
-            self.waiting_since
-                .get_or_insert_with(|| self.fabric.context.now());
             if self.helping {
                 self.help(cx);
             }
@@ -154,7 +145,8 @@ impl PartitionStream {
             }
             return Poll::Ready(None);
         }
-        self.waited();
+        self.silence = None;
+        self.helping = false;
         found.map(Some)
     }
 
@@ -163,34 +155,43 @@ impl PartitionStream {
         let batch = self.decoder.decode(frame).map_err(refused)?;
         self.joined.push(batch).map_err(ExchangeError::joining)
     }
+
+    fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
+        loop {
+            if let Some(batch) = self.joined.next() {
+                return Poll::Ready(Some(Ok(batch)));
+            }
+            if self.done {
+                return Poll::Ready(None);
+            }
+            let taken = match std::task::ready!(self.poll_next_frame(cx)) {
+                Some(Some(Ok(frame))) => self.decode(frame),
+                Some(Some(Err(error))) => Err(error),
+                // The rest, or what has waited for more for long enough.
+                end_or_silence => {
+                    self.done = end_or_silence.is_some();
+                    self.joined.flush().map_err(ExchangeError::joining)
+                }
+            };
+            if let Err(error) = taken {
+                self.done = true;
+                return Poll::Ready(Some(Err(error)));
+            }
+        }
+    }
 }
 
 impl Stream for PartitionStream {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = &mut *self;
-        loop {
-            if let Some(batch) = this.joined.next() {
-                return Poll::Ready(Some(Ok(batch)));
-            }
-            if this.done {
-                return Poll::Ready(None);
-            }
-            let taken = match std::task::ready!(this.poll_next_frame(cx)) {
-                Some(Some(Ok(frame))) => this.decode(frame),
-                Some(Some(Err(error))) => Err(error),
-                // The rest, or what has waited for more for long enough.
-                end_or_silence => {
-                    this.done = end_or_silence.is_some();
-                    this.joined.flush().map_err(ExchangeError::joining)
-                }
-            };
-            if let Err(error) = taken {
-                this.done = true;
-                return Poll::Ready(Some(Err(error)));
-            }
+        let turn = self.clock.begin(cx);
+        let polled = self.poll_batch(&mut turn.context());
+        self.clock.end(turn, polled.is_pending());
+        if matches!(polled, Poll::Ready(Some(Ok(_)))) {
+            self.clock.waits(Spending::Reader);
         }
+        polled
     }
 }
 

@@ -1,5 +1,6 @@
 //! Exchanges end to end, on shared memory: one module per property.
 
+mod account;
 #[path = "../../src/frame/tests/arrays.rs"]
 mod arrays;
 mod broadcast;

@@ -19,9 +19,13 @@ struct Run {
     trace: u64,
 }
 
-/// Everybody sends to everybody.
-fn run(way: Way, nodes: usize, threads: usize, batches: i64, rows: usize, seed: u64) -> Run {
-    let simulation = Simulation::new(Parameters::edr(), seed);
+/// Nodes of a simulation, and the settings of the exchange between them.
+pub fn open(
+    simulation: &Simulation,
+    way: Way,
+    nodes: usize,
+    threads: usize,
+) -> (Vec<SimNode>, Vec<Node>, Options) {
     let hosts: Vec<SimNode> = (0..nodes).map(|_| simulation.add_node(threads)).collect();
     let (Way::Endpoints(design) | Way::Classic(design) | Way::Multiplexer(design)) = way;
     let capabilities = hosts[0].device().capabilities().clone();
@@ -48,6 +52,14 @@ fn run(way: Way, nodes: usize, threads: usize, batches: i64, rows: usize, seed: 
             Node::on(fabric, &options)
         })
         .collect();
+    (hosts, cluster, options)
+}
+
+/// Everybody sends to everybody.
+fn run(way: Way, nodes: usize, threads: usize, batches: i64, rows: usize, seed: u64) -> Run {
+    let (Way::Endpoints(design) | Way::Classic(design) | Way::Multiplexer(design)) = way;
+    let simulation = Simulation::new(Parameters::edr(), seed);
+    let (hosts, cluster, options) = open(&simulation, way, nodes, threads);
     let partitions = threads as u32;
     let schema = batch(0, 0, 0, 1).schema();
     let links = connect(&cluster, |node| own(node, partitions));
@@ -107,7 +119,8 @@ fn run(way: Way, nodes: usize, threads: usize, batches: i64, rows: usize, seed: 
     ran
 }
 
-fn every() -> impl Iterator<Item = Way> {
+/// Every design, by endpoints, multiplexers, and units.
+pub fn every() -> impl Iterator<Item = Way> {
     let designs = Design::every().map(Way::Endpoints);
     let multiplexed = Design::every().filter(|design| design.check_multiplexed().is_ok());
     let others = multiplexed.map(Way::Multiplexer);

@@ -21,6 +21,7 @@ pub(crate) use buffer::TakesBack;
 pub use kept::Origin;
 
 use super::LinkAddress;
+use crate::account::{Spending, waiting_for, waits_for};
 use crate::buffers::Circulation;
 use crate::designs::{Design, send_ud};
 use crate::error::ExchangeError;
@@ -238,10 +239,17 @@ impl SendEndpoint {
 
     /// Waits for a free buffer of the group.
     pub async fn acquire(&self, group: GroupId) -> Result<SendBuffer> {
-        until_ready(&[&self.0.queue], |_| self.poll_acquire(group)).await
+        let mut since = None;
+        let queues = [&self.0.queue];
+        let acquired = until_ready(&queues, |_| self.poll_acquire(group, &mut since));
+        waiting_for(Spending::Buffer, acquired).await
     }
 
-    fn poll_acquire(&self, group: GroupId) -> Poll<Result<SendBuffer>> {
+    fn poll_acquire(
+        &self,
+        group: GroupId,
+        since: &mut Option<Duration>,
+    ) -> Poll<Result<SendBuffer>> {
         let mut state = self.0.state.lock();
         if state.groups[group.0].free.is_empty() {
             self.progress(&mut state);
@@ -253,10 +261,15 @@ impl SendEndpoint {
         let buffer = state.groups[group.0].free.pop();
         match buffer.or_else(|| self.grow(&mut state, group)) {
             Some(buffer) => {
+                if let Some(since) = since.take() {
+                    let waited = self.0.fabric.context.now().saturating_sub(since);
+                    state.note_wait(group, waited);
+                }
                 let home = Arc::downgrade(&self.0) as Weak<dyn TakesBack>;
                 Poll::Ready(Ok(SendBuffer::new(buffer, group, home)))
             }
             None => {
+                since.get_or_insert_with(|| self.0.fabric.context.now());
                 self.wait_for_members(&mut state, group);
                 Poll::Pending
             }
@@ -322,10 +335,11 @@ impl SendEndpoint {
         origin: Option<&Arc<dyn Origin>>,
     ) -> Result<()> {
         let mut since = None;
-        until_ready(&[&self.0.queue], |_| {
+        let queues = [&self.0.queue];
+        let put = until_ready(&queues, |_| {
             self.poll_put(&mut buffer, partition, data, origin, &mut since)
-        })
-        .await
+        });
+        waiting_for(Spending::Credit, put).await
     }
 
     fn poll_put(
@@ -348,12 +362,17 @@ impl SendEndpoint {
         }
         if !state.may_send(group) {
             since.get_or_insert_with(|| inner.fabric.context.now());
+            waits_for(match state.credit_left(group) {
+                0 => Spending::Credit,
+                _ => Spending::Buffer,
+            });
             self.wait_for_members(&mut state, group);
             return Poll::Pending;
         }
         if let Some(since) = since.take() {
             let blocked = inner.fabric.context.now().saturating_sub(since);
             state.report.blocked_for_credit += blocked;
+            state.note_wait(group, blocked);
             let state = &mut *state;
             for member in &state.groups[group.0].members {
                 state.destinations[*member].report.blocked_for_credit += blocked;

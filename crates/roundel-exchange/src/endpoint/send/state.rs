@@ -13,6 +13,7 @@ use crate::link::repair::Retained;
 use crate::report::EndpointReport;
 use roundel_verbs::{Buffer, Completion, CompletionStatus};
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// Places in a send queue that data leaves to control messages.
 pub(super) const CONTROL_SENDS: usize = 6;
@@ -89,6 +90,13 @@ impl State {
     pub(super) fn sends(&mut self, destination: usize) -> Option<&mut SendQueue> {
         let own = self.destinations[destination].sends.as_mut();
         own.or(self.datagrams.as_mut())
+    }
+
+    /// A task has waited so long to send to a group.
+    pub(super) fn note_wait(&mut self, group: GroupId, waited: Duration) {
+        for member in &self.groups[group.0].members {
+            self.destinations[*member].report.delivering += waited;
+        }
     }
 
     pub(super) fn failure_of(&self, group: GroupId) -> Option<ExchangeError> {
