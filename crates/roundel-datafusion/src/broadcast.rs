@@ -152,7 +152,7 @@ impl Broadcasting {
         let lane_of = move |partition: usize| partition % lanes;
         let mut counts = vec![0; lanes];
         (0..rows.len()).for_each(|partition| counts[lane_of(partition)] += 1);
-        let broadcast = match Broadcast::new(shuffle, members) {
+        let broadcast = match Broadcast::new(shuffle.clone(), members) {
             Ok(broadcast) => Arc::new(broadcast),
             Err(error) => {
                 let (_, left) = watch::channel(Err(failed(exchange_error(node.name(), error))));
@@ -165,15 +165,17 @@ impl Broadcasting {
         let (tell, left) = watch::channel(Ok(counts));
         let tell = Arc::new(tell);
         let tasks = rows.into_iter().enumerate().map(|(partition, rows)| {
+            let account = node.account();
+            shuffle.account(account.clone());
             let (node, broadcast, tell) = (node.clone(), broadcast.clone(), tell.clone());
-            AbortOnDropHandle::new(tokio::spawn(async move {
+            AbortOnDropHandle::new(tokio::spawn(account.measure(async move {
                 let sent = or_panicked(send(&node, &broadcast, partition, rows)).await;
                 tell.send_modify(|left| match (&mut *left, sent) {
                     (Ok(counts), Ok(())) => counts[lane_of(partition)] -= 1,
                     (Ok(_), Err(why)) => *left = Err(why),
                     (Err(_), _) => {}
                 });
-            }))
+            })))
         });
         Arc::new(Self {
             _tasks: tasks.collect(),

@@ -50,6 +50,7 @@ impl ChannelResolver for RoundelChannels {
             control: self.channels.get_worker_client_for_url(url).await?,
             worker: ProducerWorker {
                 url: url.clone(),
+                reader: self.own.as_ref().map(|own| own.url.clone()),
                 channels: self.channels.clone(),
                 fabric: self.fabric,
                 node: self.node.clone(),

@@ -22,6 +22,7 @@
 //! | `client`, `producer` | the consumer's side |
 //! | `server`, `service`, `scatter`, `broadcast` | the producer's side |
 //! | `skew` | joins with heavy keys |
+//! | `measures` | what `EXPLAIN ANALYZE` shows of exchanges |
 //! | `node`, `devices`, `multiplexers`, `meeting` | the devices of a process, and what runs on them |
 //! | `calls`, `protocol` | what processes say to each other besides plans and rows: `proto/exchange.proto` |
 //! | `causes`, `failure`, `error` | what failed, and what that means |
@@ -42,6 +43,7 @@ mod fabric;
 mod failure;
 mod forget;
 mod key_hashes;
+mod measures;
 mod meeting;
 mod multiplexers;
 mod node;
@@ -64,7 +66,9 @@ pub use protocol::ExchangeServer;
 pub use server::ExchangeService;
 pub use settings::{QuerySettings, Setting};
 
-pub use roundel_exchange::{Architecture, BuffersChoice, Design, DesignChoice, OnLoss, Scheduling};
+pub use roundel_exchange::{
+    Architecture, BuffersChoice, Design, DesignChoice, OnLoss, Scheduling, Spending, Spent,
+};
 pub use roundel_verbs::DeviceChoice;
 
 /// What an engine with workers of its own builds on.
@@ -75,6 +79,7 @@ pub mod engine {
     pub use crate::designs::{Asked, Designs};
     pub use crate::devices::{Devices, Offer};
     pub use crate::error::LOST_WORKER;
+    pub use crate::measures::{COORDINATOR, Ends, LinkSpent, links_spent};
     pub use crate::node::ExchangeNode;
     pub use crate::own_address::{own_address, reachable_at};
 }

@@ -11,8 +11,8 @@ use datafusion_distributed::TaskKey;
 use parking_lot::Mutex;
 use roundel_exchange::operator::LocalLinks;
 use roundel_exchange::{
-    Architecture, Buffers, BuffersChoice, Design, DesignChoice, EndpointReport, ExchangeOptions,
-    Fabric, MemoryBudget, OnLoss, Receive, Route, Shuffle,
+    Account, Architecture, Buffers, BuffersChoice, Design, DesignChoice, EndpointReport,
+    ExchangeOptions, Fabric, MemoryBudget, OnLoss, Receive, Route, Shuffle,
 };
 use roundel_verbs::loopback::pipe;
 use roundel_verbs::{
@@ -154,6 +154,11 @@ impl ExchangeNode {
     /// What errors call this process.
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// An account of tasks of this process.
+    pub(super) fn account(&self) -> Account {
+        Account::new(self.fabric.context.clone())
     }
 
     /// What carries the links of queries that use them.

@@ -10,6 +10,7 @@ use crate::calls::{Channels, status_error};
 use crate::error::{Result, TransportError};
 use crate::fabric::Fabric;
 use crate::failure::{exchange_error, task_error};
+use crate::measures::{self, Ends};
 use crate::node::{ExchangeNode, InputKey, InputSide};
 use crate::protocol::{Accepted, Answer, AnswerKind, Begin, Execute, Failed, Head, Sent};
 use crate::settings::Setting;
@@ -17,7 +18,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
-use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder};
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion_distributed::ExecuteTaskRequest;
 use futures::future::{BoxFuture, Shared};
 use futures::stream::BoxStream;
@@ -27,7 +28,6 @@ use roundel_exchange::{Architecture, ExchangeError, LinkAddress, MemoryBudget, R
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::Streaming;
@@ -37,6 +37,8 @@ use url::Url;
 #[derive(Clone)]
 pub(super) struct ProducerWorker {
     pub(super) url: Url,
+    /// The worker that reads; none for the coordinator.
+    pub(super) reader: Option<Url>,
     pub(super) channels: Channels,
     pub(super) fabric: Fabric,
     pub(super) node: Arc<ExchangeNode>,
@@ -68,11 +70,13 @@ struct Started {
     failure: Arc<OnceLock<Failed>>,
     /// Partitions that have not been read to their end.
     unread: AtomicUsize,
+    /// Who is at the ends of the link, for the measures.
+    ends: Ends,
     metrics: Mutex<Option<ExecutionPlanMetricsSet>>,
     _control: AbortOnDropHandle<()>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 enum Told {
     Nothing,
     Sent(Sent),
@@ -211,63 +215,11 @@ impl Started {
         let Some(metrics) = self.metrics.lock().take() else {
             return;
         };
-        let metrics = &metrics;
-        let told = *self.sent.borrow();
-        let count = |name: &'static str, value: u64| {
-            MetricBuilder::new(metrics)
-                .global_counter(name)
-                .add(value as usize);
+        let sent = match &*self.sent.borrow() {
+            Told::Sent(sent) => Some(sent.clone()),
+            Told::Nothing | Told::Gone => None,
         };
-        let time = |name: &'static str, value: Duration| {
-            MetricBuilder::new(metrics)
-                .subset_time(name, 0)
-                .add_duration(value);
-        };
-        if let Told::Sent(sent) = told {
-            count("messages", sent.messages);
-            count("bytes", sent.bytes);
-            count("filled_bytes", sent.filled);
-            if sent.repaired > 0 {
-                count("repaired_messages", sent.repaired);
-            }
-            time("blocked_for_credit", Duration::from_nanos(sent.blocked_ns));
-            if sent.phases > 0 {
-                count("phases", sent.phases);
-                time("stalled", Duration::from_nanos(sent.stalled_ns));
-            }
-        }
-        count(self.input.design.name(), 1);
-        // All producers share the receiving side: each notes what came since another did.
-        let mut noted = self.input.noted.lock();
-        let report = self.input.receive.report();
-        time(
-            "waiting_for_data",
-            report
-                .waiting_for_data
-                .saturating_sub(noted.waiting_for_data),
-        );
-        let since = |now: usize, then: usize| now.saturating_sub(then) as u64;
-        count(
-            "registered_bytes",
-            since(report.registered_bytes, noted.registered_bytes),
-        );
-        count(
-            "max_buffered_bytes",
-            since(report.buffered_bytes_max, noted.buffered_bytes_max),
-        );
-        if report.steals > noted.steals {
-            count("steals", report.steals - noted.steals);
-        }
-        if report.region_steals > noted.region_steals {
-            count("region_steals", report.region_steals - noted.region_steals);
-        }
-        if report.spilled_bytes > noted.spilled_bytes {
-            count(
-                "exchange_spilled_bytes",
-                report.spilled_bytes - noted.spilled_bytes,
-            );
-        }
-        *noted = report;
+        measures::note(&metrics, &self.ends, sent, &self.input, &self.link);
     }
 }
 
@@ -287,10 +239,12 @@ async fn start(
 ) -> Result<Started, DataFusionError> {
     let ProducerWorker {
         url,
+        reader,
         channels,
         fabric,
         node,
     } = worker;
+    let ends = Ends::new(&url, reader.as_ref());
     let own = node.clone();
     let failed = |error| exchange_error(own.name(), error);
     let budget = || Arc::new(QueryBudget::new(&context)) as Arc<dyn MemoryBudget>;
@@ -356,6 +310,7 @@ async fn start(
         sent,
         failure,
         unread: AtomicUsize::new(partitions_count),
+        ends,
         metrics: Mutex::new(Some(metrics)),
         _control: AbortOnDropHandle::new(control),
     })

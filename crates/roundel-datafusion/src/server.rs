@@ -279,8 +279,10 @@ impl Rows {
                     let partition = (first + index) as u32;
                     let group = group.by(partition as usize);
                     let send = send_partition(link.clone(), group, partition, stream);
-                    senders[link.destination.lane_of(partition)]
-                        .push(AbortOnDropHandle::new(tokio::spawn(send)));
+                    let account = link.node.account();
+                    link.shuffle.account(account.clone());
+                    let send = tokio::spawn(account.measure(send));
+                    senders[link.destination.lane_of(partition)].push(AbortOnDropHandle::new(send));
                 }
                 let senders = senders.into_iter().enumerate();
                 Ok(senders
@@ -358,6 +360,13 @@ impl Producer {
             phases: schedule.phases,
             stalled_ns: schedule.stalled.as_nanos() as u64,
             filled: link.shuffle.filled_since(),
+            delivering_ns: sent.delivering.as_nanos() as u64,
+            spent: link
+                .shuffle
+                .spent_since()
+                .into_iter()
+                .map(Into::into)
+                .collect(),
         }
     }
 }

@@ -45,6 +45,7 @@ mod session;
 mod settings;
 mod spill_dir;
 mod tables;
+mod time_spent;
 mod token;
 pub mod tpch;
 mod worker;

@@ -3,20 +3,22 @@
 use futures::future::BoxFuture;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
-use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use datafusion_distributed::{
     DistributedExec, DistributedExt as _, SessionStateBuilderExt as _, display_plan_ascii,
 };
-use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
+use futures::{FutureExt as _, StreamExt as _, TryFutureExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
 
 use crate::cluster::Core;
@@ -27,6 +29,7 @@ use crate::ring::{is_on_ring, measure_once};
 use crate::settings::{self, ExchangeConfig, may_use_rings};
 use crate::tables::memory_shard::needs_shards;
 use crate::tables::{files, scan};
+use crate::time_spent::TimeSpent;
 use crate::tpch::TpchLayout;
 use crate::{EngineError, Fabric, FabricReason, Result, tpch};
 
@@ -342,21 +345,54 @@ fn explain(
     rows: Vec<(&'static str, String)>,
 ) -> DataFusionResult<SendableRecordBatchStream> {
     let schema = batches.schema();
+    let rows = texts(&schema, rows)?;
+    let batches = batches.chain(futures::stream::once(async { Ok(rows) }));
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+}
+
+/// Rows as EXPLAIN has them: two columns of text, whatever form it was asked for in.
+fn texts(schema: &SchemaRef, rows: Vec<(&str, String)>) -> DataFusionResult<RecordBatch> {
     let (names, texts): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
     let columns: Vec<ArrayRef> = vec![
         Arc::new(StringArray::from(names)),
         Arc::new(StringArray::from(texts)),
     ];
-    // The plan's own rows are two columns of text, whatever form it was asked for in.
-    let rows = RecordBatch::try_new(Arc::clone(&schema), columns)?;
-    let batches = batches.chain(futures::stream::once(async { Ok(rows) }));
-    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+}
+
+/// The rows of EXPLAIN ANALYZE, after where the time of `plan` went.
+fn with_time_spent(
+    batches: SendableRecordBatchStream,
+    plan: Arc<dyn ExecutionPlan>,
+    verbose: bool,
+) -> SendableRecordBatchStream {
+    let schema = batches.schema();
+    let (begun, like) = (Instant::now(), Arc::clone(&schema));
+    let told = async move {
+        let explained: Vec<_> = batches.try_collect().await?;
+        let spent = TimeSpent::of(&plan, begun.elapsed()).await?;
+        let first = spent.iter().map(|spent| ("Time", spent.summary()));
+        let first = texts(&like, first.collect())?;
+        let all = spent.iter().filter(|_| verbose);
+        let all = all.map(|spent| ("Time in full", format!("{:#}", spent.to_json())));
+        let all = texts(&like, all.collect())?;
+        let batches = std::iter::once(first).chain(explained).chain([all]);
+        Ok(futures::stream::iter(batches.map(Ok)))
+    };
+    Box::pin(RecordBatchStreamAdapter::new(
+        schema,
+        told.try_flatten_stream(),
+    ))
 }
 
 /// Plans a statement for the workers that live, says how the rows of each of its stages are exchanged, and starts it.
 async fn start(frame: DataFrame, (core, fabric): (Arc<Core>, Fabric)) -> DataFusionResult<Run> {
     let workers = core.membership.live();
     let mut tasks = frame.task_ctx();
+    let analyzes = match frame.logical_plan() {
+        LogicalPlan::Analyze(analyze) => Some(analyze.verbose),
+        _ => None,
+    };
     let plan = frame.create_physical_plan().await?;
     if let Some(designs) = core.designs(&plan, fabric, tasks.session_config().options())? {
         let config = tasks.session_config().clone();
@@ -370,7 +406,11 @@ async fn start(frame: DataFrame, (core, fabric): (Arc<Core>, Fabric)) -> DataFus
         channels: core.exchange.channels().clone(),
         query: planner::query_id(&plan)?,
     };
-    let batches = execute_stream(plan, Arc::new(tasks))?;
+    let analyzed = plan.children().first().copied().map(Arc::clone);
+    let mut batches = execute_stream(plan, Arc::new(tasks))?;
+    if let Some((verbose, plan)) = analyzes.zip(analyzed) {
+        batches = with_time_spent(batches, plan, verbose);
+    }
     let noticed = watch.clone();
     Ok(Run {
         batches: watched(batches, watch),

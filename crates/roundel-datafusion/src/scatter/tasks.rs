@@ -11,9 +11,10 @@ use datafusion::physical_plan::ExecutionPlan as _;
 use datafusion::physical_plan::metrics::BaselineMetrics;
 use futures::stream::Fuse;
 use futures::{StreamExt as _, TryStreamExt as _};
+use roundel_exchange::account::waiting_for;
 use roundel_exchange::operator::Group;
 use roundel_exchange::skew::Router;
-use roundel_exchange::{Scatter, Shuffle};
+use roundel_exchange::{Account, Scatter, Shuffle, Spending};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
@@ -29,6 +30,8 @@ pub(crate) struct Scattering {
     go: watch::Sender<Option<Destinations>>,
     /// Tasks that have not ended, and why one has failed.
     left: watch::Receiver<Result<usize, Failed>>,
+    /// What each task spends its time on.
+    accounts: Vec<Account>,
 }
 
 /// All consumers, by partition.
@@ -51,8 +54,9 @@ impl Scattering {
         let tell = Arc::new(tell);
         let go = watch::Sender::new(None);
         let sampling = sampling.map(Arc::new);
+        let accounts: Vec<_> = (0..inputs).map(|_| node.account()).collect();
         let mut tasks = Vec::with_capacity(inputs);
-        for input in 0..inputs {
+        for (input, account) in accounts.iter().enumerate() {
             let task = Input {
                 rows: plan.execute(input, context.clone()).map_err(failed)?.fuse(),
                 metrics: plan.metrics_of(input),
@@ -61,24 +65,30 @@ impl Scattering {
                 node: node.clone(),
             };
             let (sampling, go, tell) = (sampling.clone(), go.subscribe(), tell.clone());
-            tasks.push(AbortOnDropHandle::new(tokio::spawn(async move {
-                let ended = or_panicked(task.scatter(sampling.as_deref(), go)).await;
-                tell.send_modify(|left| match (&mut *left, ended) {
-                    (Ok(count), Ok(())) => *count -= 1,
-                    (Ok(_), Err(why)) => *left = Err(why),
-                    (Err(_), _) => {}
-                });
-            })));
+            tasks.push(AbortOnDropHandle::new(tokio::spawn(account.measure(
+                async move {
+                    let ended = or_panicked(task.scatter(sampling.as_deref(), go)).await;
+                    tell.send_modify(|left| match (&mut *left, ended) {
+                        (Ok(count), Ok(())) => *count -= 1,
+                        (Ok(_), Err(why)) => *left = Err(why),
+                        (Err(_), _) => {}
+                    });
+                },
+            ))));
         }
         Ok(Arc::new(Self {
             _tasks: tasks,
             go,
             left,
+            accounts,
         }))
     }
 
     /// Has the tasks send.
     pub(super) fn go(&self, destinations: Destinations) {
+        for account in &self.accounts {
+            destinations.shuffle.account(account.clone());
+        }
         self.go.send_replace(Some(destinations));
     }
 
@@ -161,7 +171,8 @@ impl Input {
             Some(sampling) => sampling.first_batches(&mut self.rows, &mut keys).await?,
             None => (Vec::new(), None),
         };
-        let destinations = match go.wait_for(Option::is_some).await {
+        let come = waiting_for(Spending::Reader, go.wait_for(Option::is_some));
+        let destinations = match come.await {
             Ok(told) => told.clone(),
             Err(_) => None,
         };

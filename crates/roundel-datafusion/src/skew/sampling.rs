@@ -14,6 +14,8 @@ use futures::future::{BoxFuture, Shared};
 use futures::stream::Fuse;
 use futures::{FutureExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
+use roundel_exchange::Spending;
+use roundel_exchange::account::waiting_for;
 use roundel_exchange::skew::{Decision, Routes, Sample};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -105,14 +107,20 @@ impl Sampling {
                 None => Ok(rows.try_next().await.map_err(failed)?.into_iter().collect()),
             }
         };
+        let agreed = waiting_for(Spending::Agreement, self.agreed.clone());
         let (batches, decision) = match &self.sample {
             // A task that failed is not told what was agreed, but it tells that it failed.
             Some(_) => {
                 let read = read.await;
-                let decision = self.agreed.clone().await;
+                let decision = agreed.await;
                 (read?, decision?)
             }
-            None => futures::try_join!(read, self.agreed.clone())?,
+            None => {
+                // The rows are polled last: it waits for them while it waits for both.
+                let read = waiting_for(Spending::Rows, read);
+                let (decision, batches) = futures::try_join!(agreed, read)?;
+                (batches, decision)
+            }
         };
         Ok((batches, decision.routes(self.side)))
     }

@@ -292,13 +292,16 @@ fn explain_analyze_tells_of_each_exchange() {
             .filter(|line| line.contains("=> Network"))
             .collect();
         assert!(exchanges.len() >= 2, "{plan}");
+        let first = plan.find("of which were spent").expect(&plan);
+        assert!(plan.find("Network") > Some(first), "{plan}");
         for exchange in exchanges {
             for measure in [
                 &format!("{design}="),
                 "messages=",
                 "bytes=",
                 "blocked_for_credit=",
-                "waiting_for_data=",
+                "sender_computing=",
+                "reader_waiting_for_rows=",
                 "registered_bytes=",
                 "max_buffered_bytes=",
             ] {

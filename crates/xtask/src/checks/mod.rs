@@ -88,6 +88,7 @@ checks! {
     Night  scorecard        6 "the papers' claims on simulated hardware"
     Night  experiments      3 "every experiment once, on little data"
     Night  tcp              2 "every design over sockets, and a cable that is cut"
+    Night  time_spent       4 "a slow consumer, link and core, which EXPLAIN ANALYZE names"
     Night  tpch             2 "every row of TPC-H with every design"
     Night  kills_many       5 "1,000 workers killed, and 100 with another design"
     Night  shells           2 "eight clients at once on one cluster"
@@ -347,6 +348,12 @@ fn tcp() -> Result {
     let roundel = &places.roundel;
     run(cmd!(places.shell, "python3 .ci/namespaces.py {roundel} 4"))?;
     run(cmd!(places.shell, "python3 .ci/namespaces.py {roundel} 6"))
+}
+
+fn time_spent() -> Result {
+    let places = Places::with_programs()?;
+    let roundel = &places.roundel;
+    run(cmd!(places.shell, "python3 .ci/time_spent.py {roundel}"))
 }
 
 fn tpch_by(places: &Places, design: &str, how: &[&str]) -> Result {
