@@ -1,6 +1,8 @@
 //! What a run measured.
 
+use roundel_exchange::{Account, Spending, Spent};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// What one node measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -26,6 +28,33 @@ pub struct NodeMeasured {
     /// Where it was watched: registered bytes, of both sides, by seconds since its threads began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory: Vec<(f64, u64)>,
+    /// What its threads spent their time on; nothing where a transport does not tell.
+    #[serde(default)]
+    pub spent: Sides,
+}
+
+/// Seconds by the names of [`Spending`], over all threads of a node, from their begin to their end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sides {
+    /// Of those that send.
+    pub sending: BTreeMap<String, f64>,
+    /// Of those that receive.
+    pub receiving: BTreeMap<String, f64>,
+}
+
+impl Sides {
+    /// Adds what tasks spent whose time is accounted for.
+    pub(crate) fn add(&mut self, sending: &Account, receiving: &Account) {
+        for (sum, account) in [
+            (&mut self.sending, sending),
+            (&mut self.receiving, receiving),
+        ] {
+            let spent: Spent = account.spent();
+            for on in Spending::ALL.iter().filter(|on| !spent[**on].is_zero()) {
+                *sum.entry(on.name().to_owned()).or_default() += spent[*on].as_secs_f64();
+            }
+        }
+    }
 }
 
 /// How many rows, and the sum of their keys, which wraps around.

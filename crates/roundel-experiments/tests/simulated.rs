@@ -5,6 +5,7 @@ use roundel_exchange::{Buffers, Design};
 use roundel_experiments::run::simulate;
 use roundel_experiments::setting::{Pattern, Transport};
 use roundel_experiments::{Setting, fabric::FabricChoice};
+use std::collections::BTreeMap;
 
 fn setting(transport: Transport, fabric: &str) -> Setting {
     let fabric: FabricChoice = fabric.parse().unwrap();
@@ -106,4 +107,25 @@ fn a_node_that_works_longer_on_its_tuples_takes_fewer() {
         ..fast.clone()
     };
     assert!(twice(&slow) < twice(&fast) / 2.0);
+}
+
+#[test]
+fn threads_tell_what_they_spend_their_time_on() {
+    for design in Design::every() {
+        let slow = Setting {
+            work: vec![200],
+            ..setting(Transport::Design(design), "sim:edr")
+        };
+        for node in simulate(&slow).unwrap().nodes {
+            let [sending, receiving] = [&node.spent.sending, &node.spent.receiving];
+            let of = |spent: &BTreeMap<String, f64>, names: &[&str]| -> f64 {
+                let parts = names.iter().filter_map(|name| spent.get(*name));
+                parts.sum::<f64>() / spent.values().sum::<f64>()
+            };
+            let held_up = of(sending, &["credit", "buffer"]);
+            assert!(held_up > 0.5, "{design}: {sending:?}");
+            let works = of(receiving, &["computing"]);
+            assert!(works > 0.5, "{design}: {receiving:?}");
+        }
+    }
 }

@@ -7,14 +7,17 @@ use super::{Consumer, Relation, RowsIn, RowsOut};
 use super::{RowsFromMessages, RowsToMessages};
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::measured::{NodeMeasured, Rows};
+use crate::measured::{NodeMeasured, Rows, Sides};
 use crate::setting::{Pattern, Setting};
 #[cfg(feature = "mpi")]
 use crate::transport::mpi;
 use crate::transport::qperf::Pairs;
 use crate::transport::runtime::ThreadRuntime;
-use roundel_exchange::RowsByPartition;
+use parking_lot::Mutex;
+use roundel_exchange::account::waiting_for;
 use roundel_exchange::frame::RowSource;
+use roundel_exchange::{Account, RowsByPartition, Spending};
+use roundel_verbs::TokioContext;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -28,6 +31,7 @@ pub struct Threads {
     started: watch::Sender<bool>,
     stopped: watch::Sender<bool>,
     done: Vec<oneshot::Receiver<Result<Done>>>,
+    spent: Arc<Mutex<Sides>>,
     handles: Vec<JoinHandle<()>>,
 }
 
@@ -46,6 +50,8 @@ pub struct Job {
     pub node: usize,
     /// Its part of the relation.
     pub relation: Arc<Relation>,
+    /// Of all threads of the node.
+    spent: Arc<Mutex<Sides>>,
     started: watch::Receiver<bool>,
     stopped: watch::Receiver<bool>,
 }
@@ -59,6 +65,7 @@ impl Threads {
             started: watch::Sender::new(false),
             stopped: watch::Sender::new(false),
             done: Vec::new(),
+            spent: Arc::default(),
             handles: Vec::new(),
         }
     }
@@ -111,6 +118,7 @@ impl Threads {
             setting: self.setting.clone(),
             node: self.node,
             relation,
+            spent: self.spent.clone(),
             started: self.started.subscribe(),
             stopped: self.stopped.subscribe(),
         };
@@ -154,6 +162,7 @@ impl Threads {
             }
         }
         measured.cpu_seconds = clock::cpu() - cpu;
+        measured.spent = std::mem::take(&mut *self.spent.lock());
         Ok(measured)
     }
 
@@ -302,19 +311,22 @@ pub(crate) fn by_node(setting: &Setting, groups: Vec<Rows>) -> Vec<Rows> {
     }
 }
 
-/// Both sides as tasks of this thread.
+/// Both sides as tasks of this thread, which has a runtime.
 async fn both_sides(
     job: &Job,
     out: &mut impl RowsOut,
     input: &mut impl RowsIn,
 ) -> Result<(Vec<Rows>, Rows)> {
     let turns = Turns::default();
-    turns
+    let [sending, receiving] = [(); 2].map(|()| Account::new(Arc::new(TokioContext::current())));
+    let done = turns
         .join(
-            send(job, out, Some(&turns)),
-            receive(job, input, Some(&turns)),
+            sending.measure(send(job, out, Some(&turns))),
+            receiving.measure(receive(job, input, Some(&turns))),
         )
-        .await
+        .await;
+    job.spent.lock().add(&sending, &receiving);
+    done
 }
 
 /// Takes what comes, to the end. While the other side goes on, it does not ask to be woken, which would cost
@@ -329,7 +341,7 @@ async fn receive(job: &Job, input: &mut impl RowsIn, turns: Option<&Turns>) -> R
         if let Some(turns) = turns
             && turns.are_given()
         {
-            turns.pause().await;
+            waiting_for(Spending::Processor, turns.pause()).await;
             continue;
         }
         match input.next().await? {

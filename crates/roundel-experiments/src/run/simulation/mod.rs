@@ -7,7 +7,7 @@ mod flow;
 mod rows;
 
 use crate::error::{Error, Result};
-use crate::measured::{Endpoints, Measured, NodeMeasured, Rows};
+use crate::measured::{Endpoints, Measured, NodeMeasured, Rows, Sides};
 use crate::setting::{SOCKET_MESSAGE_BYTES, Setting, Transport};
 use crate::transport::AskEndpoints;
 use crate::transport::qperf::Pairs;
@@ -18,7 +18,7 @@ use flow::{Flow, Times};
 use futures::FutureExt as _;
 use futures::channel::mpsc;
 use parking_lot::Mutex;
-use roundel_exchange::Design;
+use roundel_exchange::{Account, Design};
 use roundel_verbs::completion_queue::BoxFuture;
 use roundel_verbs::sim::{Nic, Parameters, SimNode};
 use std::sync::Arc;
@@ -39,6 +39,21 @@ struct Done {
     received: Rows,
     /// While they were counted.
     received_bytes: u64,
+}
+
+/// What both sides of a node's threads spend their time on.
+struct Accounts {
+    sending: Account,
+    receiving: Account,
+}
+
+impl Accounts {
+    fn new(node: &SimNode) -> Self {
+        Self {
+            sending: Account::new(node.context()),
+            receiving: Account::new(node.context()),
+        }
+    }
 }
 
 /// What is run, and the nodes that run it.
@@ -130,21 +145,25 @@ impl Cluster {
                 .collect();
             let ask = Arc::new(Mutex::new(ask));
             let watched = self.watch_memory(node, times, ask.clone());
-            asked.push((ask, cost.spent, watched));
-            self.start(node, ends, times, &costs, &busy);
+            let accounts = Accounts::new(&self.all.nodes[node]);
+            self.start(node, ends, times, &costs, &accounts, &busy);
+            asked.push((ask, cost.spent, watched, accounts));
         }
         drop(busy);
         let ended = self.finish(done)?;
         let nodes = asked
             .iter()
             .enumerate()
-            .map(|(node, (ask, spent, watched))| {
+            .map(|(node, (ask, spent, watched, accounts))| {
                 let mut endpoints = (ask.lock())();
                 let spent = *spent.lock();
                 endpoints.blocked_for_buffers = spent.for_buffers.as_secs_f64();
                 endpoints.in_kernel = spent.in_kernel.as_secs_f64();
                 endpoints.registered_bytes *= self.all.parameters.payload_times as u64;
+                let mut sides = Sides::default();
+                sides.add(&accounts.sending, &accounts.receiving);
                 NodeMeasured {
+                    spent: sides,
                     memory: std::mem::take(&mut *watched.lock()),
                     ..self.measured(node, times, &ended, endpoints)
                 }
@@ -192,6 +211,7 @@ impl Cluster {
         ends: Vec<(VerbsSender, VerbsReceiver)>,
         times: Times,
         costs: &[Cost],
+        accounts: &Accounts,
         busy: &mpsc::UnboundedSender<Result<Done>>,
     ) {
         let setting = &self.setting;
@@ -227,6 +247,7 @@ impl Cluster {
                     received_bytes: 0,
                 })
             };
+            let send = accounts.sending.measure(send);
             self.begin(node, thread, busy, send.boxed());
             // Of those that poll sockets there is one in a node.
             if matches!(cost.path, Path::Tcp) && thread > 0 {
@@ -250,6 +271,7 @@ impl Cluster {
                     received_bytes,
                 })
             };
+            let receive = accounts.receiving.measure(receive);
             self.begin(node, self.setting.threads + thread, busy, receive.boxed());
         }
     }
