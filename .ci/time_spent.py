@@ -105,7 +105,7 @@ class SlowConsumer:
 
     @staticmethod
     def is_named(first: str) -> bool:
-        return f"times as long on {member(SLOW)} as on others" in first
+        return f"longest on {member(SLOW)}" in first
 
 
 class SlowLink:
@@ -130,7 +130,7 @@ class SlowLink:
 
     @staticmethod
     def is_named(first: str) -> bool:
-        return f"on their way between {member(SLOW)} and {member(BEYOND)}" in first
+        return f"rows travel between {member(SLOW)} and {member(BEYOND)}" in first
 
 
 class BusyCore:

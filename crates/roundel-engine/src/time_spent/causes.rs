@@ -221,53 +221,46 @@ fn travelling(stage: &Stage, ends: &Ends, link: &LinkSpent) -> f64 {
 }
 
 /// A cause in words, and what can be done about it. Both fit into a terminal of 100 columns, beside the name of the row.
-pub(super) fn told_of(cause: &Cause, by_worker: &Seconds) -> (String, &'static str) {
-    let unevenly = |what: String| match slower(by_worker) {
-        Some((worker, times)) => format!(
-            "{what}, {times:.1} times as long on {} as on others",
-            host(worker)
-        ),
+pub(super) fn told_of(cause: &Cause, by_worker: &Seconds) -> (String, String) {
+    let slower = slower(by_worker);
+    let on_slower = |what: String| match slower {
+        Some((worker, _)) => format!("{what}, longest on {}", host(worker)),
         None => what,
     };
-    let is_even = slower(by_worker).is_none();
+    let as_long =
+        |why: &str| slower.map(|(_, times)| format!("{times:.1} times what others take: {why}"));
+    let even = |remedy: &str| remedy.to_owned();
     match cause {
         Cause::Answer => (
             "the coordinator computes, or waits for who takes the answer".to_owned(),
-            "Let the query give fewer rows, or take them faster.",
+            even("Let the query give fewer rows, or take them faster."),
         ),
         Cause::Starts => (
             "plans are made ready, and are on their way to the workers".to_owned(),
-            "Fewer workers do for a query of so few rows.",
+            even("Fewer workers do for a query of so few rows."),
         ),
         Cause::Computes { stage } => (
-            unevenly(format!("stage {stage} computes")),
-            match is_even {
-                true => "More workers or threads help, and filters that leave it fewer rows.",
-                false => "See whether it has more rows than others, or a slower processor.",
-            },
+            on_slower(format!("stage {stage} computes")),
+            as_long("has it more rows, or a slower processor?").unwrap_or_else(|| {
+                even("More workers or threads help, and filters that leave it fewer rows.")
+            }),
         ),
         Cause::Processor => (
-            unevenly("tasks wait for a processor".to_owned()),
-            match is_even {
-                true => "More processors help: more threads, or more workers.",
-                false => "See whether another program uses its processors.",
-            },
+            on_slower("tasks wait for a processor".to_owned()),
+            as_long("does another program use its processors?")
+                .unwrap_or_else(|| even("More processors help: more threads, or more workers.")),
         ),
         Cause::Reads { stage } => (
             format!("stage {stage} waits for files, or for rows of its own process"),
-            "Faster disks help, and files that more tasks can read at once.",
+            even("Faster disks help, and files that more tasks can read at once."),
         ),
         Cause::Travels([one, other]) => (
-            format!(
-                "rows are on their way between {} and {}",
-                host(one),
-                host(other)
-            ),
-            "See whether this link is slow. Filters before the exchange help.",
+            format!("rows travel between {} and {}", host(one), host(other)),
+            even("See whether this link is slow. Filters before the exchange help."),
         ),
         Cause::Turn { from } => (
             format!("rows wait at {} for their turn at the network", host(from)),
-            "Other queries use it, too, or a worker is late in the network's schedule.",
+            even("Other queries use it, too, or a worker is late in the network's schedule."),
         ),
     }
 }
@@ -379,7 +372,7 @@ mod tests {
         let (cause, text) = longest(uneven);
         assert_eq!(cause, Cause::Computes { stage: 2 });
         assert!(
-            text.contains("3.0 times as long on b as on others"),
+            text.contains("stage 2 computes, longest on b\n   3.0 times what others take"),
             "{text}"
         );
     }
@@ -397,12 +390,14 @@ mod tests {
                 &[(Rows, 1), (Reader, 9)],
             ),
         ];
-        let (cause, text) = longest(top(waits, waits, vec![stage(1, links, Vec::new())]));
+        let lower = vec![stage(1, links, Vec::new())];
+        let links = [
+            link("a", COORDINATOR, &[(Computing, 1)], &[(Rows, 1)]),
+            link("b", COORDINATOR, waits, WAITS),
+        ];
+        let (cause, text) = longest(vec![stage(2, links, lower)]);
         assert_eq!(cause, Cause::Travels(["a", "b"].map(str::to_owned)));
-        assert!(
-            text.contains("rows are on their way between a and b"),
-            "{text}"
-        );
+        assert!(text.contains("rows travel between a and b"), "{text}");
     }
 
     #[test]
@@ -461,10 +456,7 @@ mod tests {
 
     #[test]
     fn what_is_told_fits_into_a_terminal() {
-        let workers = [
-            "http://192.168.100.101:17070/",
-            "http://192.168.100.102:17070/",
-        ];
+        let workers = ["http://10.100.100.101:7070/", "http://10.100.100.102:7070/"];
         let [one, other] = workers.map(str::to_owned);
         for cause in [
             Cause::Answer,
