@@ -14,12 +14,13 @@ use arrow::buffer::Buffer;
 use futures::future::try_join_all;
 pub use opening::{Opening, options};
 use returns::Returns;
+use roundel_exchange::account::waiting_for;
 use roundel_exchange::endpoint::{
     self, DestinationId, GroupId, LinkId, ReceiveEndpoint, SendBuffer, SendEndpoint,
 };
 use roundel_exchange::frame::RowSource;
 use roundel_exchange::wire::Data;
-use roundel_exchange::{Design, ExchangeError, Fabric, Selection};
+use roundel_exchange::{Design, ExchangeError, Fabric, Selection, Spending};
 use roundel_verbs::completion_queue::{WaitPolicy, until_ready};
 use roundel_verbs::{Arena, ArenaOptions, CompletionQueue, CompletionStatus, Guarded};
 pub(crate) use simulated::SimulatedNodes;
@@ -124,7 +125,9 @@ impl Sender for VerbsSender {
             return Ok(());
         }
         let all = self.shared.destinations.iter();
-        try_join_all(all.map(|to| self.shared.endpoint.finish(*to))).await?;
+        let all = try_join_all(all.map(|to| self.shared.endpoint.finish(*to)));
+        // Until all buffers have been taken.
+        waiting_for(Spending::Buffer, all).await?;
         Ok(())
     }
 }
