@@ -32,7 +32,7 @@ enum End {
 }
 
 impl End {
-    /// What the measure of a spending is called.
+    /// The name of the measure of a spending.
     fn measure(self, on: Spending) -> String {
         let end = match self {
             Self::Sender => "sender",

@@ -1,7 +1,7 @@
 //! Where the time of an exchange's tasks goes: what they compute, and what they wait for.
 //!
 //! A task computes while a processor runs it. It is woken when what it waited for has come, and then waits for a processor until it is
-//! polled. Before that it waits for what it said last that it waits for. So its parts add up to the time that has passed. A stream is
+//! polled. Before that it waits for the thing that it named last. So its parts add up to the time that has passed. A stream is
 //! polled by whoever reads it. Once it is woken, it waits for that reader.
 //!
 //! This knows nothing of rows, links and designs.
@@ -61,21 +61,11 @@ impl Spent {
 
     /// What was spent since it was `before`.
     pub fn since(&self, before: &Self) -> Self {
-        let parts = Spending::ALL
-            .iter()
-            .map(|on| self[*on].saturating_sub(before[*on]));
-        parts.collect()
-    }
-}
-
-impl FromIterator<Duration> for Spent {
-    /// The parts in the order of [`Spending::ALL`]; those that are not there are nothing, and more than these are ignored.
-    fn from_iter<I: IntoIterator<Item = Duration>>(parts: I) -> Self {
-        let mut spent = Self::default();
-        for (on, part) in spent.0.iter_mut().zip(parts) {
-            *on = part;
+        let mut since = *self;
+        for (part, before) in since.0.iter_mut().zip(before.0) {
+            *part = part.saturating_sub(before);
         }
-        spent
+        since
     }
 }
 
@@ -110,7 +100,7 @@ impl Sum for Spent {
 }
 
 thread_local! {
-    /// What the task that is polled on this thread waits for, should it not go on.
+    /// The thing that the task waits for which is polled on this thread, if it stays pending.
     static WAITS_FOR: Cell<Spending> = const { Cell::new(Spending::Rows) };
 }
 
@@ -119,7 +109,7 @@ pub(crate) fn waits_for(what: Spending) {
     WAITS_FOR.set(what);
 }
 
-/// What a future waits for while it is pending, unless it says something else itself.
+/// Names the thing that a future waits for while it is pending. The future itself can name another one.
 pub async fn waiting_for<T>(what: Spending, future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     std::future::poll_fn(|cx| {
@@ -181,7 +171,7 @@ impl Account {
 /// The time of one task, or of a stream.
 pub(crate) struct Clock {
     account: Account,
-    /// What it waits for once it is woken.
+    /// The thing that it waits for once it is woken.
     woken_for: Spending,
     woken: Arc<Woken>,
     /// That of `woken`.
@@ -200,17 +190,17 @@ struct Wait {
 /// A poll of a task.
 pub(crate) struct Turn {
     begun: Duration,
-    /// What the thread had computed before it.
+    /// Time that the thread had computed before it.
     computed: Duration,
-    /// What was waited for before it.
+    /// Time that was spent on waits before it.
     spent: Spent,
-    /// What the task waits for within which this one is polled.
+    /// The thing that the task around this one waits for.
     outside: Spending,
     waker: Waker,
 }
 
 impl Turn {
-    /// What the task is to be polled with.
+    /// The context to poll the task with.
     pub(crate) fn context(&self) -> TaskContext<'_> {
         TaskContext::from_waker(&self.waker)
     }
@@ -271,7 +261,7 @@ impl Clock {
         });
     }
 
-    /// What was waited for until now. From now on the waker is woken.
+    /// Returns the time that was spent on waits until now. From now on this waker is woken.
     fn waited(&mut self, now: Duration, waker: Option<&Waker>) -> Spent {
         let woken = self.woken.since_woken(waker);
         let mut spent = Spent::default();

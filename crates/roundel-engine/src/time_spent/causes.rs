@@ -14,7 +14,7 @@ use roundel_datafusion::{Spending, Spent};
 use super::TimeSpent;
 use super::stages::{Stage, read_at};
 
-/// What tasks do until they have rows.
+/// Tasks spend time on these until they have rows.
 const MAKING: &[Spending] = &[Spending::Computing, Spending::Processor, Spending::Rows];
 /// A worker that takes so many times what the others take is named.
 const SLOWER: f64 = 1.5;

@@ -1,5 +1,5 @@
 //! Where the time of a query went: the three things that its answer waited for longest, each with what can be done about it; and all that
-//! was measured, as JSON. What waited for what is in `causes`, in which order rows went in `stages`.
+//! was measured, as JSON. `stages` has the measures of each stage, and `causes` follows waits from stage to stage.
 
 mod causes;
 mod stages;
