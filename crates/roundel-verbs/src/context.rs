@@ -15,6 +15,8 @@ pub enum Work {
     Copy(usize),
     /// Bytes that the kernel takes from the thread, or gives it, over TCP.
     Tcp(usize),
+    /// Buffers looked at for whether they are full.
+    Looks(usize),
     /// Anything else, in cycles.
     Cycles(u64),
 }

@@ -212,6 +212,7 @@ impl Context for SimContext {
             Work::Hash(bytes) => cpu.hash.time(bytes),
             Work::Copy(bytes) => cpu.copy.time(bytes),
             Work::Tcp(bytes) => cpu.tcp.time(bytes),
+            Work::Looks(buffers) => cpu.look * buffers as u64,
             Work::Cycles(cycles) => cpu.cycle * cycles,
         };
         state.charge(cost);

@@ -19,6 +19,8 @@ pub enum Mechanism {
     Reads,
     /// It takes payload of more than 256 bytes in two pieces.
     Split,
+    /// Looking at all buffers for one that is full takes time.
+    Looks,
     /// A lock takes time from one thread to another.
     Handover,
     /// The switch has room for so many bytes of each input.
@@ -37,6 +39,7 @@ impl Parameters {
             Mechanism::Translations => nic.translations = usize::MAX,
             Mechanism::Reads => nic.reads = usize::MAX,
             Mechanism::Split => nic.split = Span::ZERO,
+            Mechanism::Looks => cpu.look = Span::ZERO,
             Mechanism::Handover => {
                 cpu.handover = Handover {
                     within: Span::ZERO,

@@ -126,6 +126,9 @@ pub struct Processor {
     pub poll: Span,
     /// Time to take each completion.
     pub poll_each: Span,
+    /// Time to look at a buffer. The ends of buffers are far apart, and share the few lines of near caches that have their
+    /// place there, so that each look goes to the cache of all cores.
+    pub look: Span,
     /// Handing a lock over, for each thread that looks at it.
     pub handover: Handover,
     /// A cycle of its clock.

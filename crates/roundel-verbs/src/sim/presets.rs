@@ -119,6 +119,8 @@ impl Parameters {
                 post_each: Span::nanos(30),
                 poll: Span::nanos(10),
                 poll_each: Span::nanos(20),
+                // 38 to 51 cycles of the third cache of a Xeon E5-2699 v4 (AnandTech).
+                look: Span::picos(18_500),
                 // Compare and exchange of a line that another core had, of two Xeon E5-2695 v4 (core-to-core-latency).
                 handover: Handover {
                     within: Span::nanos(44),
