@@ -13,6 +13,7 @@ def verbs(design: str) -> tuple[list[str], list[str]]:
         "WR": (["write_with_immediate", "receive"], ["write"]),
         "WR:mq": (["write"], []),
         "WR:buffers": (["write"], []),
+        "WR:buffers-all": (["write"], []),
     }[design.split("/")[1]]
 
 

@@ -55,6 +55,16 @@ pub enum Notification {
     /// The end of the buffer says that it is full: poll the buffer. Needs a device that makes the
     /// last byte of a WRITE visible last.
     Buffers,
+    /// The same, without knowing which buffer is next: poll all those that the sender was given, of every link. The
+    /// paper's receivers do so.
+    AllBuffers,
+}
+
+impl Notification {
+    /// Whether the end of a buffer says that it is full.
+    pub(crate) fn is_sealed(self) -> bool {
+        matches!(self, Self::Buffers | Self::AllBuffers)
+    }
 }
 
 /// The verb that moves the data of a design.
@@ -81,11 +91,13 @@ impl Design {
         Design::SemqWr(Notification::CompletionQueue),
     ];
     /// The WRITE designs with the other notifications.
-    pub const VARIANTS: [Design; 4] = [
+    pub const VARIANTS: [Design; 6] = [
         Design::MemqWr(Notification::MessageQueue),
         Design::SemqWr(Notification::MessageQueue),
         Design::MemqWr(Notification::Buffers),
         Design::SemqWr(Notification::Buffers),
+        Design::MemqWr(Notification::AllBuffers),
+        Design::SemqWr(Notification::AllBuffers),
     ];
 
     /// Every design in every variant.
@@ -95,7 +107,7 @@ impl Design {
 
     /// The name in the paper: `MESQ/SR`, …, and for what it calls variants `MEMQ/WR:mq`, ….
     pub fn name(self) -> &'static str {
-        use Notification::{Buffers, CompletionQueue, MessageQueue};
+        use Notification::{AllBuffers, Buffers, CompletionQueue, MessageQueue};
         match self {
             Self::MesqSr => "MESQ/SR",
             Self::SesqSr => "SESQ/SR",
@@ -109,6 +121,8 @@ impl Design {
             Self::SemqWr(MessageQueue) => "SEMQ/WR:mq",
             Self::MemqWr(Buffers) => "MEMQ/WR:buffers",
             Self::SemqWr(Buffers) => "SEMQ/WR:buffers",
+            Self::MemqWr(AllBuffers) => "MEMQ/WR:buffers-all",
+            Self::SemqWr(AllBuffers) => "SEMQ/WR:buffers-all",
         }
     }
 
@@ -175,8 +189,11 @@ impl Design {
                 _ => "it has no Reliable Connection",
             });
         }
-        if self.verb() == Verb::Write(Notification::Buffers) && !capabilities.write_in_address_order
-        {
+        let is_told = self.verb() == Verb::Write(Notification::CompletionQueue);
+        if is_told && !capabilities.immediate_data {
+            return Some("it has no WRITE with immediate data; use :mq or :buffers");
+        }
+        if self.is_sealed() && !capabilities.write_in_address_order {
             return Some("it does not promise that the last byte of a WRITE is visible last");
         }
         None
@@ -194,7 +211,7 @@ impl Design {
     }
 
     fn is_sealed(self) -> bool {
-        self.verb() == Verb::Write(Notification::Buffers)
+        matches!(self.verb(), Verb::Write(notification) if notification.is_sealed())
     }
 
     /// Puts what belongs there behind a message in a source's buffer.
@@ -209,7 +226,7 @@ impl Design {
         self.verb() == Verb::Read
     }
 
-    /// Whether the ends of a link write to queues of each other's, which somebody has to look at.
+    /// Whether messages are told of by queues in memory, which somebody has to look at.
     pub(crate) fn has_queues(self) -> bool {
         self.verb() != Verb::Send
     }
@@ -243,7 +260,7 @@ impl Design {
         sizes: &LinkSizes,
     ) -> Result<Box<dyn SourceEnd>> {
         Ok(match self.verb() {
-            Verb::Send => Box::new(send_rc::Source),
+            Verb::Send => Box::new(send_rc::Source::open(arena, sizes)?),
             Verb::Write(notification) => {
                 Box::new(write_rc::Source::open(notification, arena, sizes)?)
             }
@@ -261,7 +278,7 @@ impl Design {
     ) -> Result<Box<dyn ReceiverEnd>> {
         let receives = self.receives(sizes.most);
         Ok(match self.verb() {
-            Verb::Send => Box::new(send_rc::Receiver::open(sizes, allocate)?),
+            Verb::Send => Box::new(send_rc::Receiver::open(&fabric.arena, sizes, allocate)?),
             Verb::Write(notification) => Box::new(write_rc::Receiver::open(
                 notification,
                 fabric,
@@ -305,7 +322,7 @@ impl std::error::Error for NotMultiplexed {}
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown design '{0}': use auto or one of MESQ/SR, SESQ/SR, MEMQ/SR, SEMQ/SR, MEMQ/RD, SEMQ/RD, MEMQ/WR, \
-     SEMQ/WR; :cq, :mq or :buffers after WR says how its receiver is notified"
+     SEMQ/WR; :cq, :mq, :buffers or :buffers-all after WR says how its receiver is notified"
 )]
 pub struct UnknownDesign(String);
 

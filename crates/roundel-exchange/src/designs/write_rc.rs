@@ -4,7 +4,7 @@
 //! credit; an entry in a queue of the receiver's, `ValidArr`; or a seal at the end of the buffer.
 //!
 //! With polled buffers, the receiver looks only at the one that the source was given first, since the source uses them
-//! in the order in which it got them. The paper's receivers look at all of them.
+//! in the order in which it got them. The paper's receivers look at all of them, as ours do when asked to.
 
 use super::Notification;
 use super::carrier::{
@@ -14,15 +14,18 @@ use crate::error::Result;
 use crate::fabric::{Fabric, expose};
 use crate::link::queue::{Queue, QueueAddress, RemoteQueue};
 use crate::link::seal::{arrived, break_seal, sealed_length, with_seal};
+use roundel_verbs::context::Work;
 use roundel_verbs::{
-    Arena, Buffer, Completion, ExposedBuffer, Payload, RemoteAddress, SendOperation, SendRequest,
+    Arena, Buffer, Completion, Context, ExposedBuffer, Payload, RemoteAddress, SendOperation,
+    SendRequest,
 };
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Bytes of a buffer that messages are written to.
 fn slot_bytes(notification: Notification, message_bytes: usize) -> usize {
     match notification {
-        Notification::Buffers => sealed_length(message_bytes),
+        Notification::Buffers | Notification::AllBuffers => sealed_length(message_bytes),
         // Exposed memory is words.
         _ => message_bytes.next_multiple_of(8),
     }
@@ -33,7 +36,7 @@ fn valid(notification: Notification, arena: &Arena, entries: usize) -> Result<Op
     let entries = match notification {
         Notification::CompletionQueue => return Ok(None),
         Notification::MessageQueue => entries,
-        Notification::Buffers => 0,
+        Notification::Buffers | Notification::AllBuffers => 0,
     };
     Queue::open(arena, entries).map(Some)
 }
@@ -59,9 +62,9 @@ impl Slot {
         ids: [u64; 2],
     ) -> Result<Vec<SendRequest>, &'static str> {
         let length = payload.len();
-        let payload = match notification {
-            Notification::Buffers => with_seal(payload),
-            _ => payload,
+        let payload = match notification.is_sealed() {
+            true => with_seal(payload),
+            false => payload,
         };
         let Some(behind) = self.bytes.checked_sub(payload.len()) else {
             return Err("its buffers are smaller than messages");
@@ -71,7 +74,9 @@ impl Slot {
                 SendOperation::WriteWithImmediate(self.at, self.number)
             }
             Notification::MessageQueue => SendOperation::Write(self.at),
-            Notification::Buffers => SendOperation::Write(self.at.offset(behind)),
+            Notification::Buffers | Notification::AllBuffers => {
+                SendOperation::Write(self.at.offset(behind))
+            }
         };
         let mut requests = vec![SendRequest {
             id: ids[0],
@@ -191,6 +196,8 @@ pub(super) struct Receiver {
     free: Option<RemoteQueue>,
     /// Messages taken.
     taken: u64,
+    /// Looking at buffers takes time there.
+    context: Arc<dyn Context>,
 }
 
 impl Receiver {
@@ -212,6 +219,7 @@ impl Receiver {
             valid: valid(notification, &fabric.arena, sizes.most)?,
             free: None,
             taken: 0,
+            context: fabric.context.clone(),
         };
         for _ in 0..sizes.least {
             let buffer = allocate(receiver.buffer_bytes, true)?;
@@ -233,7 +241,7 @@ impl Receiver {
 
     /// A buffer of this number that is to be written to.
     fn put(&mut self, buffer: ExposedBuffer, slot: u32) {
-        if self.notification == Notification::Buffers {
+        if self.notification.is_sealed() {
             break_seal(&buffer);
         }
         self.slots[slot as usize] = Some(buffer);
@@ -252,13 +260,32 @@ impl Receiver {
         })
     }
 
+    /// Where the message is in the buffer that is at a place among those given.
+    fn look(&self, place: usize) -> Option<(u32, (usize, usize))> {
+        let slot = *self.given.get(place)?;
+        let part = arrived(self.slots.get(slot as usize)?.as_ref()?)?;
+        Some((slot, part))
+    }
+
+    /// The place of the first full one of so many.
+    fn first_full(&self, below: usize) -> Option<usize> {
+        (0..below).find(|place| self.look(*place).is_some())
+    }
+
+    /// The full buffer at a place among those given, which is then not given any more.
+    fn take_full(&mut self, place: usize) -> Option<(u32, (usize, usize))> {
+        let full = self.look(place)?;
+        self.given.remove(place);
+        Some(full)
+    }
+
     /// The request that tells the source of one more free buffer.
     fn tell(&mut self, id: u64) -> Option<SendRequest> {
         let free = self.free.as_mut()?;
         let slot = *self.untold.front()?;
         let buffer = self.slots.get(slot as usize)?.as_ref()?;
         self.untold.pop_front();
-        if self.notification == Notification::Buffers {
+        if self.notification.is_sealed() {
             self.given.push_back(slot);
         }
         let at = buffer.remote_address();
@@ -288,12 +315,12 @@ impl ReceiverEnd for Receiver {
 
     fn received(&mut self, completion: Completion) -> Result<Option<Place>, &'static str> {
         match completion.written {
-            false => Err("it sends where it should write"),
             true if self.counts_on_receives() => {
                 let slot = completion.immediate.unwrap_or(u32::MAX);
                 self.take(slot, 0).map(Some)
             }
-            true => Ok(None),
+            false if completion.bytes > 0 => Err("it sends where it should write"),
+            _ => Ok(None),
         }
     }
 
@@ -305,11 +332,13 @@ impl ReceiverEnd for Receiver {
                 let length = usize::try_from(length).unwrap_or(usize::MAX);
                 (u32::try_from(slot).unwrap_or(u32::MAX), (0, length))
             }
-            Notification::Buffers => {
-                let slot = *self.given.front()?;
-                let part = arrived(self.slots.get(slot as usize)?.as_ref()?)?;
-                self.given.pop_front();
-                (slot, part)
+            Notification::Buffers => self.take_full(0)?,
+            Notification::AllBuffers => {
+                let given = self.given.len();
+                self.context.charge(Work::Looks(given));
+                // One that was given earlier may have been filled after it was looked at, and is then taken first.
+                let full = self.first_full(given)?;
+                self.take_full(self.first_full(full).unwrap_or(full))?
             }
         };
         Some(self.take(slot, at).map(|place| (place, length)))
@@ -361,6 +390,7 @@ mod tests {
             least: 4,
             most: 4,
             control: 1,
+            credits: 0,
         };
         let mut allocate = |bytes, exposable| fabric.buffer(bytes, exposable);
         Receiver::open(notification, &fabric, &sizes, &mut allocate, 4).unwrap()
@@ -397,7 +427,11 @@ mod tests {
 
     #[tokio::test]
     async fn what_memory_says_is_not_said_by_a_completion() {
-        for notification in [Notification::MessageQueue, Notification::Buffers] {
+        for notification in [
+            Notification::MessageQueue,
+            Notification::Buffers,
+            Notification::AllBuffers,
+        ] {
             let mut receiver = receiver(notification);
             assert!(receiver.received(written(0)).unwrap().is_none());
             assert!(receiver.poll(true).is_none());

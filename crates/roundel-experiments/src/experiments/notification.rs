@@ -20,10 +20,11 @@ pub const EXPERIMENT: Experiment = Experiment {
     tell,
 };
 
-const VARIANTS: [(Notification, &str); 3] = [
+const VARIANTS: [(Notification, &str); 4] = [
     (Notification::CompletionQueue, "poll completion queue"),
     (Notification::MessageQueue, "poll message queue"),
-    (Notification::Buffers, "poll buffers"),
+    (Notification::AllBuffers, "poll buffers"),
+    (Notification::Buffers, "poll the next buffer"),
 ];
 /// The consumer alone.
 const LOCAL: &str = "consuming alone";
@@ -83,7 +84,7 @@ fn tell(results: &Results) -> Vec<Figure> {
         each,
         |measured| measured.bytes_per_second,
     );
-    let [queue, messages, buffers] = VARIANTS.map(|(_, name)| name);
+    let [queue, messages, buffers, _] = VARIANTS.map(|(_, name)| name);
     let others = [messages, buffers].map(|other| throughputs.ratio(queue, other));
     let found = others
         .into_iter()
@@ -146,7 +147,7 @@ fn tell(results: &Results) -> Vec<Figure> {
     let bar = |figure: &Figure, name: &str| figure.at("network-bound", &X::Name(name.into()));
     let times = VARIANTS.map(|(_, name)| bar(&returned, name));
     let found = match times {
-        [Some(queue), Some(messages), Some(buffers)] => {
+        [Some(queue), Some(messages), Some(buffers), _] => {
             let measured = format!(
                 "{:.0} µs with the completion queue, {:.0} µs with the message queue, {:.0} µs with buffers",
                 queue * 1e6,
@@ -160,7 +161,7 @@ fn tell(results: &Results) -> Vec<Figure> {
     returned.find("SH08", found);
     let counts = VARIANTS.map(|(_, name)| bar(&posted, name));
     let found = match counts {
-        [Some(queue), Some(messages), Some(buffers)] => {
+        [Some(queue), Some(messages), Some(buffers), _] => {
             let measured = format!(
                 "{queue:.2} completion queue, {messages:.2} message queue, {buffers:.2} buffers"
             );

@@ -109,11 +109,13 @@ const DESIGNS: [&str; 8] = [
 ];
 
 /// Other ways to notify of a WRITE.
-const VARIANTS: [&str; 4] = [
+const VARIANTS: [&str; 6] = [
     "MEMQ/WR:mq",
     "SEMQ/WR:mq",
     "MEMQ/WR:buffers",
     "SEMQ/WR:buffers",
+    "MEMQ/WR:buffers-all",
+    "SEMQ/WR:buffers-all",
 ];
 
 fn format() -> Result {
