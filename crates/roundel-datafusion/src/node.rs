@@ -198,7 +198,8 @@ impl ExchangeNode {
         check(setting.design, self.capabilities())?;
         let mut options =
             ExchangeOptions::new(setting.design, setting.endpoints, self.capabilities());
-        options.window = setting.buffers.window(options.message_bytes);
+        let transport = setting.design.transport();
+        options.window = setting.buffers.window(transport, options.message_bytes);
         // Whether a stage's rows have an order is not known here; keeping it costs nothing while
         // nothing is overtaken.
         options.ordered = true;

@@ -2,6 +2,7 @@
 //! endpoints: those ask a `Circulation` whether they have too many.
 
 use crate::error::Result;
+use roundel_verbs::Transport;
 use std::fmt;
 use std::str::FromStr;
 
@@ -18,6 +19,10 @@ pub const WINDOW_BYTES: usize = 2 * RC_MESSAGE_BYTES;
 /// spare: a receiver that computes for some milliseconds between two looks at the network shall not
 /// hold its sources up, and most links end before they could grow.
 pub const WINDOW_BYTES_MAX: usize = 64 * RC_MESSAGE_BYTES;
+/// Bytes of datagrams that each side of an exchange registers in a node, as far as its threads look at the network all the time:
+/// both sides take less than 1 MiB then, headers and receives for control messages included, with 8 nodes of 14 threads
+/// (section 7.1.3).
+pub const DATAGRAM_BYTES: usize = 448 << 10;
 /// Most buffers that can be asked for: those of a link are posted to one queue.
 pub const FIXED_MAX: usize = 4096;
 /// Rounds without want after which buffers are given back.
@@ -28,9 +33,23 @@ const CALM_ROUNDS: u32 = 4;
 pub enum Buffers {
     /// So many at each end of a link, at least 2.
     Fixed(usize),
-    /// As many as production and consumption need at the time (section 6.2).
+    /// As many as production and consumption need at the time.
     #[default]
     Adaptive,
+    /// The same by the paper's rule (section 6.2).
+    AdaptivePaper,
+}
+
+/// By which rule buffers are taken and given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Their number stays.
+    Fixed,
+    /// It doubles while its source waits for it, and buffers go back that were not wanted in several rounds.
+    Calm,
+    /// The paper's AdaptiveAcquire and AdaptiveGetData: who looks for buffers and finds none takes one more, and who finds
+    /// several keeps one (section 6.2).
+    Paper,
 }
 
 /// Which buffers an exchange is to keep, as users ask for it.
@@ -45,7 +64,7 @@ pub enum BuffersChoice {
 /// How many messages a link may have in flight: the buffers at each of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Those that every link has; at least 2.
+    /// Those that every link has: at least 2, or 1 over datagrams.
     pub least: usize,
     /// The number that it starts with, as far as that is a small part of what the arena lacks to be half full.
     pub first: usize,
@@ -53,16 +72,26 @@ pub struct Window {
     /// used up its credit and the receiver had nothing to do; to half of it where lost messages
     /// are repaired.
     pub most: usize,
-    /// Whether buffers that nobody needs go back to the arena.
-    pub retires: bool,
+    /// Over datagrams, the buffers that all links of a node share on each side, as far as each has one. Beyond it a link takes
+    /// more only when its receiver had not looked for long, and a source only when nothing is on its way.
+    pub budget: usize,
+    /// How the number changes.
+    pub rule: Rule,
 }
 
 impl Buffers {
-    /// The window of an exchange with messages of so many bytes.
-    pub fn window(self, message_bytes: usize) -> Window {
-        match self {
-            Self::Fixed(messages) => Window::fixed(messages),
-            Self::Adaptive => Window::adaptive(message_bytes),
+    /// The window of an exchange over a transport, with messages of so many bytes.
+    pub fn window(self, transport: Transport, message_bytes: usize) -> Window {
+        match (self, transport) {
+            (Self::Fixed(messages), _) => Window::fixed(messages),
+            (Self::Adaptive, Transport::ReliableConnection) => Window::adaptive(message_bytes),
+            (Self::Adaptive, _) => Window::of_datagrams(message_bytes),
+            (Self::AdaptivePaper, _) => Window {
+                least: 2,
+                first: 2,
+                rule: Rule::Paper,
+                ..Window::adaptive(message_bytes)
+            },
         }
     }
 }
@@ -96,7 +125,8 @@ impl Window {
             least: messages,
             first: messages,
             most: messages,
-            retires: false,
+            budget: usize::MAX,
+            rule: Rule::Fixed,
         }
     }
 
@@ -107,14 +137,24 @@ impl Window {
             least: messages(WINDOW_BYTES),
             first: messages(WINDOW_BYTES_MAX),
             most: messages(WINDOW_BYTES_MAX),
-            retires: true,
+            budget: usize::MAX,
+            rule: Rule::Calm,
+        }
+    }
+
+    /// The one of datagrams that adapts, for messages of so many bytes. It begins as small as it can be.
+    pub fn of_datagrams(message_bytes: usize) -> Self {
+        Self {
+            least: 1,
+            budget: (DATAGRAM_BYTES / message_bytes).max(1),
+            ..Self::adaptive(message_bytes)
         }
     }
 }
 
 /// A text that names no setting of buffers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown buffers {0:?}: use fixed:N with at least 2, bdp or adaptive")]
+#[error("unknown buffers {0:?}: use fixed:N with at least 2, bdp, adaptive or adaptive:paper")]
 pub struct UnknownBuffers(String);
 
 impl fmt::Display for Buffers {
@@ -122,6 +162,7 @@ impl fmt::Display for Buffers {
         match self {
             Self::Fixed(messages) => write!(f, "fixed:{messages}"),
             Self::Adaptive => f.pad("adaptive"),
+            Self::AdaptivePaper => f.pad("adaptive:paper"),
         }
     }
 }
@@ -159,6 +200,7 @@ impl FromStr for Buffers {
         let unknown = || UnknownBuffers(text.to_owned());
         match text.split_once(':') {
             None if text == "adaptive" => Ok(Self::Adaptive),
+            Some(("adaptive", "paper")) => Ok(Self::AdaptivePaper),
             Some(("fixed", number)) => match number.parse() {
                 Ok(messages) if (2..=FIXED_MAX).contains(&messages) => Ok(Self::Fixed(messages)),
                 _ => Err(unknown()),
@@ -229,7 +271,7 @@ mod tests {
 
     #[test]
     fn names_are_read_as_written() {
-        for text in ["fixed:2", "fixed:4096", "bdp", "adaptive"] {
+        for text in ["fixed:2", "fixed:4096", "bdp", "adaptive", "adaptive:paper"] {
             let choice: BuffersChoice = text.parse().unwrap();
             assert_eq!(choice.to_string(), text);
         }

@@ -63,6 +63,6 @@ pub use multiplexer::{
 pub use operator::{
     Destination, PartitionStream, Partitioner, Receive, ReceiveLink, Route, Scatter, Shuffle,
 };
-pub use options::ExchangeOptions;
+pub use options::{CreditBy, ExchangeOptions};
 pub use report::{DestinationReport, EndpointReport};
 pub use selection::{RowsByPartition, Selection};

@@ -1,12 +1,24 @@
 //! The settings of an exchange, with their defaults and limits.
 
-use crate::buffers::{RC_MESSAGE_BYTES, READ_AT_ONCE_MESSAGE_BYTES, Window};
-use crate::designs::Design;
+use crate::buffers::{Buffers, RC_MESSAGE_BYTES, READ_AT_ONCE_MESSAGE_BYTES, Window};
 use crate::designs::carrier::LinkSizes;
+use crate::designs::{Design, Verb};
 use crate::loss::OnLoss;
 use crate::wire::{HEADER_LENGTH, Missing};
 use roundel_verbs::{Capabilities, Transport};
 use std::time::Duration;
+
+/// How a receiver of a Reliable Connection tells its source of credit for SENDs (Liu et al. 2019, section 5.2).
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::EnumString, strum::VariantNames,
+)]
+#[strum(serialize_all = "kebab-case")]
+pub enum CreditBy {
+    /// As the immediate data of an empty WRITE, which wakes a source that sleeps.
+    Immediate,
+    /// By a WRITE to the source's memory, as in the paper. It needs no immediate data, which iWARP does not have.
+    Memory,
+}
 
 /// How many times per window the receiver of a link that has grown writes credit back.
 const CREDITS_PER_WINDOW: usize = 16;
@@ -32,6 +44,8 @@ pub struct ExchangeOptions {
     /// The receiver writes its credit back every so many receives, at most as many as there are; a
     /// link that has grown, 16 times per window.
     pub credit_frequency: u32,
+    /// How a source hears of its credit where messages are sent over Reliable Connection.
+    pub credit_by: CreditBy,
     /// Over datagrams: how long to wait for what the other side should have said, before saying
     /// it again.
     pub repeat_interval: Duration,
@@ -72,8 +86,12 @@ impl ExchangeOptions {
             endpoints: design.endpoints(threads),
             classic: false,
             message_bytes,
-            window: Window::adaptive(message_bytes),
+            window: Buffers::Adaptive.window(design.transport(), message_bytes),
             credit_frequency: CREDIT_FREQUENCY,
+            credit_by: match capabilities.immediate_data {
+                true => CreditBy::Immediate,
+                false => CreditBy::Memory,
+            },
             repeat_interval: Duration::from_millis(20),
             missing_deadline: Duration::from_secs(2),
             on_loss: OnLoss::default(),
@@ -103,10 +121,30 @@ impl ExchangeOptions {
         }
     }
 
+    /// Whether credit for SENDs over Reliable Connection is written to memory.
+    fn has_credit_in_memory(&self) -> bool {
+        self.credit_by == CreditBy::Memory
+            && self.design.verb() == Verb::Send
+            && self.design.transport() == Transport::ReliableConnection
+    }
+
+    /// Whether the ends of a link write to queues of each other's, which somebody has to look at.
+    pub(crate) fn has_queues(&self) -> bool {
+        self.design.has_queues() || self.has_credit_in_memory()
+    }
+
     /// Whether lost messages are sent again: then sources keep what they have sent, and receivers
     /// know which messages have arrived.
     pub(crate) fn repairs(&self) -> bool {
         self.design.transport() == Transport::UnreliableDatagram && self.on_loss == OnLoss::Repair
+    }
+
+    /// Buffers of an endpoint for datagrams before its links have more than they need; without end over connections.
+    pub(crate) fn endpoint_budget(&self) -> usize {
+        match self.window.budget {
+            usize::MAX => usize::MAX,
+            budget => budget / self.endpoints.max(1),
+        }
     }
 
     /// Most messages of a group that a source keeps because they may not have arrived: so many
@@ -123,9 +161,12 @@ impl ExchangeOptions {
         }
     }
 
-    /// Most messages with which a receiver asks for what it misses of one group at a time.
-    pub(crate) fn asks_in_flight(&self) -> usize {
-        self.unarrived_max().div_ceil(Missing::SPAN as usize)
+    /// Most messages with which a receiver that has so many buffers for a link asks for what it misses of one group at a time.
+    pub(crate) fn asks_in_flight(&self, buffers: usize) -> usize {
+        match self.repairs() {
+            true => (2 * buffers).div_ceil(Missing::SPAN as usize),
+            false => 0,
+        }
     }
 
     /// Most messages that a source may ever have in flight on a link. Where lost messages are
@@ -155,15 +196,20 @@ impl ExchangeOptions {
     /// Most credits that a receiver writes back before the sender has taken one: every one but
     /// the first, and those of a link that grows, is paid for by messages that used up a credit.
     pub(crate) fn credits_in_flight(&self) -> usize {
+        self.credits_in_flight_of(self.window_max())
+    }
+
+    /// The same of a receiver that has at most so many buffers for a link.
+    pub(crate) fn credits_in_flight_of(&self, window: usize) -> usize {
         let mut buffers = self.window.least;
         let mut most = 0;
         let mut growths = 0;
         loop {
             most = most.max(buffers / self.credit_every(buffers) as usize);
-            if buffers >= self.window_max() {
+            if buffers >= window {
                 return most + growths + 2;
             }
-            buffers = (2 * buffers).min(self.window_max());
+            buffers = (2 * buffers).min(window);
             growths += 1;
         }
     }
@@ -176,6 +222,10 @@ impl ExchangeOptions {
             most: self.window_max(),
             // The end of a stream.
             control: 1,
+            credits: match self.has_credit_in_memory() {
+                true => self.credits_in_flight(),
+                false => 0,
+            },
         }
     }
 

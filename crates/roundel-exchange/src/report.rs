@@ -19,7 +19,11 @@ pub struct EndpointReport {
     /// Time in which receivers wrote credit back, added up over tasks. The time of one credit in [`CREDITS_PER_SAMPLE`]
     /// is measured, and counts that many times.
     pub crediting: Duration,
-    /// Bytes of registered buffers held.
+    /// Credits that receivers have written back.
+    pub credit_messages: u64,
+    /// Registered buffers of messages held.
+    pub buffers: usize,
+    /// Bytes of all registered memory held: of these buffers, of queues, and of receives for control messages.
     pub registered_bytes: usize,
     /// Most bytes of rows that waited for their consumer.
     pub buffered_bytes_max: usize,
@@ -57,12 +61,26 @@ pub struct DestinationReport {
 }
 
 impl EndpointReport {
+    /// So many buffers of so many bytes more are held.
+    pub(crate) fn hold(&mut self, buffers: usize, bytes: usize) {
+        self.buffers += buffers;
+        self.registered_bytes += buffers * bytes;
+    }
+
+    /// So many are held no more.
+    pub(crate) fn give_back(&mut self, buffers: usize, bytes: usize) {
+        self.buffers -= buffers;
+        self.registered_bytes -= buffers * bytes;
+    }
+
     /// Adds another endpoint's report.
     pub fn merge(&mut self, other: &Self) {
         self.queue_pairs += other.queue_pairs;
         self.counters.merge(&other.counters);
         self.blocked_for_credit += other.blocked_for_credit;
         self.crediting += other.crediting;
+        self.credit_messages += other.credit_messages;
+        self.buffers += other.buffers;
         self.registered_bytes += other.registered_bytes;
         self.buffered_bytes_max += other.buffered_bytes_max;
         self.spilled_bytes += other.spilled_bytes;

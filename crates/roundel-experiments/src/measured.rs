@@ -79,6 +79,9 @@ impl Rows {
 pub struct Endpoints {
     /// Queue pairs that send rows.
     pub queue_pairs: u64,
+    /// Registered buffers of messages, of both sides.
+    #[serde(default)]
+    pub buffers: u64,
     /// Registered bytes, of both sides.
     pub registered_bytes: u64,
     /// Messages with rows that were sent, once for each node.
@@ -114,6 +117,7 @@ impl Endpoints {
     /// Adds another side, or another node.
     pub fn add(&mut self, other: &Self) {
         self.queue_pairs += other.queue_pairs;
+        self.buffers += other.buffers;
         self.registered_bytes += other.registered_bytes;
         self.messages += other.messages;
         self.blocked_for_credit += other.blocked_for_credit;

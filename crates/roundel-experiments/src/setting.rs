@@ -50,6 +50,9 @@ pub struct Setting {
     pub buffers: Buffers,
     /// Receives for which credit is written back once; the exchange's own when there is none.
     pub credit_frequency: Option<u32>,
+    /// Whether credit for SENDs over connections is written to memory.
+    #[serde(default)]
+    pub credit_in_memory: bool,
     /// Rounds of work that the consumer does for each tuple, by node; the last for all further nodes.
     pub work: Vec<u32>,
     /// Rounds of work in the middle half of the run instead, in which registered memory is then watched.
@@ -132,6 +135,7 @@ impl Setting {
             message_bytes: None,
             buffers: Buffers::Adaptive,
             credit_frequency: None,
+            credit_in_memory: false,
             work: vec![0],
             work_midway: None,
             wait: match fabric.is_simulated() {

@@ -3,8 +3,8 @@
 use crate::linking::{self, End};
 use crate::plan::{Multiplexed, Plan};
 use roundel_exchange::{
-    Buffers, Destination, ExchangeError, ExchangeOptions, Fabric, MemoryBudget, Multiplexer,
-    MultiplexerOptions, Receive, ReceiveLink, Route, Shuffle, Unlimited,
+    Buffers, CreditBy, Destination, ExchangeError, ExchangeOptions, Fabric, MemoryBudget,
+    Multiplexer, MultiplexerOptions, Receive, ReceiveLink, Route, Shuffle, Unlimited,
 };
 use roundel_verbs::sim::{SimNode, Simulation};
 use roundel_verbs::{Arena, ArenaOptions, Capabilities, Context, Regions, WaitPolicy};
@@ -127,10 +127,13 @@ fn options(
     let mut options = ExchangeOptions::new(plan.design(), plan.threads, capabilities);
     options.message_bytes = plan.message_bytes;
     let buffers = plan.buffers.map_or(Buffers::Adaptive, Buffers::Fixed);
-    options.window = buffers.window(plan.message_bytes);
+    options.window = buffers.window(plan.transport(), plan.message_bytes);
     // What comes to one region may overtake what has come to another.
     options.ordered = plan.ordered || multiplexer.is_some_and(|own| own.regions().count() > 1);
     options.on_loss = plan.on_loss;
+    if plan.credit_in_memory {
+        options.credit_by = CreditBy::Memory;
+    }
     // Batches come out as they went in.
     options.batch_rows = 1;
     options

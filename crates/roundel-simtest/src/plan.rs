@@ -53,6 +53,9 @@ pub struct Plan {
     /// Whether those who wait stay awake and look again and again.
     #[serde(default)]
     pub awake: bool,
+    /// Whether credit for SENDs over connections is written to memory.
+    #[serde(default)]
+    pub credit_in_memory: bool,
     /// Through which multiplexers, if through some: the design is not used then.
     #[serde(default)]
     pub multiplexer: Option<Multiplexed>,
@@ -170,6 +173,7 @@ impl Plan {
             on_loss: *OnLoss::ALL.choose(random).unwrap_or(&OnLoss::Repair),
             dawdle: Duration::from_micros(*[0, 5, 50].choose(random).unwrap_or(&0)),
             awake: false,
+            credit_in_memory: false,
             multiplexer: None,
             join: None,
             faults: Faults::default(),
@@ -185,6 +189,7 @@ impl Plan {
             // Of fewer no key is heavy.
             plan.rows = random.random_range(1..=300);
         }
+        plan.credit_in_memory = random.random_bool(0.3);
         plan
     }
 
@@ -455,6 +460,8 @@ mod tests {
             assert!(joins.any(|plan| plan.multiplexer.is_some() == multiplexed));
         }
         assert!(plans.iter().any(|plan| plan.awake) && !plans.iter().all(|plan| plan.awake));
+        let in_memory = plans.iter().filter(|plan| plan.credit_in_memory).count();
+        assert!(0 < in_memory && in_memory < plans.len());
         assert!(plans.iter().any(Plan::may_fail) && !plans.iter().all(Plan::may_fail));
     }
 

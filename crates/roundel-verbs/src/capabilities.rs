@@ -37,6 +37,8 @@ pub struct Capabilities {
     /// Whether READs also go into memory that is not registered, and are over when the call returns:
     /// the peer's memory is mapped here.
     pub reads_at_once: bool,
+    /// Whether SENDs and WRITEs can carry immediate data.
+    pub immediate_data: bool,
     /// Whether there are atomic operations on remote words.
     pub atomics: bool,
     /// Most shared receive queues at a time; 0 when there are none.
@@ -89,6 +91,7 @@ impl Capabilities {
             registered_bytes_max,
             outstanding_reads_max,
             reads_at_once,
+            immediate_data,
             atomics,
             shared_receive_queues_max,
             shared_receives_max,
@@ -146,6 +149,7 @@ impl Capabilities {
                 "a WRITE's aligned words are seen whole",
                 answer(*write_whole_words),
             ),
+            ("immediate data", answer(*immediate_data)),
             (
                 "waiting sends go on without polling",
                 answer(*progress_without_polling),

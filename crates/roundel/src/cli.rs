@@ -204,7 +204,8 @@ pub struct ExchangeArgs {
     #[arg(long, value_name = "endpoint|multiplexer|classic", default_value_t, hide = true, help_heading = help::RESEARCH)]
     pub exchange: Architecture,
     /// Shuffle design: endpoints per thread (ME) or per operator (SE), RC (MQ) or UD (SQ) queue
-    /// pairs, and rows that are sent (SR), read (RD) or written (WR, with :cq, :mq or :buffers).
+    /// pairs, and rows that are sent (SR), read (RD) or written (WR, with :cq, :mq, :buffers or
+    /// :buffers-all).
     /// `auto` takes what suits each exchange; EXPLAIN says which and why. Multiplexers have SEMQ designs,
     /// SEMQ/SR by default.
     #[arg(long, value_name = "auto|DESIGN", default_value_t, hide = true, help_heading = help::RESEARCH)]
@@ -214,8 +215,8 @@ pub struct ExchangeArgs {
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..=1024), hide = true, help_heading = help::RESEARCH)]
     pub endpoints: Option<u16>,
     /// Registered buffers at each end of a link: N of them, the bandwidth-delay product of the
-    /// device, or as many as producer and consumer need at the time.
-    #[arg(long, value_name = "fixed:N|bdp|adaptive", default_value_t, hide = true, help_heading = help::RESEARCH)]
+    /// device, or as many as producer and consumer need at the time, by our rule or by the paper's.
+    #[arg(long, value_name = "fixed:N|bdp|adaptive|adaptive:paper", default_value_t, hide = true, help_heading = help::RESEARCH)]
     pub buffers: BuffersChoice,
     /// Keys with far more rows than others, in joins that partition both sides by them: `auto` finds
     /// them while rows are shuffled, spreads their rows over all workers and sends those of the other

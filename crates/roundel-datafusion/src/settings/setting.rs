@@ -2,11 +2,8 @@
 //! link must agree on.
 
 use crate::protocol::SettingMessage;
-use roundel_exchange::buffers::FIXED_MAX;
 use roundel_exchange::{Architecture, Buffers, Design};
 
-/// Fewest buffers of a link's end.
-const FIXED_MIN: usize = 2;
 /// Most endpoints that a peer can ask for.
 const ENDPOINTS_MAX: usize = 1024;
 
@@ -40,10 +37,7 @@ impl From<Setting> for SettingMessage {
             architecture: setting.architecture.name().to_owned(),
             design: setting.design.name().to_owned(),
             endpoints: setting.endpoints as u64,
-            buffers: match setting.buffers {
-                Buffers::Adaptive => None,
-                Buffers::Fixed(count) => Some(count as u64),
-            },
+            buffers: setting.buffers.to_string(),
         }
     }
 }
@@ -51,18 +45,14 @@ impl From<Setting> for SettingMessage {
 impl SettingMessage {
     /// Reads the message. `None` means that a value in it is out of its bounds.
     pub(crate) fn read(&self) -> Option<Setting> {
-        let within = |count: u64, least: usize, most: usize| {
-            let count = usize::try_from(count).ok()?;
-            (least..=most).contains(&count).then_some(count)
-        };
+        let endpoints = usize::try_from(self.endpoints).ok()?;
         Some(Setting {
             architecture: self.architecture.parse().ok()?,
             design: self.design.parse().ok()?,
-            endpoints: within(self.endpoints, 1, ENDPOINTS_MAX)?,
-            buffers: match self.buffers {
-                None => Buffers::Adaptive,
-                Some(count) => Buffers::Fixed(within(count, FIXED_MIN, FIXED_MAX)?),
-            },
+            endpoints: (1..=ENDPOINTS_MAX)
+                .contains(&endpoints)
+                .then_some(endpoints)?,
+            buffers: self.buffers.parse().ok()?,
         })
     }
 }
@@ -86,8 +76,8 @@ mod tests {
         let wrong: [fn(&mut SettingMessage); 6] = [
             |told| told.endpoints = 0,
             |told| told.endpoints = ENDPOINTS_MAX as u64 + 1,
-            |told| told.buffers = Some(1),
-            |told| told.buffers = Some(FIXED_MAX as u64 + 1),
+            |told| told.buffers = "fixed:1".to_owned(),
+            |told| told.buffers = "fixed:4097".to_owned(),
             |told| told.design = "MEMQ".to_owned(),
             |told| told.architecture = String::new(),
         ];

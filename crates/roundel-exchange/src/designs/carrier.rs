@@ -22,6 +22,8 @@ pub(crate) struct LinkSizes {
     pub(crate) most: usize,
     /// Control messages that may be on their way at a time.
     pub(crate) control: usize,
+    /// Credits that may wait in the source's memory; 0 where credit comes as immediate data.
+    pub(crate) credits: usize,
 }
 
 /// Allocates a buffer of so many bytes, of memory that can be exposed to peers where that is said.
@@ -77,6 +79,8 @@ pub(crate) struct Bell<'a> {
     /// How many messages this end has taken, and how many of them it has told the other one.
     pub(crate) taken: u64,
     pub(crate) told: u64,
+    /// Whether this end is woken by nothing else.
+    pub(crate) asks: bool,
 }
 
 impl<'a> Bell<'a> {
@@ -88,6 +92,7 @@ impl<'a> Bell<'a> {
             there,
             taken,
             told,
+            asks: true,
         }
     }
 
@@ -98,7 +103,10 @@ impl<'a> Bell<'a> {
 
     /// The request that asks to be woken, if there is one to be made.
     pub(crate) fn ask(&mut self, id: u64) -> Option<SendRequest> {
-        self.there.ask_for_bell(id, self.taken)
+        match self.asks {
+            true => self.there.ask_for_bell(id, self.taken),
+            false => None,
+        }
     }
 }
 
@@ -130,6 +138,11 @@ pub(crate) trait SourceEnd: Send {
 
     /// Takes what the receiver has written here; returns the number of the next message that it has read.
     fn take(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// Takes the newest credit that the receiver has written here.
+    fn take_credit(&mut self) -> Option<u32> {
         None
     }
 
@@ -180,11 +193,16 @@ pub(crate) trait ReceiverEnd: Send {
         true
     }
 
+    /// The request that writes a credit to the source's memory. `None` where credit is immediate data.
+    fn tell_credit(&mut self, _id: u64, _credit: u32) -> Option<SendRequest> {
+        None
+    }
+
     /// The message that the completion of a receive brings. `None` for a bell, whose receive is posted again.
     fn received(&mut self, completion: Completion) -> Result<Option<Place>, &'static str> {
-        match completion.written {
-            false => Err("it sends where it should write"),
-            true => Ok(None),
+        match completion.bytes {
+            0 => Ok(None),
+            _ => Err("it sends where it should write"),
         }
     }
 

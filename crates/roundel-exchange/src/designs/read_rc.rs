@@ -301,6 +301,7 @@ mod tests {
         least: 2,
         most: 3,
         control: 3,
+        credits: 0,
     };
 
     fn fabric() -> Fabric {

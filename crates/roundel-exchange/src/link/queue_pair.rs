@@ -28,6 +28,11 @@ impl SendQueue {
         self.in_flight + requests <= self.depth
     }
 
+    /// Whether nothing is on its way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.in_flight == 0
+    }
+
     /// Posts requests, for which there is room.
     pub(crate) fn post(&mut self, mut requests: Vec<SendRequest>) -> Result<()> {
         self.in_flight += self.queue_pair.post_send(&mut requests)?;
@@ -52,7 +57,17 @@ impl SendQueue {
     }
 }
 
-/// A WRITE without bytes: a bell or a credit with immediate data, a sign of life without.
+/// A SEND without bytes, which wakes the other end.
+pub(crate) fn bell(id: u64) -> SendRequest {
+    SendRequest {
+        id,
+        operation: SendOperation::Send,
+        payload: Payload::Empty,
+        destination: None,
+    }
+}
+
+/// A WRITE without bytes: a credit with immediate data, a sign of life without.
 pub(crate) fn empty_write(id: u64, immediate: Option<u32>) -> SendRequest {
     SendRequest {
         id,

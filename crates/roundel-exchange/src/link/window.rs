@@ -1,8 +1,8 @@
 //! The window of a link at its receiver: how many messages there is room for. It doubles while the source runs out of
-//! room and the receiver has nothing to do; buffers that are never wanted are given back. It knows numbers, and not
-//! where buffers are.
+//! room and the receiver has nothing to do, beyond a budget only where the receiver had been away; buffers that are never
+//! wanted are given back. It knows numbers, and not where buffers are.
 
-use crate::buffers::{Circulation, Window};
+use crate::buffers::{Circulation, Rule, Window};
 
 pub(crate) struct ReceiveWindow {
     /// The buffers of the link.
@@ -10,6 +10,8 @@ pub(crate) struct ReceiveWindow {
     /// The source ran out of room since the link last grew, and the receiver had nothing to do.
     starved: bool,
     idle: bool,
+    /// The receiver had not looked for long when the source had run out.
+    away: bool,
     /// Messages that the receiver finds at its looks, and buffers that the source finds free when it sends.
     arriving: Circulation,
     unused: Circulation,
@@ -24,6 +26,7 @@ impl ReceiveWindow {
             buffers,
             starved: false,
             idle: false,
+            away: false,
             arriving: Circulation::new(),
             unused: Circulation::new(),
             found: 0,
@@ -48,11 +51,18 @@ impl ReceiveWindow {
     /// The look is over.
     pub(crate) fn end_look(&mut self, window: &Window) {
         let ready = std::mem::take(&mut self.found);
-        if ready > 0 && window.retires {
-            self.arriving.look(ready, ready);
-            let kept = self.buffers - self.retiring;
-            self.retiring += self.arriving.surplus(kept, window.least);
+        if ready == 0 {
+            return;
         }
+        let kept = self.buffers - self.retiring;
+        self.retiring += match window.rule {
+            Rule::Fixed => 0,
+            Rule::Calm => {
+                self.arriving.look(ready, ready);
+                self.arriving.surplus(kept, window.least)
+            }
+            Rule::Paper => (ready - 1).min(kept.saturating_sub(window.least)),
+        };
     }
 
     /// A look found nothing anywhere.
@@ -63,7 +73,7 @@ impl ReceiveWindow {
 
     /// The source had so many buffers left when it sent a message.
     pub(crate) fn note_unused(&mut self, unused: usize, window: &Window) {
-        if window.retires {
+        if window.rule == Rule::Calm {
             // A message to several tells no credit.
             let known = unused <= self.buffers;
             self.unused.look(if known { unused } else { 0 }, 1);
@@ -82,19 +92,29 @@ impl ReceiveWindow {
         true
     }
 
-    /// The source has no room left.
-    pub(crate) fn starve(&mut self) {
+    /// The source has no room left. `away` says that the receiver had not looked for long.
+    pub(crate) fn starve(&mut self, away: bool) {
         self.starved = true;
+        self.away |= away;
     }
 
-    /// How many buffers it should have now, if more: at most so many.
-    pub(crate) fn grows(&mut self, most: usize) -> Option<usize> {
+    /// How many buffers it should have now, if more: at most `budget` more than it has, unless the receiver was away, and at
+    /// most `most`.
+    pub(crate) fn grows(&mut self, budget: usize, most: usize) -> Option<usize> {
         if !self.starved || !self.idle {
             return None;
         }
+        let budget = match std::mem::take(&mut self.away) {
+            true => most,
+            false => budget,
+        };
         self.starved = false;
         self.idle = false;
         self.retiring = 0;
-        Some((2 * self.buffers).min(most))
+        Some(
+            (2 * self.buffers)
+                .min(self.buffers.saturating_add(budget))
+                .min(most),
+        )
     }
 }

@@ -191,8 +191,11 @@ impl Multiplexer {
         let design = options.design;
         let checked = design.check_multiplexed();
         checked.map_err(|error| ExchangeError::own(error.to_string()))?;
-        if let Some(lack) = design.lacks(fabric.device.capabilities()) {
-            let device = &fabric.device.capabilities().device;
+        let capabilities = fabric.device.capabilities();
+        let credit = "it has no immediate data, by which multiplexers tell of credit";
+        let lacks_credit = (!capabilities.immediate_data).then_some(credit);
+        if let Some(lack) = design.lacks(capabilities).or(lacks_credit) {
+            let device = &capabilities.device;
             return Err(ExchangeError::own(format!(
                 "{design} cannot run on device {device}: {lack}"
             )));

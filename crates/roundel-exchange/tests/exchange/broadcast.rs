@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use futures::future::try_join_all;
 use roundel_exchange::operator::Broadcast;
 use roundel_exchange::wire::HEADER_LENGTH;
-use roundel_exchange::{Buffers, Destination, PartitionStream};
+use roundel_exchange::{Destination, PartitionStream, Window};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,7 +84,7 @@ impl Cluster {
 /// Messages that are short, of which a batch takes many.
 fn tiny(mut options: Options) -> Options {
     options.message_bytes = 512;
-    options.window = Buffers::Fixed(2).window(512);
+    options.window = Window::fixed(2);
     options.ordered = true;
     options.coupled = true;
     options

@@ -4,7 +4,7 @@ use crate::cluster::{Node, Options, connect, designs, options, own};
 use crate::designs::{batch, feed};
 use arrow::array::RecordBatch;
 use futures::StreamExt;
-use roundel_exchange::Window;
+use roundel_exchange::{Buffers, Window};
 use std::time::Duration;
 
 const BATCHES: i64 = 300;
@@ -40,7 +40,8 @@ async fn slow_reader(options: &Options) -> (usize, usize) {
 async fn a_slow_reader_gives_buffers_back() {
     for design in designs() {
         let mut options = options(design, 1);
-        options.window = Window::adaptive(options.message_bytes);
+        options.window =
+            Buffers::Adaptive.window(options.design.transport(), options.message_bytes);
         let (most, last) = slow_reader(&options).await;
         assert!(last < most, "{design}: {most} to the end");
         options.window = Window::fixed(8);

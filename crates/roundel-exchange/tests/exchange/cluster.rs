@@ -2,10 +2,10 @@
 
 use roundel_exchange::operator::{Group, LocalLinks};
 use roundel_exchange::{
-    Design, Destination, ExchangeOptions, Fabric, MemoryBudget, Multiplexer, MultiplexerOptions,
-    Notification, Receive, ReceiveLink, Route, Shuffle, Unlimited,
+    CreditBy, Design, Destination, ExchangeOptions, Fabric, MemoryBudget, Multiplexer,
+    MultiplexerOptions, Notification, Receive, ReceiveLink, Route, Shuffle, Unlimited,
 };
-use roundel_verbs::{ArenaOptions, Device, Regions, TokioContext, rdma, shm};
+use roundel_verbs::{ArenaOptions, Capabilities, Device, Regions, TokioContext, rdma, shm};
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -68,6 +68,8 @@ pub enum Way {
     Endpoints(Design),
     /// Through the multiplexers of the nodes.
     Multiplexer(Design),
+    /// The same, with credit that is written to memory.
+    CreditInMemory(Design),
     /// Between units, by endpoints of their own.
     Classic(Design),
 }
@@ -76,16 +78,56 @@ impl Way {
     /// The design, where endpoints have one.
     pub fn design(self) -> Option<Design> {
         match self {
-            Self::Endpoints(design) | Self::Classic(design) => Some(design),
             Self::Multiplexer(_) => None,
+            _ => Some(self.shuffled_by()),
+        }
+    }
+
+    /// The design of endpoints or multiplexers.
+    pub fn shuffled_by(self) -> Design {
+        let (Self::Endpoints(design)
+        | Self::CreditInMemory(design)
+        | Self::Classic(design)
+        | Self::Multiplexer(design)) = self;
+        design
+    }
+
+    /// What `options` are then, of nodes with so many threads.
+    pub fn applied(
+        self,
+        mut options: ExchangeOptions,
+        threads: usize,
+        capabilities: &Capabilities,
+    ) -> Options {
+        match self {
+            Self::Endpoints(_) => options.into(),
+            Self::CreditInMemory(_) => {
+                options.credit_by = CreditBy::Memory;
+                options.into()
+            }
+            Self::Classic(_) => options.classic(threads).into(),
+            Self::Multiplexer(design) => {
+                let sizes = MultiplexerOptions {
+                    design,
+                    ..MultiplexerOptions::new(capabilities)
+                };
+                Options::from(options).through(sizes, Regions::made_up(2))
+            }
         }
     }
 }
+
+/// The designs that can have credit in memory.
+pub const CREDIT_IN_MEMORY: [Way; 2] = [
+    Way::CreditInMemory(Design::MemqSr),
+    Way::CreditInMemory(Design::SemqSr),
+];
 
 impl std::fmt::Display for Way {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Endpoints(design) => design.fmt(f),
+            Self::CreditInMemory(design) => write!(f, "{design} with credit in memory"),
             Self::Multiplexer(design) => write!(f, "multiplexer {design}"),
             Self::Classic(design) => write!(f, "classic {design}"),
         }
@@ -108,6 +150,7 @@ pub fn multiplexed() -> impl Iterator<Item = Design> {
 pub fn ways() -> Vec<Way> {
     let designs = designs();
     let mut ways = vec![Way::Classic(Design::MemqSr)];
+    ways.extend(CREDIT_IN_MEMORY);
     ways.extend(multiplexed().map(Way::Multiplexer));
     let written = Design::MemqWr(Notification::CompletionQueue);
     ways.extend(designs.contains(&written).then_some(Way::Classic(written)));
@@ -172,21 +215,11 @@ impl DerefMut for Options {
 pub fn options(way: impl Into<Way>, threads: usize) -> Options {
     let device = open_device();
     let way = way.into();
-    let (Way::Endpoints(design) | Way::Classic(design) | Way::Multiplexer(design)) = way;
-    let mut options = ExchangeOptions::new(design, threads, device.capabilities());
+    let capabilities = device.capabilities();
+    let mut options = ExchangeOptions::new(way.shuffled_by(), threads, capabilities);
     // Batches come out as they went in.
     options.batch_rows = 1;
-    match way {
-        Way::Endpoints(_) => options.into(),
-        Way::Classic(_) => options.classic(threads).into(),
-        Way::Multiplexer(design) => {
-            let sizes = MultiplexerOptions {
-                design,
-                ..MultiplexerOptions::new(device.capabilities())
-            };
-            Options::from(options).through(sizes, Regions::made_up(2))
-        }
-    }
+    way.applied(options, threads, capabilities)
 }
 
 /// What an exchange needs of a device, whose channel is served.

@@ -6,8 +6,9 @@ use crate::designs::batch;
 use crate::random::{Random, on_runtime};
 use arrow::array::RecordBatch;
 use futures::StreamExt;
+use roundel_exchange::Window;
+use roundel_exchange::buffers::Rule;
 use roundel_exchange::operator::Group;
-use roundel_exchange::{Buffers, Window};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -115,7 +116,7 @@ async fn run(options: &Options, pattern: Pattern, threads: u32, mut random: Rand
 fn tiny(design: Way, threads: u32) -> Options {
     let mut options = options(design, threads as usize);
     options.message_bytes = 512;
-    options.window = Buffers::Fixed(2).window(512);
+    options.window = Window::fixed(2);
     options.ordered = true;
     options
 }
@@ -131,7 +132,8 @@ fn with_pattern(pattern: Pattern) {
                     least: 2,
                     first: 4,
                     most: 16,
-                    retires: true,
+                    budget: 6,
+                    rule: Rule::Calm,
                 };
                 run(&adaptive, pattern, threads, Random(seed + 1)).await;
             });

@@ -1,12 +1,12 @@
 //! Every design on virtual time: it moves every row, and twice the same way.
 
-use crate::cluster::{Node, Options, Way, connect, own};
+use crate::cluster::{CREDIT_IN_MEMORY, Node, Options, Way, connect, own};
 use crate::designs::{batch, check_verb, sent, units};
 use arrow::array::RecordBatch;
 use futures::TryStreamExt as _;
-use roundel_exchange::{Design, ExchangeOptions, Fabric, MultiplexerOptions};
+use roundel_exchange::{Design, ExchangeOptions, Fabric};
+use roundel_verbs::ArenaOptions;
 use roundel_verbs::sim::{Parameters, SimNode, Simulation};
-use roundel_verbs::{ArenaOptions, Regions};
 use std::time::Duration;
 
 /// More than any exchange here takes.
@@ -27,20 +27,9 @@ pub fn open(
     threads: usize,
 ) -> (Vec<SimNode>, Vec<Node>, Options) {
     let hosts: Vec<SimNode> = (0..nodes).map(|_| simulation.add_node(threads)).collect();
-    let (Way::Endpoints(design) | Way::Classic(design) | Way::Multiplexer(design)) = way;
     let capabilities = hosts[0].device().capabilities().clone();
-    let options = ExchangeOptions::new(design, threads, &capabilities);
-    let mut options = match way {
-        Way::Endpoints(_) => Options::from(options),
-        Way::Classic(_) => options.classic(threads).into(),
-        Way::Multiplexer(design) => {
-            let sizes = MultiplexerOptions {
-                design,
-                ..MultiplexerOptions::new(&capabilities)
-            };
-            Options::from(options).through(sizes, Regions::made_up(2))
-        }
-    };
+    let options = ExchangeOptions::new(way.shuffled_by(), threads, &capabilities);
+    let mut options = way.applied(options, threads, &capabilities);
     options.batch_rows = 1;
     // Of a multiplexer with two regions, one may overtake the other.
     options.ordered = matches!(way, Way::Multiplexer(_));
@@ -57,7 +46,7 @@ pub fn open(
 
 /// Everybody sends to everybody.
 fn run(way: Way, nodes: usize, threads: usize, batches: i64, rows: usize, seed: u64) -> Run {
-    let (Way::Endpoints(design) | Way::Classic(design) | Way::Multiplexer(design)) = way;
+    let design = way.shuffled_by();
     let simulation = Simulation::new(Parameters::edr(), seed);
     let (hosts, cluster, options) = open(&simulation, way, nodes, threads);
     let partitions = threads as u32;
@@ -124,7 +113,8 @@ pub fn every() -> impl Iterator<Item = Way> {
     let designs = Design::every().map(Way::Endpoints);
     let multiplexed = Design::every().filter(|design| design.check_multiplexed().is_ok());
     let others = multiplexed.map(Way::Multiplexer);
-    designs.chain(others).chain([Way::Classic(Design::MemqSr)])
+    let classic = [Way::Classic(Design::MemqSr)];
+    designs.chain(others).chain(classic).chain(CREDIT_IN_MEMORY)
 }
 
 #[test]

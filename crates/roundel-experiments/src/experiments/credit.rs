@@ -7,7 +7,8 @@ use crate::figure::{Axis, Figure, Scale, Unit, X};
 use crate::measured::Measured;
 use crate::paper::Paper;
 use crate::setting::{Setting, Transport};
-use roundel_exchange::{Buffers, Design};
+use roundel_exchange::{Buffers, Design, Verb};
+use roundel_verbs::Transport::ReliableConnection;
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "credit",
@@ -30,6 +31,8 @@ const DESIGNS: [Design; 4] = [
 const FREQUENCIES: [u32; 5] = [1, 2, 4, 8, 16];
 /// Buffers for each link, as in the paper.
 const BUFFERS: usize = 16;
+/// Behind the name of a design whose credit is written to memory.
+const IN_MEMORY: &str = ", credit in memory";
 /// Before the name of a design where it has as few buffers as a frequency needs.
 const LEAST: &str = "least buffers, ";
 /// Threads of a node, unless it is said how many.
@@ -54,6 +57,14 @@ fn plan(options: &Options) -> Vec<Case> {
                 seconds: 0.0,
                 ..setting.clone()
             };
+            if design.verb() == Verb::Send && design.transport() == ReliableConnection {
+                let in_memory = Setting {
+                    credit_in_memory: true,
+                    ..setting.clone()
+                };
+                let series = format!("{design}{IN_MEMORY}");
+                cases.push(Case::new(series, x.clone(), in_memory));
+            }
             cases.push(Case::new(design.name(), x.clone(), setting));
             cases.push(Case::new(format!("{LEAST}{design}"), x.clone(), least));
         }

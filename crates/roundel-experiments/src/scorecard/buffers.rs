@@ -71,7 +71,7 @@ fn product_is_not_enough(lab: &Lab) -> Result<Seen> {
 }
 
 fn window(lab: &Lab, work: &[u32], node: usize) -> Result<f64> {
-    let measured = lab.run(&two(Buffers::Adaptive, work))?;
+    let measured = lab.run(&two(Buffers::AdaptivePaper, work))?;
     Ok(measured.nodes[node].endpoints.window)
 }
 
@@ -89,7 +89,7 @@ fn never_worse(lab: &Lab) -> Result<Seen> {
     let mut worst: f64 = f64::INFINITY;
     for work in [0, LITTLE, MUCH] {
         let (_, best) = range(fixed(lab, &[work])?);
-        worst = worst.min(lab.rate(&two(Buffers::Adaptive, &[work]))? / best);
+        worst = worst.min(lab.rate(&two(Buffers::AdaptivePaper, &[work]))? / best);
     }
     Seen::new(
         format!("{:.0} % of the best fixed number at least", 100.0 * worst),
@@ -101,7 +101,7 @@ fn never_worse(lab: &Lab) -> Result<Seen> {
 
 fn better_with_much_work(lab: &Lab) -> Result<Seen> {
     let (_, best) = range(fixed(lab, &[MUCH])?);
-    let adaptive = lab.rate(&two(Buffers::Adaptive, &[MUCH]))?;
+    let adaptive = lab.rate(&two(Buffers::AdaptivePaper, &[MUCH]))?;
     Seen::new(
         format!("{} against {}", giga(adaptive), giga(best)),
         adaptive > 1.01 * best,

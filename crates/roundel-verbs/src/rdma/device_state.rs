@@ -75,6 +75,7 @@ impl DeviceState {
                 registered_bytes_max: usize::try_from(attributes.max_mr_size).unwrap_or(usize::MAX),
                 outstanding_reads_max: asked_reads.into(),
                 reads_at_once: false,
+                immediate_data: true,
                 atomics: attributes.atomic_cap != IBV_ATOMIC_NONE,
                 shared_receive_queues_max: count(attributes.max_srq),
                 shared_receives_max: count(attributes.max_srq_wr).min(count(attributes.max_cqe)),

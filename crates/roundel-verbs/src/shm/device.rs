@@ -85,6 +85,7 @@ pub(super) fn create(options: ShmOptions) -> Result<(Arc<DeviceState>, OwnedFd)>
             registered_bytes_max,
             outstanding_reads_max: 128,
             reads_at_once: options.reads_at_once,
+            immediate_data: true,
             atomics: true,
             shared_receive_queues_max: 0,
             shared_receives_max: 0,

@@ -49,6 +49,7 @@ pub(super) fn capabilities(parameters: &Parameters, node: usize) -> Capabilities
         registered_bytes_max: usize::MAX,
         outstanding_reads_max: nic.reads_max,
         reads_at_once: false,
+        immediate_data: true,
         atomics: true,
         shared_receive_queues_max: 0,
         shared_receives_max: 0,

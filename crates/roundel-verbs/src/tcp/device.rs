@@ -62,6 +62,7 @@ pub fn open(options: TcpOptions) -> Result<Device> {
             registered_bytes_max: usize::MAX,
             outstanding_reads_max: super::connection::RETURNING_MAX,
             reads_at_once: false,
+            immediate_data: true,
             atomics: true,
             shared_receive_queues_max: 0,
             shared_receives_max: 0,

@@ -10,9 +10,13 @@ use crate::link::silence::Repetition;
 use crate::wire::{Body, Header, SequenceDigest};
 use roundel_verbs::capabilities::GRH_BYTES;
 use roundel_verbs::{Buffer, Completion, CompletionStatus, Opcode};
+use std::time::Duration;
 
 /// Completions taken from the queue at a time.
 const POLL_BATCH: usize = 64;
+/// Who has not looked for so long was away: round trips take a tenth of it or less on networks with RDMA, so that others look
+/// before a small window is used up.
+const AWAY: Duration = Duration::from_micros(100);
 
 impl ReceiveEndpoint {
     /// Appends the data messages that have arrived, at most about `limit`. Ends, credits and
@@ -20,6 +24,7 @@ impl ReceiveEndpoint {
     pub fn poll(&mut self, messages: &mut Vec<Message>, limit: usize) -> bool {
         let mut any = false;
         let before = messages.len();
+        self.note_absence();
         if std::mem::take(&mut self.recheck_early) {
             for completion in std::mem::take(&mut self.early) {
                 any = true;
@@ -53,6 +58,15 @@ impl ReceiveEndpoint {
             }
         }
         any
+    }
+
+    /// Takes note of whether nobody has looked for long, where windows ask for it.
+    fn note_absence(&mut self) {
+        if self.options.endpoint_budget() < usize::MAX {
+            let now = self.fabric.context.now();
+            let looked_at = std::mem::replace(&mut self.looked_at, now);
+            self.away = now.saturating_sub(looked_at) >= AWAY;
+        }
     }
 
     fn take_send(&mut self, completion: &Completion) {
@@ -276,7 +290,7 @@ impl ReceiveEndpoint {
         let connection = link.connection();
         let waits = connection.is_some_and(|connection| connection.carrier.is_starved());
         if waits || left == 0 {
-            link.window.starve();
+            link.window.starve(self.away);
         }
         self.note_unused(index, left as usize);
         self.grow(index);

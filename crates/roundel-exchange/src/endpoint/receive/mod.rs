@@ -29,10 +29,12 @@ use roundel_verbs::{Completion, CompletionQueue, CompletionStatus, QueuePair, Tr
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// Over datagrams, receives per link beyond its credit: for what comes unpaid, which is answers to questions, and
-/// repetitions.
-const UD_SPARE_RECEIVES: usize = 4;
+/// Over datagrams, receives beyond credit: for what comes unpaid, which is answers to questions, and repetitions. Where
+/// lost messages are repaired, so many of an endpoint; else of each link, since what is lost ends the query.
+const UD_SPARE_RECEIVES: usize = 1;
+const UD_SPARE_RECEIVES_OF_LINK: usize = 4;
 /// Sends of a connected link beyond its credits.
 const SPARE_SENDS: usize = 4;
 
@@ -93,6 +95,11 @@ pub struct ReceiveEndpoint {
     datagrams: Option<QueuePair>,
     /// Receives of the datagram queue pair, those in hand included.
     datagram_receives: usize,
+    /// When somebody last looked for messages, and whether they had not for long before.
+    looked_at: Duration,
+    away: bool,
+    /// Counts looks that found nothing, by the paper's rule of adaptive buffers.
+    turn: usize,
     links: Vec<Link>,
     /// Whether a link may miss messages that can be repaired.
     any_misses: bool,
@@ -131,6 +138,9 @@ impl ReceiveEndpoint {
             },
             datagrams,
             datagram_receives: 0,
+            looked_at: Duration::ZERO,
+            away: false,
+            turn: 0,
             links: Vec::new(),
             any_misses: false,
             by_queue_pair: HashMap::new(),
@@ -152,7 +162,7 @@ impl ReceiveEndpoint {
         let buffers = self.options.window.least;
         let (connection, address) = match &self.datagrams {
             Some(datagrams) => {
-                let receives = buffers + UD_SPARE_RECEIVES;
+                let receives = buffers + self.spare_receives();
                 if self.datagram_receives + receives > self.options.datagrams_max {
                     return Err(send_ud::too_many_links(self.options.datagrams_max));
                 }
@@ -163,7 +173,7 @@ impl ReceiveEndpoint {
                     self.options.message_bytes,
                 )?;
                 self.datagram_receives += receives;
-                self.report.registered_bytes += receives * self.options.message_bytes;
+                self.report.hold(receives, self.options.message_bytes);
                 (None, datagrams.address().clone())
             }
             None => {
@@ -193,6 +203,15 @@ impl ReceiveEndpoint {
         Ok((LinkId(index), address))
     }
 
+    /// Receives of a new link over datagrams that no credit is for.
+    fn spare_receives(&self) -> usize {
+        match (self.options.repairs(), self.datagram_receives) {
+            (true, 0) => UD_SPARE_RECEIVES,
+            (true, _) => 0,
+            (false, _) => UD_SPARE_RECEIVES_OF_LINK,
+        }
+    }
+
     /// A queue pair for a link, with the buffers that the link begins with.
     fn open_connection(&mut self, index: usize) -> Result<Connection> {
         let options = &self.options;
@@ -213,12 +232,11 @@ impl ReceiveEndpoint {
         let at_once = at_once.then_some(&queue_pair);
         let mut carrier = design.connected_receiver(fabric, &sizes, &mut allocate, at_once)?;
         post_receives(&queue_pair, index as u64, carrier.first_receives(receives))?;
-        let buffers = match carrier.has_buffers() {
-            true => sizes.least * sizes.message_bytes,
-            false => 0,
-        };
+        if carrier.has_buffers() {
+            self.report.hold(sizes.least, sizes.message_bytes);
+        }
         self.report.queue_pairs += 1;
-        self.report.registered_bytes += buffers + carrier.queue().map_or(0, Queue::bytes);
+        self.report.registered_bytes += carrier.queue().map_or(0, Queue::bytes);
         Ok(Connection {
             queue_pair,
             carrier,

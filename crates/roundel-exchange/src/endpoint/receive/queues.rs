@@ -4,7 +4,7 @@
 use super::link::{Connection, Stage};
 use super::{Message, ReceiveEndpoint};
 use crate::designs::carrier::Place;
-use crate::link::queue_pair::{empty_write, post};
+use crate::link::queue_pair::{bell, post};
 use roundel_verbs::{Completion, CompletionStatus};
 
 /// Marks requests that name buffers or read messages.
@@ -12,9 +12,9 @@ const ABOUT_BUFFERS: u64 = 1 << 63;
 
 impl Connection {
     /// Wakes the source, if it has asked to be when there is more for it.
-    fn ring_bell(&mut self, id: u64) {
+    pub(super) fn ring_bell(&mut self, id: u64) {
         if self.carrier.bell().is_some_and(|mut bell| bell.must_ring()) {
-            post(&self.queue_pair, empty_write(id, Some(0)));
+            post(&self.queue_pair, bell(id));
         }
     }
 
@@ -29,7 +29,7 @@ impl Connection {
 impl ReceiveEndpoint {
     /// Takes what has arrived where sources write to; returns whether there was anything.
     pub(super) fn poll_queues(&mut self, messages: &mut Vec<Message>, limit: usize) -> bool {
-        if !self.options.design.has_queues() {
+        if !self.options.has_queues() {
             return false;
         }
         let mut any = false;
@@ -137,7 +137,7 @@ impl ReceiveEndpoint {
 
     /// Asks all sources to wake this end when they have more: it is about to sleep.
     pub(super) fn ask_for_bells(&mut self) {
-        if !self.options.design.has_queues() {
+        if !self.options.has_queues() {
             return;
         }
         for (index, link) in self.links.iter_mut().enumerate() {
@@ -151,7 +151,7 @@ impl ReceiveEndpoint {
 
     /// Rings the bells that sources have asked for since this end last told them something.
     pub(super) fn ring_bells(&mut self) {
-        if self.options.design.has_queues() {
+        if self.options.has_queues() {
             for index in 0..self.links.len() {
                 self.pump_queues(index);
             }

@@ -2,6 +2,7 @@
 
 use super::link::Stage;
 use super::{Message, ReceiveEndpoint};
+use crate::buffers::Rule;
 use crate::error::Result;
 use crate::link::queue_pair::empty_write;
 use crate::report::CREDITS_PER_SAMPLE;
@@ -11,12 +12,21 @@ use roundel_verbs::capabilities::GRH_BYTES;
 
 /// A new link takes such a part of the spare memory.
 const LINKS_AHEAD: usize = 32;
+/// A new link over datagrams takes such a part of what the budget of its endpoint has left.
+const DATAGRAM_LINKS_AHEAD: usize = 8;
 
 impl ReceiveEndpoint {
     /// Buffers that a new link is to have: others shall find as many.
     pub(super) fn window_start(&self) -> usize {
         let share = self.fabric.spare_bytes() / LINKS_AHEAD / self.options.message_bytes;
-        self.options.window_start().min(share)
+        let budget = self.budget_left() / DATAGRAM_LINKS_AHEAD;
+        self.options.window_start().min(share).min(budget)
+    }
+
+    /// Buffers that links may take before they need more than others leave.
+    fn budget_left(&self) -> usize {
+        let budget = self.options.endpoint_budget();
+        budget.saturating_sub(self.datagram_receives)
     }
 
     /// Takes note of what the reader found: for each link that had any, how many of `found`, or that
@@ -29,10 +39,27 @@ impl ReceiveEndpoint {
         for message in found {
             self.links[message.link.0].window.end_look(window);
         }
-        if found.is_empty() && window.least < window.most {
-            for link in self.links.iter_mut().filter(|link| link.is_open()) {
-                link.window.note_idle();
+        match window.rule {
+            Rule::Calm if found.is_empty() => {
+                for link in self.links.iter_mut().filter(|link| link.is_open()) {
+                    link.window.note_idle();
+                }
             }
+            Rule::Paper if found.is_empty() => self.add_in_turn(),
+            _ => {}
+        }
+    }
+
+    /// One more buffer for one link, each in turn.
+    fn add_in_turn(&mut self) {
+        self.turn += 1;
+        let Some(index) = self.turn.checked_rem(self.links.len()) else {
+            return;
+        };
+        let link = &self.links[index];
+        let wider = link.window.buffers() + 1;
+        if link.is_open() && link.end.is_none() && wider <= self.options.window_max() {
+            self.widen(index, wider);
         }
     }
 
@@ -55,7 +82,7 @@ impl ReceiveEndpoint {
             self.datagram_receives -= 1;
         }
         if self.has_buffers(index) {
-            self.report.registered_bytes -= self.options.message_bytes;
+            self.report.give_back(1, self.options.message_bytes);
         }
         true
     }
@@ -69,8 +96,13 @@ impl ReceiveEndpoint {
     /// Doubles the window of a link whose source ran out of credit while there was nothing to do
     /// here.
     pub(super) fn grow(&mut self, index: usize) {
+        if self.options.window.rule != Rule::Calm {
+            return;
+        }
+        let most = self.options.window_max();
+        let budget = self.budget_left();
         let link = &mut self.links[index];
-        if let Some(window) = link.window.grows(self.options.window_max())
+        if let Some(window) = link.window.grows(budget, most)
             && link.end.is_none()
         {
             self.widen(index, window);
@@ -95,7 +127,7 @@ impl ReceiveEndpoint {
             if let Some(added) = carrier.widen(&self.fabric, wanted) {
                 link.window.add(added);
                 if carrier.has_buffers() {
-                    self.report.registered_bytes += added * self.options.message_bytes;
+                    self.report.hold(added, self.options.message_bytes);
                 }
                 self.pump_queues(index);
                 return;
@@ -129,7 +161,7 @@ impl ReceiveEndpoint {
         }
         link.window.add(posted);
         link.grant.add(posted as u32);
-        self.report.registered_bytes += posted * self.options.message_bytes;
+        self.report.hold(posted, self.options.message_bytes);
     }
 
     /// Counts the receives posted again for a link, and writes credit back when enough have been.
@@ -159,12 +191,16 @@ impl ReceiveEndpoint {
     pub(super) fn say_credit(&mut self, index: usize, group: u16, flags: u8) -> Result<()> {
         let link = &mut self.links[index];
         let credit = link.grant.say();
-        match &link.stage {
+        match &mut link.stage {
             Stage::Connected(connection) => {
                 if connection.carrier.counts_on_receives() {
+                    let id = index as u64;
+                    let in_memory = connection.carrier.tell_credit(id, credit);
+                    let request = in_memory.unwrap_or_else(|| empty_write(id, Some(credit)));
                     // A full queue has newer credit to say than the sender has taken: it can wait.
-                    let mut requests = vec![empty_write(index as u64, Some(credit))];
-                    connection.queue_pair.post_send(&mut requests)?;
+                    connection.queue_pair.post_send(&mut vec![request])?;
+                    connection.ring_bell(id);
+                    self.report.credit_messages += 1;
                 }
                 Ok(())
             }
@@ -174,6 +210,7 @@ impl ReceiveEndpoint {
                     credit,
                     acknowledged,
                 });
+                self.report.credit_messages += 1;
                 self.say(index, group, flags, body)
             }
             Stage::Offered(_) | Stage::Closed => Ok(()),

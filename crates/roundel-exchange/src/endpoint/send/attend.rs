@@ -16,7 +16,7 @@ impl SendEndpoint {
     pub fn attend(&self) -> impl Future<Output = ()> + Send + use<> {
         let context = self.0.fabric.context.clone();
         let options = &self.0.options;
-        let interval = match options.repairs() || options.design.has_queues() {
+        let interval = match options.repairs() || options.has_queues() {
             true => options.repeat_interval,
             false => PROBE_INTERVAL,
         };
@@ -37,7 +37,7 @@ impl SendEndpoint {
         let mut state = state.lock();
         state.probe_connections(self.0.fabric.context.now());
         self.ask_to_join(&mut state);
-        if state.design.has_queues() || state.keeps_any() || state.awaits_joining() {
+        if self.0.options.has_queues() || state.keeps_any() || state.awaits_joining() {
             self.progress(&mut state);
             drop(state);
             // Others have to find the completions that were taken for them.

@@ -19,6 +19,8 @@ pub(super) struct Destination {
     /// Absent once it is closed.
     pub(super) carrier: Option<Box<dyn SourceEnd>>,
     pub(super) credit: Credit,
+    /// Over datagrams: receives that are posted for what it says.
+    pub(super) control_receives: usize,
     /// The data messages sent.
     pub(super) digest: SequenceDigest,
     pub(super) report: DestinationReport,
@@ -50,6 +52,7 @@ impl Destination {
             undelivered: false,
             carrier: Some(carrier),
             credit: Credit::default(),
+            control_receives: 0,
             digest: SequenceDigest::default(),
             report: DestinationReport::default(),
             end: None,

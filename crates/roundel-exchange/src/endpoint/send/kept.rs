@@ -52,6 +52,8 @@ pub(super) struct Repairs {
     /// Free buffers for it: those of the groups may all be in the hands of tasks that cannot go on before something was
     /// repaired.
     pub(super) buffers: Vec<Buffer>,
+    /// All buffers that there are for it.
+    pub(super) made: usize,
     /// Memory for copies of messages, to use again.
     spare_copies: Vec<Vec<u8>>,
 }

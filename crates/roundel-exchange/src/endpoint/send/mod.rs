@@ -22,7 +22,7 @@ pub use kept::Origin;
 
 use super::LinkAddress;
 use crate::account::{Spending, waiting_for, waits_for};
-use crate::buffers::Circulation;
+use crate::buffers::Rule;
 use crate::designs::{Design, send_ud};
 use crate::error::ExchangeError;
 use crate::error::Result;
@@ -35,7 +35,7 @@ use crate::report::{DestinationReport, EndpointReport};
 use crate::wire::{Body, Data, HEADER_LENGTH, Header};
 use destination::Destination;
 use kept::Repairs;
-use repair::REPAIR_BUFFERS;
+use roundel_verbs::capabilities::GRH_BYTES;
 use roundel_verbs::completion_queue::until_ready;
 use roundel_verbs::{Buffer, CompletionQueue, CompletionStatus, Guarded, Transport};
 use shared::Shared;
@@ -49,7 +49,7 @@ use std::time::Duration;
 const COMPLETIONS: usize = 1024;
 /// Receives that a datagram endpoint posts for acknowledgements and repetitions, per destination
 /// and beyond those for credit.
-const UD_CONTROL_RECEIVES: usize = 4;
+const UD_CONTROL_RECEIVES: usize = 1;
 /// Buffers that a group begins with at most; it gets more when all of them are in use.
 const BUFFERS_FIRST: usize = 8;
 
@@ -87,13 +87,24 @@ impl Inner {
         self.options.design.buffer_bytes(self.options.message_bytes)
     }
 
-    /// Receives of a datagram endpoint for what one destination says.
-    fn control_receives(&self) -> usize {
-        let asks = match self.options.repairs() {
-            true => self.options.asks_in_flight(),
-            false => 0,
-        };
-        self.options.credits_in_flight() + asks + UD_CONTROL_RECEIVES
+    /// Receives of a datagram endpoint for what one destination says that has granted so many messages.
+    fn control_receives(&self, window: usize) -> usize {
+        let credits = self.options.credits_in_flight_of(window);
+        credits + self.options.asks_in_flight(window) + UD_CONTROL_RECEIVES
+    }
+
+    /// Posts receives for what a destination says that has granted so many messages, unless there are as many.
+    fn post_control_receives(&self, state: &mut State, index: usize, window: usize) -> Result<()> {
+        let destination = &mut state.destinations[index];
+        let wanted = self.control_receives(window.min(self.options.window_max()));
+        let more = wanted.saturating_sub(destination.control_receives);
+        if let (Some(datagrams), 1..) = (&state.datagrams, more) {
+            let queue_pair = &datagrams.queue_pair;
+            send_ud::post_receives(&self.fabric, queue_pair, more, HEADER_LENGTH)?;
+            destination.control_receives = wanted;
+            state.report.registered_bytes += more * (GRH_BYTES + HEADER_LENGTH);
+        }
+        Ok(())
     }
 }
 
@@ -116,13 +127,6 @@ impl SendEndpoint {
                 Some(SendQueue::new(queue_pair, depth))
             }
         };
-        let mut repairs = Repairs::default();
-        if options.repairs() {
-            for _ in 0..REPAIR_BUFFERS {
-                let buffer = fabric.arena.allocate(options.message_bytes)?;
-                repairs.buffers.push(buffer);
-            }
-        }
         Ok(Self(Arc::new(Inner {
             fabric: fabric.clone(),
             options: options.clone(),
@@ -134,15 +138,15 @@ impl SendEndpoint {
                     design: options.design,
                     report: EndpointReport {
                         queue_pairs: datagrams.iter().count(),
-                        registered_bytes: repairs.buffers.len() * options.message_bytes,
                         ..EndpointReport::default()
                     },
                     datagrams,
                     destinations: Vec::new(),
                     by_queue_pair: HashMap::new(),
                     groups: Vec::new(),
+                    pools: Vec::new(),
                     shared: Shared::default(),
-                    repairs,
+                    repairs: Repairs::default(),
                     completions: Vec::new(),
                     asked: false,
                 },
@@ -177,12 +181,6 @@ impl SendEndpoint {
             Some(datagrams) => {
                 let device = &inner.fabric.device;
                 let handle = device.create_address_handle(&offer.queue_pair)?;
-                send_ud::post_receives(
-                    &inner.fabric,
-                    &datagrams.queue_pair,
-                    inner.control_receives(),
-                    HEADER_LENGTH,
-                )?;
                 let address = datagrams.queue_pair.address().clone();
                 (Design::datagram_source(handle), None, address)
             }
@@ -191,6 +189,7 @@ impl SendEndpoint {
         let mut destination = Destination::new(peer, &offer.queue_pair, sends, carrier);
         destination.credit.grant(offer.credit);
         state.destinations.push(destination);
+        inner.post_control_receives(&mut state, index, offer.credit as usize)?;
         let address = LinkAddress {
             exchange: inner.exchange,
             source: inner.source,
@@ -221,12 +220,12 @@ impl SendEndpoint {
                 state.groups.len()
             )));
         }
-        state.report.registered_bytes += count * inner.options.message_bytes;
+        state.report.hold(count, inner.options.message_bytes);
+        let pool = state.add_to_pool(free, inner.options.window_max());
         state.groups.push(Group {
             members: members.iter().map(|member| member.0).collect(),
-            buffers: free.len(),
-            free,
-            circulation: Circulation::new(),
+            pool,
+            held: 0,
             closed: false,
             sent: 0,
             retained: repairs.then(|| Retained::new(members.len(), kept)),
@@ -251,16 +250,19 @@ impl SendEndpoint {
         since: &mut Option<Duration>,
     ) -> Poll<Result<SendBuffer>> {
         let mut state = self.0.state.lock();
-        if state.groups[group.0].free.is_empty() {
+        // By the paper's rule it matters how many are ready by now.
+        let by_ready = self.0.options.window.rule == Rule::Paper;
+        if by_ready || !state.has_buffer_for(group) {
             self.progress(&mut state);
         }
         self.retire(&mut state, group);
         if let Some(error) = state.failure_of(group) {
             return Poll::Ready(Err(error));
         }
-        let buffer = state.groups[group.0].free.pop();
+        let buffer = state.take_buffer(group);
         match buffer.or_else(|| self.grow(&mut state, group)) {
             Some(buffer) => {
+                state.count_held(group);
                 if let Some(since) = since.take() {
                     let waited = self.0.fabric.context.now().saturating_sub(since);
                     state.note_wait(group, waited);
@@ -278,7 +280,7 @@ impl SendEndpoint {
 
     /// A task that sends to a group waits until its members have done something.
     fn wait_for_members(&self, state: &mut State, group: GroupId) {
-        if state.design.has_queues() && self.0.queue.is_armed() {
+        if self.0.options.has_queues() && self.0.queue.is_armed() {
             let members = state.groups[group.0].members.clone();
             state.ask_for_bells(&members);
         }
@@ -294,30 +296,40 @@ impl SendEndpoint {
 
     /// Gives back the buffers of a group that are never wanted.
     fn retire(&self, state: &mut State, group: GroupId) {
-        let window = &self.0.options.window;
-        let group = &mut state.groups[group.0];
-        if window.retires {
-            let ready = group.free.len();
-            group.circulation.look(ready, ready.min(1));
-            let surplus = group
-                .circulation
-                .excess(group.buffers, window.least.min(BUFFERS_FIRST));
-            group.free.truncate(ready - surplus.min(ready));
-            let retired = ready - group.free.len();
-            group.buffers -= retired;
-            state.report.registered_bytes -= retired * self.0.options.message_bytes;
+        let rule = self.0.options.window.rule;
+        if rule != Rule::Fixed {
+            let pool = state.pool_of(group);
+            let ready = pool.free.len();
+            let surplus = match rule {
+                Rule::Paper => ready.saturating_sub(1),
+                _ => {
+                    pool.circulation.look(ready, ready.min(1));
+                    pool.circulation.excess(pool.buffers, pool.least)
+                }
+            };
+            let kept = ready.saturating_sub(surplus).max(pool.idle);
+            pool.free.truncate(kept);
+            let retired = ready - pool.free.len();
+            pool.buffers -= retired;
+            let bytes = self.0.options.message_bytes;
+            state.report.give_back(retired, bytes);
         }
     }
 
-    /// One more buffer for a group all of whose buffers are in use, if there is memory to spare.
+    /// One more buffer for a group all of whose buffers are in use, if there is memory to spare. Over datagrams, where the
+    /// budget is used up, those come back first that are on their way: more of them would only wait for the network.
     fn grow(&self, state: &mut State, group: GroupId) -> Option<Buffer> {
         let (options, fabric) = (&self.0.options, &self.0.fabric);
-        if state.groups[group.0].buffers >= options.window_max() {
+        let none_on_its_way = state.datagrams.as_ref().is_none_or(SendQueue::is_empty);
+        let pool = state.pool_of(group);
+        if pool.buffers >= pool.most
+            || pool.buffers >= options.endpoint_budget() && !none_on_its_way
+        {
             return None;
         }
         let buffer = fabric.spare_buffer(self.0.buffer_bytes(), options.design.reads())?;
-        state.groups[group.0].buffers += 1;
-        state.report.registered_bytes += options.message_bytes;
+        pool.buffers += 1;
+        state.report.hold(1, options.message_bytes);
         Some(buffer)
     }
 

@@ -7,7 +7,7 @@ use super::state::{CONTROL, SHARED, State};
 use crate::designs::carrier::Filled;
 use crate::designs::send_ud;
 use crate::error::{ExchangeError, Result};
-use crate::link::queue_pair::empty_write;
+use crate::link::queue_pair::bell;
 use crate::wire::{Data, Header};
 use roundel_verbs::{Buffer, CompletionStatus, Payload};
 use std::sync::Arc;
@@ -115,10 +115,13 @@ impl State {
 
     /// Takes what the queues of this end bring, and wakes who has asked for it.
     pub(super) fn take_queues(&mut self) {
-        if !self.design.has_queues() {
-            return;
-        }
         for index in 0..self.destinations.len() {
+            let destination = &mut self.destinations[index];
+            if let Some(carrier) = &mut destination.carrier
+                && let Some(credit) = carrier.take_credit()
+            {
+                destination.credit.grant(credit);
+            }
             while let Some(carrier) = &mut self.destinations[index].carrier
                 && let Some(number) = carrier.take()
             {
@@ -146,7 +149,7 @@ impl State {
             && sends.has_room(1)
             && carrier.bell().is_some_and(|mut bell| bell.must_ring())
         {
-            sends.try_post(empty_write(CONTROL, Some(0)));
+            sends.try_post(bell(CONTROL));
         }
     }
 

@@ -29,7 +29,9 @@ impl SendEndpoint {
                 break;
             }
         }
-        state.take_queues();
+        if self.0.options.has_queues() {
+            state.take_queues();
+        }
         // One answer for all the questions that came meanwhile.
         if std::mem::take(&mut state.asked) {
             for index in 0..state.destinations.len() {
@@ -59,11 +61,14 @@ impl SendEndpoint {
         match header.body {
             Body::Credit(credit) => {
                 destination.credit.grant(credit.credit);
+                let granted = destination.credit.left() as usize;
                 if header.is_repeated() {
                     destination.asked = true;
                     state.asked = true;
                 }
                 state.acknowledge(index, usize::from(header.group), credit.acknowledged);
+                // Without memory for more, what does not get in is said again.
+                let _ = self.0.post_control_receives(state, index, granted);
             }
             Body::Acknowledge(messages) => {
                 if let Some(end) = &mut destination.end

@@ -8,8 +8,8 @@ use crate::designs::carrier::Filled;
 use crate::wire::{HEADER_LENGTH, Missing};
 use roundel_verbs::{Buffer, Payload};
 
-/// Buffers of an endpoint for repairs.
-pub(super) const REPAIR_BUFFERS: usize = 8;
+/// Most buffers of an endpoint for repairs. There are none before something is lost.
+const REPAIR_BUFFERS: usize = 8;
 
 impl SendEndpoint {
     /// A destination misses messages of a group. What was never sent, or has been acknowledged, or
@@ -54,7 +54,7 @@ impl SendEndpoint {
             if !state.has_room(next.destination, 1 + CONTROL_SENDS) {
                 break;
             }
-            let Some(buffer) = state.repairs.buffers.pop() else {
+            let Some(buffer) = self.repair_buffer(state) else {
                 break;
             };
             state.repairs.due.pop_front();
@@ -62,6 +62,17 @@ impl SendEndpoint {
             self.send_again(state, next, buffer);
         }
         any
+    }
+
+    fn repair_buffer(&self, state: &mut State) -> Option<Buffer> {
+        let repairs = &mut state.repairs;
+        if repairs.buffers.is_empty() && repairs.made < REPAIR_BUFFERS {
+            let bytes = self.0.options.message_bytes;
+            repairs.buffers.extend(self.0.fabric.buffer(bytes, false));
+            repairs.made += repairs.buffers.len();
+            state.report.hold(repairs.buffers.len(), bytes);
+        }
+        repairs.buffers.pop()
     }
 
     fn send_again(&self, state: &mut State, repair: Repair, mut buffer: Buffer) {

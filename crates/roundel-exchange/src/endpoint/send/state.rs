@@ -30,6 +30,7 @@ pub(super) struct State {
     pub(super) destinations: Vec<Destination>,
     pub(super) by_queue_pair: HashMap<u32, usize>,
     pub(super) groups: Vec<Group>,
+    pub(super) pools: Vec<Pool>,
     pub(super) shared: Shared,
     pub(super) repairs: Repairs,
     pub(super) completions: Vec<Completion>,
@@ -38,12 +39,24 @@ pub(super) struct State {
     pub(super) report: EndpointReport,
 }
 
+/// Buffers that messages are filled in: of one group over connections, of all groups over datagrams.
+pub(super) struct Pool {
+    pub(super) free: Vec<Buffer>,
+    /// All, those in use included.
+    pub(super) buffers: usize,
+    /// Those that stay even when nobody wants them, and those that there may be at most.
+    pub(super) least: usize,
+    pub(super) most: usize,
+    /// Groups that have none, and for each of which one stays: others may wait for credit with theirs.
+    pub(super) idle: usize,
+    pub(super) circulation: Circulation,
+}
+
 pub(super) struct Group {
     pub(super) members: Vec<usize>,
-    pub(super) free: Vec<Buffer>,
-    /// All its buffers, those in use included.
-    pub(super) buffers: usize,
-    pub(super) circulation: Circulation,
+    /// Where its buffers are from, and how many it has.
+    pub(super) pool: usize,
+    pub(super) held: usize,
     /// A member is gone: nothing new is sent any more.
     pub(super) closed: bool,
     /// Messages sent so far: the sequence number of the next one.
@@ -109,9 +122,63 @@ impl State {
     /// Takes a buffer of a group back.
     pub(super) fn give_back(&mut self, group: usize, buffer: Buffer) {
         let group = &mut self.groups[group];
-        if !group.closed {
-            group.free.push(buffer);
+        let pool = &mut self.pools[group.pool];
+        group.held -= 1;
+        pool.idle += usize::from(group.held == 0 && !group.closed);
+        // Over datagrams other groups need it.
+        if self.datagrams.is_some() || !group.closed {
+            pool.free.push(buffer);
         }
+    }
+
+    /// Whether there is a free buffer for a group.
+    pub(super) fn has_buffer_for(&self, group: GroupId) -> bool {
+        let group = &self.groups[group.0];
+        let pool = &self.pools[group.pool];
+        let of_others = if group.held == 0 { 0 } else { pool.idle };
+        pool.free.len() > of_others
+    }
+
+    /// A free buffer for a group.
+    pub(super) fn take_buffer(&mut self, group: GroupId) -> Option<Buffer> {
+        match self.has_buffer_for(group) {
+            true => self.pool_of(group).free.pop(),
+            false => None,
+        }
+    }
+
+    /// A group has got a buffer.
+    pub(super) fn count_held(&mut self, group: GroupId) {
+        let group = &mut self.groups[group.0];
+        self.pools[group.pool].idle -= usize::from(group.held == 0 && !group.closed);
+        group.held += 1;
+    }
+
+    /// The buffers of a group.
+    pub(super) fn pool_of(&mut self, group: GroupId) -> &mut Pool {
+        &mut self.pools[self.groups[group.0].pool]
+    }
+
+    /// The number of the pool that a new group has its buffers in, which has so many more and may have `most` more.
+    pub(super) fn add_to_pool(&mut self, buffers: Vec<Buffer>, most: usize) -> usize {
+        if self.datagrams.is_none() || self.pools.is_empty() {
+            self.pools.push(Pool {
+                free: Vec::new(),
+                buffers: 0,
+                least: 0,
+                most: 0,
+                idle: 0,
+                circulation: Circulation::new(),
+            });
+        }
+        let number = self.pools.len() - 1;
+        let pool = &mut self.pools[number];
+        pool.buffers += buffers.len();
+        pool.least += buffers.len();
+        pool.most += most;
+        pool.idle += 1;
+        pool.free.extend(buffers);
+        number
     }
 
     /// What a group keeps, and which member of it a destination is.
@@ -188,8 +255,12 @@ impl State {
     pub(super) fn close_groups_of(&mut self, destination: usize) {
         for group in &mut self.groups {
             if let Some(member) = group.members.iter().position(|to| *to == destination) {
+                let pool = &mut self.pools[group.pool];
+                pool.idle -= usize::from(group.held == 0 && !group.closed);
                 group.closed = true;
-                group.free.clear();
+                if self.datagrams.is_none() {
+                    pool.free.clear();
+                }
                 if let Some(retained) = &mut group.retained {
                     let unwanted = retained.forget(member);
                     self.repairs.reuse(unwanted);

@@ -59,7 +59,7 @@ fn speed(results: &Results) -> Figure {
         |case| case.starts_with(CASES).then(|| CASES.into()),
         |measured| measured.bytes_per_second,
     );
-    let found = beside_best_fixed(&figure, CASES, 0.95);
+    let found = beside_best_fixed(&figure, CASES, ADAPTIVE, 0.95);
     figure.find("SH36d", found);
     figure
 }

@@ -129,6 +129,9 @@ impl Cluster {
             device.capabilities(),
             Some(&self.all.parameters),
         )?;
+        // Bytes that a message stands for and does not have.
+        let message_bytes = options.message_bytes;
+        let unseen = (self.all.parameters.length_of(message_bytes) - message_bytes) as u64;
         let groups = setting.groups();
         let opened = self.all.open(setting, &options, move |_| groups.clone())?;
         let times = self.times();
@@ -144,7 +147,7 @@ impl Cluster {
                 })
                 .collect();
             let ask = Arc::new(Mutex::new(ask));
-            let watched = self.watch_memory(node, times, ask.clone());
+            let watched = self.watch_memory(node, times, ask.clone(), unseen);
             let accounts = Accounts::new(&self.all.nodes[node]);
             self.start(node, ends, times, &costs, &accounts, &busy);
             asked.push((ask, cost.spent, watched, accounts));
@@ -159,7 +162,7 @@ impl Cluster {
                 let spent = *spent.lock();
                 endpoints.blocked_for_buffers = spent.for_buffers.as_secs_f64();
                 endpoints.in_kernel = spent.in_kernel.as_secs_f64();
-                endpoints.registered_bytes *= self.all.parameters.payload_times as u64;
+                endpoints.registered_bytes += endpoints.buffers * unseen;
                 let mut sides = Sides::default();
                 sides.add(&accounts.sending, &accounts.receiving);
                 NodeMeasured {
@@ -185,18 +188,19 @@ impl Cluster {
         node: usize,
         times: Times,
         ask: Arc<Mutex<AskEndpoints>>,
+        unseen: u64,
     ) -> Arc<Mutex<Vec<(f64, u64)>>> {
         let memory = Arc::<Mutex<Vec<_>>>::default();
         if self.setting.work_midway.is_none() {
             return memory;
         }
         let (context, into) = (self.all.nodes[node].context(), memory.clone());
-        let payload_times = self.all.parameters.payload_times as u64;
         let watch = async move {
             while context.now() < times.until() {
                 context.sleep(times.length / MEMORY_LOOKS).await;
                 let now = (context.now() - times.begin).as_secs_f64();
-                let bytes = (ask.lock())().registered_bytes * payload_times;
+                let endpoints = (ask.lock())();
+                let bytes = endpoints.registered_bytes + endpoints.buffers * unseen;
                 into.lock().push((now, bytes));
             }
         };

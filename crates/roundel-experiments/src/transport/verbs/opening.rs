@@ -6,9 +6,10 @@ use crate::error::{Error, Result};
 use crate::measured::Endpoints;
 use crate::setting::{Setting, Transport};
 use crate::transport::AskEndpoints;
+use roundel_exchange::buffers::Rule;
 use roundel_exchange::endpoint::{DestinationId, LinkId, ReceiveEndpoint, SendEndpoint};
 use roundel_exchange::wire::HEADER_LENGTH;
-use roundel_exchange::{Buffers, Design, ExchangeOptions, Fabric, LinkAddress};
+use roundel_exchange::{Buffers, CreditBy, Design, ExchangeOptions, Fabric, LinkAddress};
 use roundel_verbs::rendezvous::{pack_list, unpack_list};
 use roundel_verbs::sim::Parameters;
 use roundel_verbs::{Capabilities, Guarded, Opcode};
@@ -223,10 +224,10 @@ pub fn options(
     // So many are each thread's, also where threads share an endpoint.
     let buffers = match setting.buffers {
         Buffers::Fixed(each) => Buffers::Fixed(each * setting.threads / options.endpoints),
-        Buffers::Adaptive => Buffers::Adaptive,
+        adaptive => adaptive,
     };
-    options.window = buffers.window(length);
-    if let Buffers::Adaptive = setting.buffers {
+    options.window = buffers.window(design.transport(), length);
+    if options.window.rule != Rule::Fixed {
         // As many messages of a tuple as windows have bytes would not fit into queues.
         let window = &mut options.window;
         for count in [&mut window.least, &mut window.first, &mut window.most] {
@@ -239,6 +240,9 @@ pub fn options(
         (options.datagrams_max.max(datagrams)).min(capabilities.work_requests_max);
     if let Some(frequency) = setting.credit_frequency {
         options.credit_frequency = frequency;
+    }
+    if setting.credit_in_memory {
+        options.credit_by = CreditBy::Memory;
     }
     Ok(options)
 }
@@ -274,6 +278,7 @@ fn of_sender(sending: &Sending) -> Endpoints {
         .unwrap_or_default();
     Endpoints {
         queue_pairs: report.queue_pairs as u64,
+        buffers: report.buffers as u64,
         registered_bytes: report.registered_bytes as u64,
         messages: to.map(|to| to.messages).sum(),
         blocked_for_credit: report.blocked_for_credit.as_secs_f64(),
@@ -286,12 +291,10 @@ fn of_sender(sending: &Sending) -> Endpoints {
 
 fn of_receiver(lane: &Lane) -> Endpoints {
     let report = lane.endpoint.report();
-    let counters = &report.counters;
     Endpoints {
+        buffers: report.buffers as u64,
         registered_bytes: report.registered_bytes as u64,
-        // With immediate data over connections, by datagrams elsewhere: each of both is nothing else.
-        credit_messages: counters.messages(Opcode::WriteWithImmediate)
-            + counters.messages(Opcode::Send),
+        credit_messages: report.credit_messages,
         writes: writes(&report),
         window: {
             let windows = lane.links.iter().map(|link| lane.endpoint.window(*link));

@@ -6,6 +6,7 @@ mod windows;
 
 use super::super::send::{DestinationId, GroupId, Origin, SendEndpoint};
 use super::*;
+use crate::buffers::Rule;
 use crate::designs::{Design, Notification};
 use crate::link::queue_pair::{empty_write, post};
 use crate::loss::OnLoss;
@@ -112,7 +113,8 @@ impl Pair {
             true => 2 * 16,
             false => 16,
         };
-        options.window.retires = false;
+        options.window.budget = usize::MAX;
+        options.window.rule = Rule::Calm;
         options.repeat_interval = Duration::ZERO;
         options.missing_deadline = Duration::ZERO;
         set(&mut options);
