@@ -1,6 +1,7 @@
 //! The numbers that describe simulated hardware. Their values are in `presets`.
 
 use super::time::{Rate, Span};
+use crate::capabilities::GRH_BYTES;
 use crate::queue_pair::Transport;
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub struct Parameters {
     /// For how many bytes on the link each byte of a message stands after its first 64: 1, unless only lengths are
     /// to be simulated.
     pub payload_times: usize,
+    /// For how many bytes of memory each registered byte stands.
+    pub memory_times: usize,
 }
 
 /// A link between a NIC and the switch.
@@ -167,6 +170,17 @@ impl Parameters {
     pub fn with_payload_times(self, times: usize) -> Self {
         Self {
             payload_times: times.max(1),
+            memory_times: times.max(1),
+            ..self
+        }
+    }
+
+    /// The same, where most registered memory is that of datagrams of so many bytes, of which much is plain: the header, and the
+    /// routing header before it.
+    pub fn with_memory_of_datagrams(self, bytes: usize) -> Self {
+        let stands_for = self.length_of(bytes) + GRH_BYTES;
+        Self {
+            memory_times: stands_for.div_ceil(bytes + GRH_BYTES),
             ..self
         }
     }
@@ -223,5 +237,8 @@ mod tests {
         assert_eq!(edr.bytes_for(4096), 128);
         assert!(edr.length_of(edr.bytes_for(65536)) <= 65536);
         assert_eq!(Parameters::edr().length_of(5000), 5000);
+        let datagrams = edr.with_memory_of_datagrams(128);
+        assert_eq!(datagrams.memory_times, 25, "4136 bytes for 168");
+        assert_eq!(datagrams.length_of(128), 4096);
     }
 }

@@ -144,6 +144,7 @@ impl Parameters {
                 tcp: Rate::bytes_per_second(2_500_000_000),
             },
             payload_times: 1,
+            memory_times: 1,
         }
     }
 
@@ -210,6 +211,7 @@ impl Parameters {
                 ..edr.cpu
             },
             payload_times: 1,
+            memory_times: 1,
         }
     }
 

@@ -83,7 +83,7 @@ impl State {
         let Some(place) = place.filter(|_| part.length > 0 && miss > Span::ZERO) else {
             return Span::ZERO;
         };
-        let begin = place.offset * self.parameters.payload_times + part.offset;
+        let begin = place.offset * self.parameters.memory_times + part.offset;
         let lines = begin / LINE_BYTES..=(begin + part.length - 1) / LINE_BYTES;
         let random = &mut self.random;
         let held = &mut self.nodes[node].nic.translations;

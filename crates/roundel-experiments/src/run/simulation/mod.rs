@@ -62,6 +62,10 @@ struct Cluster {
     all: SimulatedNodes,
 }
 
+fn is_of_datagrams(design: Design) -> bool {
+    design.transport() == roundel_verbs::Transport::UnreliableDatagram
+}
+
 /// Runs a setting once.
 pub(super) fn run(setting: &Setting) -> Result<Measured> {
     let parameters = setting.fabric.parameters();
@@ -70,6 +74,11 @@ pub(super) fn run(setting: &Setting) -> Result<Measured> {
     let parameters = match setting.transport {
         // Tuples are too short to stand for longer ones.
         Transport::ZeroCopy(_) => parameters.with_payload_times(1),
+        Transport::Design(design) if is_of_datagrams(design) => {
+            let length = setting.message_bytes.unwrap_or(parameters.link.packet_bytes);
+            let bytes = parameters.bytes_for(length);
+            parameters.with_memory_of_datagrams(bytes)
+        }
         // Models run over connections, whatever the NIC has.
         Transport::Sockets | Transport::Mpi | Transport::MpiProcesses => Parameters {
             nic: Nic {
