@@ -4,6 +4,7 @@
 use super::bindings::*;
 use super::channel::RdmaChannel;
 use super::device_state::DeviceState;
+use super::doorbell::Doorbell;
 use super::library::{check, last_error};
 use super::pair_state::PairState;
 use super::work::completion;
@@ -24,6 +25,8 @@ pub(super) struct RdmaCompletionQueue {
     channel: Option<Arc<RdmaChannel>>,
     /// Shared with the channel, which clears it when the event has come.
     armed: Arc<Mutex<bool>>,
+    /// Rung when a queue pair has requests that the device will not end.
+    pub bell: Arc<Doorbell>,
     inner: Mutex<Inner>,
 }
 
@@ -98,10 +101,12 @@ impl RdmaCompletionQueue {
         }
         // SAFETY: the queue was created just now.
         let capacity = usize::try_from(unsafe { (*raw).cqe }).unwrap_or(depth);
+        let notified = channel.as_ref().map(|channel| channel.notified.clone());
         Ok(Self {
             raw,
             device: device.clone(),
             channel,
+            bell: Arc::new(Doorbell::new(armed.clone(), notified)),
             armed,
             inner: Mutex::new(Inner {
                 reserved: 0,
@@ -191,11 +196,29 @@ impl RdmaCompletionQueue {
             let entry = unsafe { entry.assume_init_ref() };
             if let Some(state) = inner.pairs.get(&entry.qp_num) {
                 let completion = completion(entry);
-                state.completed(&completion, entry);
-                found.push(completion);
+                let settles = state
+                    .link
+                    .as_ref()
+                    .is_none_or(|link| link.settles(&completion));
+                if settles {
+                    state.completed(&completion, entry);
+                    found.push(completion);
+                }
             }
         }
         count
+    }
+
+    /// Ends what the device will not end.
+    fn take_lost(&self, inner: &mut Inner) {
+        let mut found = Vec::new();
+        while self.take(inner, &mut found, BATCH) > 0 {}
+        inner.taken.extend(found);
+        for state in inner.pairs.values() {
+            if let Some(link) = &state.link {
+                link.take_lost(&self.bell, &mut inner.taken);
+            }
+        }
     }
 }
 
@@ -204,6 +227,9 @@ impl ProviderCompletionQueue for RdmaCompletionQueue {
         let before = completions.len();
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
+        if self.bell.answer() {
+            self.take_lost(inner);
+        }
         let taken = inner.taken.len().min(limit);
         completions.extend(inner.taken.drain(..taken));
         loop {

@@ -20,6 +20,9 @@ const BATCH: usize = 32;
 /// Slots that a request's number has room for.
 const SLOTS: u64 = 1 << 24;
 
+/// The slot of requests of this provider's own, which nobody waits for.
+pub(super) const CONTROL_SLOT: u64 = SLOTS - 1;
+
 /// Opcode in the top byte, then 24 bits of slot and 32 of bytes.
 fn mark(opcode: Opcode, slot: u64, bytes: usize) -> Result<u64> {
     let bytes = u32::try_from(bytes)

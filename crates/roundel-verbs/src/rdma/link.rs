@@ -1,0 +1,433 @@
+//! The connection of a queue pair on iWARP, as its two ends see it.
+//!
+//! On iWARP a connection is made by its devices, which takes a while, and the end that was called must not send before
+//! the other has sent: what came together with the answer to a call would break it. So each end has a *mailbox*, a word
+//! in registered memory, and writes to the other's that it is connected: the caller as soon as the connection is made,
+//! the other end when it has heard the caller, both not before their user has connected them. Sends are held until both
+//! words are there.
+//!
+//! Devices on iWARP also lose requests: what is posted just when a connection breaks may never complete. So what is
+//! posted is noted, and what the device has not ended when the queue pair is broken is ended here.
+#![allow(unsafe_code)] // Posts to the device, and reads a word that it writes.
+
+use super::address::Party;
+use super::bindings::{ibv_context, ibv_qp, ibv_recv_wr};
+use super::doorbell::Doorbell;
+use super::work::{CONTROL_SLOT, post_receives, post_sends};
+use crate::counters::Opcode;
+use crate::error::{Result, VerbsError};
+use crate::memory::RemoteAddress;
+use crate::provider::{RawCompletion, RawLocal, RawReceiveRequest, RawSendRequest};
+use crate::work::{CompletionStatus, SendOperation};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long sends are held for a peer that does not connect: about as long as other devices try.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// Where an end looks for the other's word, and which word that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mailbox {
+    pub at: RemoteAddress,
+    pub token: u64,
+}
+
+/// The memory of an end's mailbox, and of the word that it writes to the other's.
+#[derive(Clone, Copy)]
+pub(super) struct Words {
+    pub heard: *const AtomicU64,
+    pub told: *const AtomicU64,
+    pub local_key: u32,
+}
+
+/// A queue pair of the device.
+#[derive(Clone, Copy)]
+pub(super) struct Queue {
+    pub context: *mut ibv_context,
+    pub pair: *mut ibv_qp,
+}
+
+pub(super) struct Link {
+    own: Party,
+    mailbox: Mailbox,
+    send_bell: Arc<Doorbell>,
+    receive_bell: Arc<Doorbell>,
+    /// Whether receives are posted to the queue pair itself, not to a shared queue.
+    own_receives: bool,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    queue: Queue,
+    words: Words,
+    phase: Phase,
+    /// Who asked for the connection, and was taken.
+    caller: Option<Party>,
+    /// The other end's mailbox, once the connection is made.
+    other: Option<Mailbox>,
+    /// Whether this end has called, and so sends first.
+    calls: bool,
+    /// Whether the other end's mailbox has been written to.
+    told: bool,
+    /// Sends that wait, and since when the first does.
+    held: Vec<RawSendRequest>,
+    since: Option<Instant>,
+    /// Requests that have not completed, in the order of posting.
+    sends: VecDeque<(u64, Opcode)>,
+    receives: VecDeque<u64>,
+    /// How the first send ends that the device does not end.
+    failure: CompletionStatus,
+    /// The device did not take what it has room for.
+    failed: bool,
+    /// The connection ended before this end's user connected it.
+    dropped: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Its user has not connected it.
+    Init,
+    /// It has; the other end is not known to be.
+    Waiting(Party),
+    Open,
+    /// Broken: the device ends nothing any more.
+    Closed,
+    /// Nothing may be posted, and no word be read.
+    Gone,
+}
+
+// SAFETY: queue pair and words are used under the lock and in the phases before `Gone` only, which comes before they are
+// freed; the library's calls are thread safe.
+unsafe impl Send for Inner {}
+
+/// What waits for what, for who looks after links.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Nothing is left to do.
+    Done,
+    /// The other end is to be heard; whether sends wait for it.
+    Waiting { held: bool },
+    /// Sends have waited in vain.
+    Expired,
+}
+
+impl Link {
+    pub(super) fn new(
+        own: Party,
+        mailbox: Mailbox,
+        words: Words,
+        queue: Queue,
+        bells: [&Arc<Doorbell>; 2],
+        own_receives: bool,
+    ) -> Self {
+        Self {
+            own,
+            mailbox,
+            send_bell: bells[0].clone(),
+            receive_bell: bells[1].clone(),
+            own_receives,
+            inner: Mutex::new(Inner {
+                queue,
+                words,
+                phase: Phase::Init,
+                caller: None,
+                other: None,
+                calls: false,
+                told: false,
+                held: Vec::new(),
+                since: None,
+                sends: VecDeque::new(),
+                receives: VecDeque::new(),
+                failure: CompletionStatus::Flushed,
+                failed: false,
+                dropped: false,
+            }),
+        }
+    }
+
+    pub(super) fn own(&self) -> &Party {
+        &self.own
+    }
+
+    pub(super) fn mailbox(&self) -> &Mailbox {
+        &self.mailbox
+    }
+
+    /// Its user connects it to this peer. Returns whether the connection has not ended already.
+    pub(super) fn connect(&self, peer: Party) -> Result<bool> {
+        let mut inner = self.inner.lock();
+        if let Some(caller) = inner.caller.filter(|caller| *caller != peer) {
+            return Err(VerbsError::PeerUnreachable {
+                peer: peer.device.name(),
+                reason: format!(
+                    "queue pair {} of {} has connected to queue pair {} instead",
+                    caller.number,
+                    caller.device.name(),
+                    self.own.number
+                ),
+            });
+        }
+        if inner.phase == Phase::Init {
+            inner.phase = Phase::Waiting(peer);
+            inner.calls = self.own.calls(&peer);
+        }
+        Ok(!inner.dropped)
+    }
+
+    /// Whether a connection that this peer asks for is taken; then nobody else's is.
+    pub(super) fn takes(&self, caller: Party) -> bool {
+        let mut inner = self.inner.lock();
+        let wanted = match inner.phase {
+            Phase::Init => true,
+            Phase::Waiting(peer) => peer == caller,
+            Phase::Open | Phase::Closed | Phase::Gone => false,
+        };
+        let taken = wanted && inner.caller.is_none() && caller.calls(&self.own);
+        if taken {
+            inner.caller = Some(caller);
+        }
+        taken
+    }
+
+    /// The connection is made, and the other end's mailbox known.
+    pub(super) fn made(&self, other: Mailbox) -> Progress {
+        let mut inner = self.inner.lock();
+        inner.other = Some(other);
+        inner.advance(self.mailbox.token)
+    }
+
+    /// Goes on as far as possible.
+    pub(super) fn advance(&self) -> Progress {
+        self.inner.lock().advance(self.mailbox.token)
+    }
+
+    /// Posts sends, or holds them; returns how many were taken.
+    ///
+    /// # Safety
+    /// As for [`ProviderQueuePair::post_send`](crate::provider::ProviderQueuePair::post_send).
+    pub(super) unsafe fn post_sends(&self, requests: &[RawSendRequest]) -> Result<usize> {
+        let mut inner = self.inner.lock();
+        inner.advance(self.mailbox.token);
+        let marks = requests.iter().map(|one| (one.id, one.operation.opcode()));
+        match inner.phase {
+            Phase::Open => {
+                // SAFETY: the queue pair is not destroyed in this phase; the memory is kept as the caller promises.
+                let posted =
+                    unsafe { post_sends(inner.queue.context, inner.queue.pair, requests) }?;
+                inner.sends.extend(marks.take(posted));
+                Ok(posted)
+            }
+            Phase::Init | Phase::Waiting(_) => {
+                inner.since.get_or_insert_with(Instant::now);
+                inner.held.extend(requests.iter().map(copy));
+                inner.sends.extend(marks);
+                Ok(requests.len())
+            }
+            Phase::Closed | Phase::Gone => {
+                inner.sends.extend(marks);
+                drop(inner);
+                self.send_bell.ring();
+                Ok(requests.len())
+            }
+        }
+    }
+
+    /// Posts receives with `post`; returns how many were taken.
+    ///
+    /// # Safety
+    /// As for [`post_receives`].
+    pub(super) unsafe fn post_receives(
+        &self,
+        requests: &[RawReceiveRequest],
+        post: impl FnMut(*mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32,
+    ) -> Result<usize> {
+        let mut inner = self.inner.lock();
+        let closed = matches!(inner.phase, Phase::Closed | Phase::Gone);
+        let posted = if closed {
+            requests.len()
+        } else {
+            // SAFETY: as the caller promises.
+            unsafe { post_receives(requests, post) }?
+        };
+        inner
+            .receives
+            .extend(requests[..posted].iter().map(|one| one.id));
+        drop(inner);
+        if closed {
+            self.receive_bell.ring();
+        }
+        Ok(posted)
+    }
+
+    /// Takes note of a completion of the device. Returns whether it is one that somebody waits for.
+    pub(super) fn settles(&self, completion: &RawCompletion) -> bool {
+        if completion.id == CONTROL_SLOT {
+            return false;
+        }
+        let mut inner = self.inner.lock();
+        if completion.opcode != Opcode::Receive {
+            return remove(&mut inner.sends, |(id, _)| *id == completion.id);
+        }
+        if !self.own_receives {
+            return true;
+        }
+        // The other end is gone before this one was connected, which its user hears of when it is.
+        let early = inner.phase == Phase::Init && completion.status == CompletionStatus::Flushed;
+        !early && remove(&mut inner.receives, |id| *id == completion.id)
+    }
+
+    /// How the first send that the device does not end is to end.
+    pub(super) fn fails_with(&self, status: CompletionStatus) {
+        let mut inner = self.inner.lock();
+        // A send that was posted is the device's to fail.
+        if !matches!(inner.phase, Phase::Open | Phase::Closed | Phase::Gone) {
+            inner.failure = status;
+        }
+    }
+
+    /// The queue pair is in the error state: what the device has not ended ends here. Before its user has connected
+    /// it, only if its user broke it.
+    pub(super) fn close(&self) {
+        let mut inner = self.inner.lock();
+        if inner.phase != Phase::Gone {
+            inner.phase = Phase::Closed;
+            inner.held.clear();
+        }
+        drop(inner);
+        self.send_bell.ring();
+        self.receive_bell.ring();
+    }
+
+    /// The connection has ended. Returns whether that concerns its user, who else hears of it when connecting.
+    pub(super) fn drops(&self) -> bool {
+        let mut inner = self.inner.lock();
+        inner.dropped = true;
+        inner.phase != Phase::Init
+    }
+
+    /// Before queue pair and mailbox are freed.
+    pub(super) fn retire(&self) {
+        let mut inner = self.inner.lock();
+        inner.phase = Phase::Gone;
+        inner.held.clear();
+    }
+
+    /// What a completion queue has to end in place of the device, once it has taken what the device has ended.
+    pub(super) fn take_lost(&self, bell: &Arc<Doorbell>, lost: &mut VecDeque<RawCompletion>) {
+        let mut inner = self.inner.lock();
+        if inner.phase != Phase::Closed {
+            return;
+        }
+        let queue_pair = self.own.number;
+        let flushed = |id, opcode, status| RawCompletion {
+            id,
+            queue_pair,
+            status,
+            opcode,
+            bytes: 0,
+            written: false,
+            immediate: None,
+            source_queue_pair: 0,
+        };
+        if Arc::ptr_eq(bell, &self.send_bell) {
+            let inner = &mut *inner;
+            lost.extend(inner.sends.drain(..).map(|(id, opcode)| {
+                let status = std::mem::replace(&mut inner.failure, CompletionStatus::Flushed);
+                flushed(id, opcode, status)
+            }));
+        }
+        if Arc::ptr_eq(bell, &self.receive_bell) {
+            let receives = inner.receives.drain(..);
+            lost.extend(receives.map(|id| flushed(id, Opcode::Receive, CompletionStatus::Flushed)));
+        }
+    }
+}
+
+impl Inner {
+    fn advance(&mut self, token: u64) -> Progress {
+        if self.failed {
+            return Progress::Expired;
+        }
+        let Phase::Waiting(_) = self.phase else {
+            return Progress::Done;
+        };
+        // SAFETY: the word is there until the phase is `Gone`. The device writes it; whatever it writes is a number.
+        let heard = unsafe { (*self.words.heard).load(Ordering::Acquire) } == token;
+        if let Some(other) = self.other.filter(|_| !self.told && (self.calls || heard)) {
+            self.told = true;
+            if let Err(error) = self.tell(other) {
+                tracing::warn!(%error, "a queue pair could not tell its peer that it is connected");
+                self.failed = true;
+                return Progress::Expired;
+            }
+        }
+        if self.told && heard {
+            self.phase = Phase::Open;
+            self.since = None;
+            let held = std::mem::take(&mut self.held);
+            // SAFETY: the queue pair is alive; the memory is kept until the completions, which are yet to come.
+            let posted = unsafe { post_sends(self.queue.context, self.queue.pair, &held) };
+            // The device has room for as many as were held.
+            if !matches!(posted, Ok(count) if count == held.len()) {
+                tracing::warn!(
+                    ?posted,
+                    held = held.len(),
+                    "sends that were held could not be posted"
+                );
+                self.failed = true;
+                return Progress::Expired;
+            }
+            return Progress::Done;
+        }
+        match self.since {
+            Some(since) if since.elapsed() > PATIENCE => Progress::Expired,
+            since => Progress::Waiting {
+                held: since.is_some(),
+            },
+        }
+    }
+
+    /// Writes the word that the other end waits for.
+    fn tell(&self, other: Mailbox) -> Result<()> {
+        // SAFETY: the word is there until the phase is `Gone`.
+        unsafe { (*self.words.told).store(other.token, Ordering::Release) };
+        let request = RawSendRequest {
+            id: CONTROL_SLOT,
+            operation: SendOperation::Write(other.at),
+            inline: None,
+            local: RawLocal {
+                address: self.words.told.addr() as u64,
+                length: size_of::<u64>(),
+                local_key: self.words.local_key,
+            },
+            destination: None,
+        };
+        // SAFETY: the queue pair is alive, and so is the word, which stays as it is.
+        match unsafe { post_sends(self.queue.context, self.queue.pair, &[request]) }? {
+            0 => Err(VerbsError::InvalidRequest(
+                "the send queue is full".to_owned(),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A request on a connection.
+fn copy(request: &RawSendRequest) -> RawSendRequest {
+    RawSendRequest {
+        id: request.id,
+        operation: request.operation,
+        inline: request.inline,
+        local: request.local,
+        destination: None,
+    }
+}
+
+/// Removes the first that is so; mostly that is the first of all.
+fn remove<T>(queue: &mut VecDeque<T>, is: impl Fn(&T) -> bool) -> bool {
+    let found = queue.iter().position(is);
+    found.and_then(|at| queue.remove(at)).is_some()
+}
