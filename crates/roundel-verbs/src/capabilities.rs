@@ -37,6 +37,9 @@ pub struct Capabilities {
     /// Whether READs also go into memory that is not registered, and are over when the call returns:
     /// the peer's memory is mapped here.
     pub reads_at_once: bool,
+    /// Whether peers that know a key also reach memory that is not exposed. On iWARP what a READ brings is written by the
+    /// peer, whom the device tells the key, and Soft-iWARP does not look at the right to read.
+    pub exposes_all_memory: bool,
     /// Whether there are atomic operations on remote words.
     pub atomics: bool,
     /// Whether SENDs and WRITEs may carry immediate data.
@@ -97,6 +100,7 @@ impl Capabilities {
             registered_bytes_max,
             outstanding_reads_max,
             reads_at_once,
+            exposes_all_memory,
             atomics,
             immediate_data,
             shared_receive_queues_max,
@@ -141,6 +145,10 @@ impl Capabilities {
             (
                 "READs without queue and registered memory",
                 answer(*reads_at_once),
+            ),
+            (
+                "keys also open memory that is not exposed",
+                answer(*exposes_all_memory),
             ),
             ("atomics", answer(*atomics)),
             ("immediate data", answer(*immediate_data)),

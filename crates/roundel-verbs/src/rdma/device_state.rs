@@ -82,6 +82,7 @@ impl DeviceState {
                 registered_bytes_max: usize::try_from(attributes.max_mr_size).unwrap_or(usize::MAX),
                 outstanding_reads_max: asked_reads.into(),
                 reads_at_once: false,
+                exposes_all_memory: iwarp,
                 atomics: attributes.atomic_cap != IBV_ATOMIC_NONE,
                 immediate_data: !iwarp,
                 shared_receive_queues_max: count(attributes.max_srq),

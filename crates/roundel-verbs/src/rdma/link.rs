@@ -6,8 +6,9 @@
 //! the other end when it has heard the caller, both not before their user has connected them. Sends are held until both
 //! words are there.
 //!
-//! Devices on iWARP also lose requests: what is posted just when a connection breaks may never complete. So what is
-//! posted is noted, and what the device has not ended when the queue pair is broken is ended here.
+//! Soft-iWARP also loses requests, what is posted just when a connection breaks may never complete; and a SEND completes
+//! before a READ that was posted before it. So what is posted is noted, completions are put in order again, and what the
+//! device has not ended when the queue pair is broken is ended here.
 #![allow(unsafe_code)] // Posts to the device, and reads a word that it writes.
 
 use super::address::Party;
@@ -75,15 +76,22 @@ struct Inner {
     /// Sends that wait, and since when the first does.
     held: Vec<RawSendRequest>,
     since: Option<Instant>,
-    /// Requests that have not completed, in the order of posting.
-    sends: VecDeque<(u64, Opcode)>,
-    receives: VecDeque<u64>,
+    /// Requests whose completions nobody has, in the order of posting.
+    sends: VecDeque<Posted>,
+    receives: VecDeque<Posted>,
     /// How the first send ends that the device does not end.
     failure: CompletionStatus,
     /// The device did not take what it has room for.
     failed: bool,
     /// The connection ended before this end's user connected it.
     dropped: bool,
+}
+
+struct Posted {
+    id: u64,
+    opcode: Opcode,
+    /// Its completion, if one before it has none.
+    ended: Option<RawCompletion>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -211,7 +219,11 @@ impl Link {
     pub(super) unsafe fn post_sends(&self, requests: &[RawSendRequest]) -> Result<usize> {
         let mut inner = self.inner.lock();
         inner.advance(self.mailbox.token);
-        let marks = requests.iter().map(|one| (one.id, one.operation.opcode()));
+        let marks = requests.iter().map(|one| Posted {
+            id: one.id,
+            opcode: one.operation.opcode(),
+            ended: None,
+        });
         match inner.phase {
             Phase::Open => {
                 // SAFETY: the queue pair is not destroyed in this phase; the memory is kept as the caller promises.
@@ -250,11 +262,15 @@ impl Link {
             requests.len()
         } else {
             // SAFETY: as the caller promises.
-            unsafe { post_receives(requests, post) }?
+            unsafe { post_receives(requests, 1, post) }?
         };
         inner
             .receives
-            .extend(requests[..posted].iter().map(|one| one.id));
+            .extend(requests[..posted].iter().map(|one| Posted {
+                id: one.id,
+                opcode: Opcode::Receive,
+                ended: None,
+            }));
         drop(inner);
         if closed {
             self.receive_bell.ring();
@@ -262,21 +278,42 @@ impl Link {
         Ok(posted)
     }
 
-    /// Takes note of a completion of the device. Returns whether it is one that somebody waits for.
-    pub(super) fn settles(&self, completion: &RawCompletion) -> bool {
+    /// Takes note of a completion of the device, and hands on what is complete now. Returns whether somebody waits for
+    /// the request.
+    pub(super) fn settle(
+        &self,
+        completion: &RawCompletion,
+        complete: &mut Vec<RawCompletion>,
+    ) -> bool {
         if completion.id == CONTROL_SLOT {
             return false;
         }
-        let mut inner = self.inner.lock();
-        if completion.opcode != Opcode::Receive {
-            return remove(&mut inner.sends, |(id, _)| *id == completion.id);
-        }
-        if !self.own_receives {
+        let receive = completion.opcode == Opcode::Receive;
+        if receive && !self.own_receives {
+            complete.push(*completion);
             return true;
         }
-        // The other end is gone before this one was connected, which its user hears of when it is.
-        let early = inner.phase == Phase::Init && completion.status == CompletionStatus::Flushed;
-        !early && remove(&mut inner.receives, |id| *id == completion.id)
+        let mut inner = self.inner.lock();
+        // The other end is gone before this one was connected: its user hears of that when it is.
+        if inner.phase == Phase::Init && completion.status == CompletionStatus::Flushed {
+            return false;
+        }
+        let queue = if receive {
+            &mut inner.receives
+        } else {
+            &mut inner.sends
+        };
+        // Mostly the first of all.
+        let waits = |one: &&mut Posted| one.id == completion.id && one.ended.is_none();
+        let Some(posted) = queue.iter_mut().find(waits) else {
+            return false;
+        };
+        posted.ended = Some(*completion);
+        while let Some(ended) = queue.front().and_then(|first| first.ended) {
+            complete.push(ended);
+            queue.pop_front();
+        }
+        true
     }
 
     /// How the first send that the device does not end is to end.
@@ -321,27 +358,27 @@ impl Link {
         if inner.phase != Phase::Closed {
             return;
         }
-        let queue_pair = self.own.number;
-        let flushed = |id, opcode, status| RawCompletion {
-            id,
-            queue_pair,
-            status,
-            opcode,
-            bytes: 0,
-            written: false,
-            immediate: None,
-            source_queue_pair: 0,
+        let inner = &mut *inner;
+        let mut end = |posted: Posted| {
+            posted.ended.unwrap_or_else(|| RawCompletion {
+                id: posted.id,
+                queue_pair: self.own.number,
+                status: match posted.opcode {
+                    Opcode::Receive => CompletionStatus::Flushed,
+                    _ => std::mem::replace(&mut inner.failure, CompletionStatus::Flushed),
+                },
+                opcode: posted.opcode,
+                bytes: 0,
+                written: false,
+                immediate: None,
+                source_queue_pair: 0,
+            })
         };
         if Arc::ptr_eq(bell, &self.send_bell) {
-            let inner = &mut *inner;
-            lost.extend(inner.sends.drain(..).map(|(id, opcode)| {
-                let status = std::mem::replace(&mut inner.failure, CompletionStatus::Flushed);
-                flushed(id, opcode, status)
-            }));
+            lost.extend(inner.sends.drain(..).map(&mut end));
         }
         if Arc::ptr_eq(bell, &self.receive_bell) {
-            let receives = inner.receives.drain(..);
-            lost.extend(receives.map(|id| flushed(id, Opcode::Receive, CompletionStatus::Flushed)));
+            lost.extend(inner.receives.drain(..).map(end));
         }
     }
 }
@@ -424,10 +461,4 @@ fn copy(request: &RawSendRequest) -> RawSendRequest {
         local: request.local,
         destination: None,
     }
-}
-
-/// Removes the first that is so; mostly that is the first of all.
-fn remove<T>(queue: &mut VecDeque<T>, is: impl Fn(&T) -> bool) -> bool {
-    let found = queue.iter().position(is);
-    found.and_then(|at| queue.remove(at)).is_some()
 }

@@ -101,8 +101,8 @@ impl RdmaQueuePair {
         };
         // SAFETY: the struct holds numbers and pointers, for which zero is valid.
         let mut initial: ibv_qp_init_attr = unsafe { zeroed() };
-        initial.send_cq = send_queue.raw;
-        initial.recv_cq = receive_queue.raw;
+        initial.send_cq = sends.raw;
+        initial.recv_cq = receives.raw;
         initial.srq = shared.as_ref().map_or(null_mut(), |shared| shared.raw());
         initial.sq_sig_all = 1;
         initial.qp_type = queue_pair_type(options.transport);
@@ -361,7 +361,7 @@ impl ProviderQueuePair for RdmaQueuePair {
             return unsafe { link.post_receives(requests, post) };
         }
         // SAFETY: as above.
-        let posted = unsafe { post_receives(requests, post) };
+        let posted = unsafe { post_receives(requests, 0, post) };
         if self.state.known() == QueuePairState::Error {
             self.state.break_off();
         }

@@ -85,6 +85,7 @@ pub(super) fn create(options: ShmOptions) -> Result<(Arc<DeviceState>, OwnedFd)>
             registered_bytes_max,
             outstanding_reads_max: 128,
             reads_at_once: options.reads_at_once,
+            exposes_all_memory: false,
             atomics: true,
             immediate_data: true,
             shared_receive_queues_max: 0,

@@ -49,6 +49,7 @@ pub(super) fn capabilities(parameters: &Parameters, node: usize) -> Capabilities
         registered_bytes_max: usize::MAX,
         outstanding_reads_max: nic.reads_max,
         reads_at_once: false,
+        exposes_all_memory: false,
         atomics: true,
         immediate_data: true,
         shared_receive_queues_max: 0,

@@ -62,6 +62,7 @@ pub fn open(options: TcpOptions) -> Result<Device> {
             registered_bytes_max: usize::MAX,
             outstanding_reads_max: super::connection::RETURNING_MAX,
             reads_at_once: false,
+            exposes_all_memory: false,
             atomics: true,
             immediate_data: true,
             shared_receive_queues_max: 0,
