@@ -160,7 +160,8 @@ fn threads(provider: &dyn Provider) -> CaseResult {
     };
     let ready = &AtomicU64::new(0);
     c.b.post_receives(&c.qb, 0, 16, 1024)?;
-    let (qa, sends, arena) = (c.qa, c.a.sends.clone(), c.a.arena.clone());
+    // By reference: a queue pair that is dropped may take its last messages with it.
+    let (qa, sends, arena) = (&c.qa, c.a.sends.clone(), c.a.arena.clone());
     std::thread::scope(|scope| {
         let sender = scope.spawn(move || -> Result<(), Failure> {
             let mut free = (0..8)
