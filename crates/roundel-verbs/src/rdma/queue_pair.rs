@@ -336,6 +336,10 @@ impl ProviderQueuePair for RdmaQueuePair {
             )));
         }
         if let Some(link) = &self.state.link {
+            if state == QueuePairState::Error {
+                // So that the link knows it, whoever has broken it: then it ends what is posted.
+                self.state.break_off();
+            }
             // SAFETY: as the caller promises.
             return unsafe { link.post_sends(requests) };
         }
@@ -357,6 +361,9 @@ impl ProviderQueuePair for RdmaQueuePair {
             None => rustix::io::Errno::NOSYS.raw_os_error(),
         };
         if let Some(link) = &self.state.link {
+            if self.state.known() == QueuePairState::Error {
+                self.state.break_off();
+            }
             // SAFETY: as the caller promises.
             return unsafe { link.post_receives(requests, post) };
         }

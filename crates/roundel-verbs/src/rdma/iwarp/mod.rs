@@ -13,6 +13,8 @@ mod hello;
 mod library;
 mod manager;
 mod server;
+#[cfg(test)]
+mod tests;
 
 #[cfg(test)]
 pub(super) use bindings::{CONSTANTS, layouts};
