@@ -26,8 +26,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long sends are held for a peer that does not connect: about as long as other devices try.
-const PATIENCE: Duration = Duration::from_secs(4);
+/// How long sends are held for a peer that does not connect: about as long as other devices try. The kernel takes up to
+/// three seconds for a host's first connection.
+const PATIENCE: Duration = Duration::from_secs(6);
 
 /// Where an end looks for the other's word, and which word that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
