@@ -12,9 +12,8 @@
 #![allow(unsafe_code)] // Posts to the device, and reads a word that it writes.
 
 use super::address::Party;
-use super::bindings::{ibv_context, ibv_qp, ibv_recv_wr};
+use super::bindings::{ibv_context, ibv_qp};
 use super::doorbell::Doorbell;
-use super::work::{CONTROL_SLOT, post_receives, post_sends};
 use crate::counters::Opcode;
 use crate::error::{Result, VerbsError};
 use crate::memory::RemoteAddress;
@@ -25,6 +24,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+/// The slot of requests of this provider's own, which nobody waits for: the last that there is.
+pub(super) const CONTROL_SLOT: u64 = (1 << 24) - 1;
 
 /// How long sends are held for a peer that does not connect: about as long as other devices try. The kernel takes up to
 /// three seconds for a host's first connection.
@@ -45,11 +47,25 @@ pub(super) struct Words {
     pub local_key: u32,
 }
 
-/// A queue pair of the device.
+/// Posts sends to a queue pair that is not destroyed; returns how many fitted. Safe as
+/// [`ProviderQueuePair::post_send`](crate::provider::ProviderQueuePair::post_send) is.
+type Post = unsafe fn(*mut ibv_context, *mut ibv_qp, &[RawSendRequest]) -> Result<usize>;
+
+/// A queue pair of the device, and how sends are posted to it.
 #[derive(Clone, Copy)]
 pub(super) struct Queue {
     pub context: *mut ibv_context,
     pub pair: *mut ibv_qp,
+    pub post: Post,
+}
+
+impl Queue {
+    /// # Safety
+    /// As [`Post`].
+    unsafe fn post(&self, requests: &[RawSendRequest]) -> Result<usize> {
+        // SAFETY: as the caller promises.
+        unsafe { (self.post)(self.context, self.pair, requests) }
+    }
 }
 
 pub(super) struct Link {
@@ -228,8 +244,7 @@ impl Link {
         match inner.phase {
             Phase::Open => {
                 // SAFETY: the queue pair is not destroyed in this phase; the memory is kept as the caller promises.
-                let posted =
-                    unsafe { post_sends(inner.queue.context, inner.queue.pair, requests) }?;
+                let posted = unsafe { inner.queue.post(requests) }?;
                 inner.sends.extend(marks.take(posted));
                 Ok(posted)
             }
@@ -248,23 +263,15 @@ impl Link {
         }
     }
 
-    /// Posts receives with `post`; returns how many were taken.
-    ///
-    /// # Safety
-    /// As for [`post_receives`].
-    pub(super) unsafe fn post_receives(
+    /// Posts receives with `post`, which returns how many fitted; returns how many were taken.
+    pub(super) fn post_receives(
         &self,
         requests: &[RawReceiveRequest],
-        post: impl FnMut(*mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32,
+        post: impl FnOnce() -> Result<usize>,
     ) -> Result<usize> {
         let mut inner = self.inner.lock();
         let closed = matches!(inner.phase, Phase::Closed | Phase::Gone);
-        let posted = if closed {
-            requests.len()
-        } else {
-            // SAFETY: as the caller promises.
-            unsafe { post_receives(requests, 1, post) }?
-        };
+        let posted = if closed { requests.len() } else { post()? };
         inner
             .receives
             .extend(requests[..posted].iter().map(|one| Posted {
@@ -407,7 +414,7 @@ impl Inner {
             self.since = None;
             let held = std::mem::take(&mut self.held);
             // SAFETY: the queue pair is alive; the memory is kept until the completions, which are yet to come.
-            let posted = unsafe { post_sends(self.queue.context, self.queue.pair, &held) };
+            let posted = unsafe { self.queue.post(&held) };
             // The device has room for as many as were held.
             if !matches!(posted, Ok(count) if count == held.len()) {
                 tracing::warn!(
@@ -444,7 +451,7 @@ impl Inner {
             destination: None,
         };
         // SAFETY: the queue pair is alive, and so is the word, which stays as it is.
-        match unsafe { post_sends(self.queue.context, self.queue.pair, &[request]) }? {
+        match unsafe { self.queue.post(&[request]) }? {
             0 => Err(VerbsError::InvalidRequest(
                 "the send queue is full".to_owned(),
             )),

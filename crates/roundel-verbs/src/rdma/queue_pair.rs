@@ -135,7 +135,11 @@ impl RdmaQueuePair {
                 incarnation: sequence,
             };
             let context = device.context.raw;
-            let queue = Queue { context, pair: raw };
+            let queue = Queue {
+                context,
+                pair: raw,
+                post: post_sends,
+            };
             let bells = [&send_queue.bell, &receive_queue.bell];
             let (mailbox, words) = link_words(words);
             Link::new(own, mailbox, words, queue, bells, shared.is_none())
@@ -365,7 +369,7 @@ impl ProviderQueuePair for RdmaQueuePair {
                 self.state.break_off();
             }
             // SAFETY: as the caller promises.
-            return unsafe { link.post_receives(requests, post) };
+            return link.post_receives(requests, || unsafe { post_receives(requests, 1, post) });
         }
         // SAFETY: as above.
         let posted = unsafe { post_receives(requests, 0, post) };

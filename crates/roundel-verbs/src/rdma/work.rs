@@ -20,9 +20,6 @@ const BATCH: usize = 32;
 /// Slots that a request's number has room for.
 const SLOTS: u64 = 1 << 24;
 
-/// The slot of requests of this provider's own, which nobody waits for.
-pub(super) const CONTROL_SLOT: u64 = SLOTS - 1;
-
 /// Opcode in the top byte, then 24 bits of slot and 32 of bytes.
 fn mark(opcode: Opcode, slot: u64, bytes: usize) -> Result<u64> {
     let bytes = u32::try_from(bytes)
@@ -284,16 +281,17 @@ fn outcome(call: &'static str, code: i32, posted: usize) -> Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rdma::link::CONTROL_SLOT;
 
     #[test]
     fn a_number_carries_opcode_slot_and_bytes() {
         for opcode in Opcode::ALL {
-            for (slot, bytes) in [(0, 0), (SLOTS - 1, u32::MAX as usize), (77, 4096)] {
+            for (slot, bytes) in [(0, 0), (CONTROL_SLOT, u32::MAX as usize), (77, 4096)] {
                 let mark = mark(opcode, slot, bytes).unwrap();
                 assert_eq!(unmark(mark), (opcode, slot, bytes));
             }
         }
-        assert!(mark(Opcode::Send, SLOTS, 0).is_err());
+        assert!(mark(Opcode::Send, CONTROL_SLOT + 1, 0).is_err());
         assert!(mark(Opcode::Send, 0, 1 << 32).is_err());
     }
 
