@@ -8,6 +8,7 @@ use super::context::Context;
 use super::events::Events;
 use super::iwarp::Connections;
 use super::library::Verbs;
+use super::link::TELLINGS;
 use super::pairs::Pairs;
 use super::sysfs;
 use crate::capabilities::{Capabilities, GRH_BYTES};
@@ -68,10 +69,10 @@ impl DeviceState {
                 transports: Vec::new(),
                 queue_pairs_max: count(attributes.max_qp),
                 // All of a queue's requests may be on a completion queue at a time.
-                // On iWARP one is the provider's own.
+                // On iWARP some are the provider's own.
                 work_requests_max: count(attributes.max_qp_wr)
                     .min(count(attributes.max_cqe))
-                    .saturating_sub(usize::from(iwarp)),
+                    .saturating_sub(if iwarp { TELLINGS as usize } else { 0 }),
                 completion_queues_max: count(attributes.max_cq),
                 completions_max: count(attributes.max_cqe),
                 completion_channels_max: 1024,

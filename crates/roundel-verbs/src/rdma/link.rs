@@ -32,6 +32,11 @@ pub(super) const CONTROL_SLOT: u64 = (1 << 24) - 1;
 /// three seconds for a host's first connection.
 const PATIENCE: Duration = Duration::from_secs(6);
 
+/// How often an end writes the other's word at most, and when for the second time; later times are each four times as
+/// late. Soft-iWARP may not look at what comes just as it has taken a call before more comes.
+pub(super) const TELLINGS: u32 = 4;
+const TELL_AGAIN: Duration = Duration::from_millis(20);
+
 /// Where an end looks for the other's word, and which word that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mailbox {
@@ -88,8 +93,9 @@ struct Inner {
     other: Option<Mailbox>,
     /// Whether this end has called, and so sends first.
     calls: bool,
-    /// Whether the other end's mailbox has been written to.
-    told: bool,
+    /// How often the other end's mailbox has been written to, and when the last time.
+    told: u32,
+    told_at: Instant,
     /// Sends that wait, and since when the first does.
     held: Vec<RawSendRequest>,
     since: Option<Instant>,
@@ -161,7 +167,8 @@ impl Link {
                 caller: None,
                 other: None,
                 calls: false,
-                told: false,
+                told: 0,
+                told_at: Instant::now(),
                 held: Vec::new(),
                 since: None,
                 sends: VecDeque::new(),
@@ -401,15 +408,16 @@ impl Inner {
         };
         // SAFETY: the word is there until the phase is `Gone`. The device writes it; whatever it writes is a number.
         let heard = unsafe { (*self.words.heard).load(Ordering::Acquire) } == token;
-        if let Some(other) = self.other.filter(|_| !self.told && (self.calls || heard)) {
-            self.told = true;
+        if let Some(other) = self.other.filter(|_| self.is_to_tell(heard)) {
+            self.told += 1;
+            self.told_at = Instant::now();
             if let Err(error) = self.tell(other) {
                 tracing::warn!(%error, "a queue pair could not tell its peer that it is connected");
                 self.failed = true;
                 return Progress::Expired;
             }
         }
-        if self.told && heard {
+        if self.told > 0 && heard {
             self.phase = Phase::Open;
             self.since = None;
             let held = std::mem::take(&mut self.held);
@@ -432,6 +440,15 @@ impl Inner {
             since => Progress::Waiting {
                 held: since.is_some(),
             },
+        }
+    }
+
+    /// Whether the other end's word is to be written now.
+    fn is_to_tell(&self, heard: bool) -> bool {
+        match self.told {
+            0 => self.calls || heard,
+            TELLINGS.. => false,
+            times => !heard && self.told_at.elapsed() > TELL_AGAIN * 4_u32.pow(times - 1),
         }
     }
 

@@ -7,7 +7,7 @@ use super::bindings::*;
 use super::completion_queue::{RdmaCompletionQueue, Room};
 use super::device_state::DeviceState;
 use super::library::last_error;
-use super::link::{Link, Mailbox, Queue, Words};
+use super::link::{Link, Mailbox, Queue, TELLINGS, Words};
 use super::memory::RdmaSegment;
 use super::multicast::Membership;
 use super::pair_state::PairState;
@@ -92,8 +92,9 @@ impl RdmaQueuePair {
             .transpose()?;
         // A device may use both queues for errors of either direction; depths are never 0.
         let iwarp = device.context.iwarp;
-        // On iWARP one send is the provider's own.
-        let send_depth = options.send_depth.max(1) + usize::from(iwarp);
+        // On iWARP some sends are the provider's own.
+        let own_sends = if iwarp { TELLINGS as usize } else { 0 };
+        let send_depth = options.send_depth.max(1) + own_sends;
         let sends = Room::reserve(&send_queue, send_depth)?;
         let receives = match &shared {
             Some(shared) => shared.room_in(&receive_queue)?,
