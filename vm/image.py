@@ -17,19 +17,21 @@ import subprocess
 import tempfile
 import time
 
+import siw
+
 HERE = pathlib.Path(__file__).resolve().parent
 PACKAGES = ["qemu-system-x86", "busybox-static", "kmod", "iproute2", "libibverbs1", "ibverbs-providers",
-            "librdmacm1", "perftest"]
+            "librdmacm1", "perftest", "gcc-12", "make", "xz-utils"]
 # Of the kernel's package only the image and these modules, with what they depend on, are kept.
-MODULES = ["virtio_pci", "virtio_console", "9p", "9pnet_virtio", "crc32_generic", "rdma_rxe", "ib_uverbs",
-           "rdma_ucm", "veth", "bridge", "sch_netem", "virtio_net"]
+MODULES = ["virtio_pci", "virtio_console", "9p", "9pnet_virtio", "crc32_generic", "rdma_rxe", "crc32c_generic", "siw",
+           "ib_uverbs", "rdma_ucm", "veth", "bridge", "sch_netem", "virtio_net"]
 # `sh` is dash: busybox's shell would run its own `ip` and `tc`, which know less.
 TOOLS = ["sh", "ip", "rdma", "tc", "ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_send_lat", "ib_write_lat",
          "ib_read_lat"]
 LIBRARY_DIR = "usr/lib/x86_64-linux-gnu"
 # Opened by name: by the verbs' users, by libibverbs, and by what runs from a share.
-LIBRARIES = ["libibverbs.so.1", "librdmacm.so.1", "libibverbs/librxe-rdmav*.so", "libc.so.6", "libm.so.6",
-             "libgcc_s.so.1", "libpthread.so.0", "libdl.so.2", "librt.so.1",
+LIBRARIES = ["libibverbs.so.1", "librdmacm.so.1", "libibverbs/librxe-rdmav*.so", "libibverbs/libsiw-rdmav*.so",
+             "libc.so.6", "libm.so.6", "libgcc_s.so.1", "libpthread.so.0", "libdl.so.2", "librt.so.1",
              "libutil.so.1", "libresolv.so.2", "libnss_files.so.2", "libnss_dns.so.2"]
 # A build that was not used for so long, or a kernel that is so old, is removed by the next build.
 UNUSED_DAYS_MAX = 14
@@ -94,7 +96,8 @@ def installed_versions():
 
 
 def build_name(versions):
-    inputs = [(HERE / "image.py").read_bytes(), (HERE / "init").read_bytes(), repr(sorted(versions.items())).encode()]
+    recipes = [(HERE / name).read_bytes() for name in ("image.py", "siw.py", "init")]
+    inputs = [*recipes, repr(sorted(versions.items())).encode()]
     return "build-" + hashlib.sha256(b"\0".join(inputs)).hexdigest()[:16]
 
 
@@ -138,6 +141,8 @@ def fetch_kernel(cache, say):
         fresh.mkdir()
         vmlinuz = (scratch / "package/boot" / f"vmlinuz-{version}").read_bytes()
         (fresh / "vmlinux").write_bytes(unpack_vmlinux(vmlinuz))
+        say("build the module siw")
+        siw.build(version, scratch / "package/lib/modules" / version, scratch, run)
         run([tool("depmod"), "-b", scratch / "package", version])
         keep_modules(scratch / "package/lib/modules" / version, fresh / "modules" / version)
         kernel = kernel_dir(cache, version)
@@ -213,7 +218,9 @@ def initramfs(kernel):
         if path.is_relative_to(system):
             archive.file(str(path.relative_to("/")), path.read_bytes(), 0o755)
     archive.file("usr/lib64/ld-linux-x86-64.so.2", pathlib.Path("/lib64/ld-linux-x86-64.so.2").read_bytes(), 0o755)
-    archive.file("etc/libibverbs.d/rxe.driver", pathlib.Path("/etc/libibverbs.d/rxe.driver").read_bytes())
+    for driver in ["rxe", "siw"]:
+        name = f"etc/libibverbs.d/{driver}.driver"
+        archive.file(name, pathlib.Path("/", name).read_bytes())
     archive.file("etc/nsswitch.conf", b"passwd: files\ngroup: files\nhosts: files\n")
     archive.file("etc/protocols", b"ip 0 IP\nicmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\n")
     modules = kernel / "modules"

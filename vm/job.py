@@ -9,6 +9,9 @@ import socket
 
 # Frames that may wait where some are lost: as good as without a limit.
 NETEM_FRAMES_MAX = 100_000
+# The kernel's RDMA devices in software, Soft-RoCE and Soft-iWARP, and the modules of each. Without the sums of crc32 and
+# crc32c the kernel refuses to make a device.
+KINDS = {"rxe": ["crc32_generic", "rdma_rxe"], "siw": ["crc32c_generic", "siw"]}
 
 
 @dataclasses.dataclass
@@ -36,7 +39,10 @@ class Port:
         return mac_of(self.ip())
 
     def gid(self):
-        """Of the address, as the kernel writes it in /sys."""
+        """As the kernel writes it in /sys: of the address on Soft-RoCE, of the interface on Soft-iWARP."""
+        if self.device.startswith("siw"):
+            a, b, c, d, e, f = self.mac().split(":")
+            return f"{a}{b}:{c}{d}:{e}{f}:0000:0000:0000:0000:0000"
         a, b, c, d = (int(part) for part in self.ip().split("."))
         return f"0000:0000:0000:0000:0000:ffff:{a:02x}{b:02x}:{c:02x}{d:02x}"
 
@@ -55,6 +61,8 @@ class Job:
     memory_mib: int = 2048
     cpus: int = 2
     devices: int = 2
+    # One of KINDS.
+    kind: str = "rxe"
     mtu: int = 9000
     loss_percent: float = 0
     # A device such as `rxe1`, or nothing.
@@ -75,11 +83,11 @@ class Job:
 
     def card(self):
         """The port on the network card, if there is one."""
-        return Port(f"rxe{self.devices}", "eth0", self.net_address) if self.link else None
+        return Port(f"{self.kind}{self.devices}", "eth0", self.net_address) if self.link else None
 
     def ports(self):
         """Those on the guest's own switch, then that on the network card."""
-        own = [Port(f"rxe{n}", f"v{n}", f"10.9.0.{n + 1}/24") for n in range(self.devices)]
+        own = [Port(f"{self.kind}{n}", f"v{n}", f"10.9.0.{n + 1}/24") for n in range(self.devices)]
         return own + ([self.card()] if self.link else [])
 
     def files(self, marker):
@@ -100,7 +108,7 @@ class Job:
             "command": [*exports, f"exec {shlex.join(self.command)}"],
             "shares": self.mounts(),
             "ip": self.interfaces(),
-            "rdma": [f"link add {p.device} type rxe netdev {p.interface}" for p in self.rdma_ports()],
+            "rdma": [f"link add {p.device} type {self.kind} netdev {p.interface}" for p in self.rdma_ports()],
             "ready": [f"{p.device} {p.gid()}" for p in self.rdma_ports() if p.device != self.link_down],
             "tc": self.disciplines(),
             "hosts": [f"{address} {name}" for name, address in hosts.items()],
@@ -110,8 +118,7 @@ class Job:
         return {name: "".join(f"{line}\n" for line in text) for name, text in lines.items()}
 
     def modules(self):
-        # Without crc32 the kernel refuses to make an rxe device.
-        rdma = ["crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm"] if self.rdma_modules else []
+        rdma = [*KINDS[self.kind], "ib_uverbs", "rdma_ucm"] if self.rdma_modules else []
         switch = ["bridge", "veth"] if self.devices else []
         return [*(["virtio_net"] if self.link else []), *switch, *rdma, *(["sch_netem"] if self.loss_percent else [])]
 

@@ -27,8 +27,8 @@ def main():
     began = time.monotonic()
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        checks = [check_output, check_pair, check_loss, check_ports, check_killed_peer, check_user, check_nothing_left,
-                  check_panic, check_timeout, check_second_boot, check_boot_that_ends, check_missing_command]
+        checks = [check_output, check_pair, check_loss, check_ports, check_iwarp, check_killed_peer, check_user,
+                  check_nothing_left, check_panic, check_timeout, check_second_boot, check_boot_that_ends, check_missing_command]
         for check, fault, seconds in pool.map(outcome, checks):
             print(f"{'failed' if fault else 'ok':6} {seconds:5.1f} s  {check.__doc__}", flush=True)
             if fault:
@@ -113,6 +113,14 @@ def check_ports():
               f"{SHELL} rdma link; ib_write_bw -d rxe0 -n 100 {PATIENT} >/tmp/server & sleep 1;"
               f"retry ib_write_bw -d rxe2 -n 100 {PATIENT} 10.9.0.1; received rxe0 6400"), 0,
            re.compile(r"rxe0/1 state ACTIVE.*rxe1/1 state DOWN.*rxe2/1 state ACTIVE.*Mtu +: 1024", re.DOTALL))
+
+
+def check_iwarp():
+    """iWARP devices, which are connected by the connection manager"""
+    expect(vm("exec", "--kind", "siw", "--", "sh", "-c",
+              f"{SHELL} ib_write_bw -R -d siw0 -n 100 >/tmp/server & sleep 1;"
+              "retry ib_write_bw -R -d siw1 --source_ip 10.9.0.2 -n 100 10.9.0.1 >/tmp/client;"
+              "grep -E 'Transport|^ 65536' /tmp/client"), 0, re.compile(r"Transport type : IW.* 65536 +100 ", re.DOTALL))
 
 
 def check_loss():

@@ -1,6 +1,7 @@
 //! UD: who gets a datagram, what is in front of it, and what is dropped.
 
 use super::fixture::*;
+use super::lacking::datagrams_needed;
 use super::report::{CaseResult, ensure, ensure_eq, ensure_err};
 use super::{Case, Provider, Verdict};
 use roundel_verbs::capabilities::GRH_BYTES;
@@ -77,6 +78,7 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 fn header(provider: &dyn Provider) -> CaseResult {
+    datagrams_needed!(provider);
     let (a, b) = (Node::open(provider)?, Node::open(provider)?);
     let (qa, qb) = (a.datagrams()?, b.datagrams()?);
     let to = a.handle(&qb)?;
@@ -99,6 +101,7 @@ fn header(provider: &dyn Provider) -> CaseResult {
 }
 
 fn dropped(provider: &dyn Provider) -> CaseResult {
+    datagrams_needed!(provider);
     let (a, b) = (Node::open(provider)?, Node::open(provider)?);
     let (qa, qb) = (a.datagrams()?, b.datagrams()?);
     let to = a.handle(&qb)?;
@@ -123,6 +126,7 @@ fn dropped(provider: &dyn Provider) -> CaseResult {
 }
 
 fn limit(provider: &dyn Provider) -> CaseResult {
+    datagrams_needed!(provider);
     let a = Node::open(provider)?;
     let qa = a.datagrams()?;
     let to = a.handle(&qa)?;
@@ -142,6 +146,7 @@ fn limit(provider: &dyn Provider) -> CaseResult {
 }
 
 fn wrong_key(provider: &dyn Provider) -> CaseResult {
+    datagrams_needed!(provider);
     let (a, b) = (Node::open(provider)?, Node::open(provider)?);
     let (qa, qb) = (a.datagrams()?, b.datagrams()?);
     b.post_receives(&qb, 1, 2, 256)?;
@@ -161,6 +166,7 @@ fn wrong_key(provider: &dyn Provider) -> CaseResult {
 }
 
 fn privileged_key(provider: &dyn Provider) -> CaseResult {
+    datagrams_needed!(provider);
     let node = Node::open(provider)?;
     let options = QueuePairOptions {
         queue_key: QUEUE_KEY_MAX + 1,
@@ -181,6 +187,7 @@ fn privileged_key(provider: &dyn Provider) -> CaseResult {
 }
 
 fn dead_queue_pair(provider: &dyn Provider) -> CaseResult {
+    datagrams_needed!(provider);
     let (a, b) = (Node::open(provider)?, Node::open(provider)?);
     let (qa, qb) = (a.datagrams()?, b.datagrams()?);
     let to = a.handle(&qb)?;
@@ -199,6 +206,7 @@ fn dead_queue_pair(provider: &dyn Provider) -> CaseResult {
 }
 
 fn dead_device(provider: &dyn Provider) -> CaseResult {
+    datagrams_needed!(provider);
     let a = Node::open(provider)?;
     let qa = a.datagrams()?;
     let to = {
@@ -216,6 +224,7 @@ fn dead_device(provider: &dyn Provider) -> CaseResult {
 }
 
 fn immediate(provider: &dyn Provider) -> CaseResult {
+    datagrams_needed!(provider);
     let (a, b) = (Node::open(provider)?, Node::open(provider)?);
     let (qa, qb) = (a.datagrams()?, b.datagrams()?);
     b.post_receives(&qb, 1, 1, 256)?;
@@ -235,6 +244,7 @@ fn immediate(provider: &dyn Provider) -> CaseResult {
 }
 
 fn too_small(provider: &dyn Provider) -> CaseResult {
+    datagrams_needed!(provider);
     let (a, b) = (Node::open(provider)?, Node::open(provider)?);
     let (qa, qb) = (a.datagrams()?, b.datagrams()?);
     b.post_receives(&qb, 1, 1, GRH_BYTES + 10)?;
@@ -261,6 +271,7 @@ fn too_small(provider: &dyn Provider) -> CaseResult {
 }
 
 fn one_to_many(provider: &dyn Provider) -> CaseResult {
+    datagrams_needed!(provider);
     let a = Node::open(provider)?;
     let qa = a.datagrams()?;
     let mut peers = Vec::new();
@@ -291,6 +302,7 @@ fn one_to_many(provider: &dyn Provider) -> CaseResult {
 }
 
 fn many_to_one(provider: &dyn Provider) -> CaseResult {
+    datagrams_needed!(provider);
     const SENDERS: usize = 4;
     let each = rounds(provider, 2000);
     let b = Node::open(provider)?;
@@ -365,6 +377,7 @@ fn many_to_one(provider: &dyn Provider) -> CaseResult {
 }
 
 fn not_ready(provider: &dyn Provider) -> CaseResult {
+    datagrams_needed!(provider);
     let (a, b) = (Node::open(provider)?, Node::open(provider)?);
     let qa = a.datagrams()?;
     let qb = b.queue_pair(&datagram_options())?;

@@ -1,6 +1,7 @@
 //! Payloads inside the work request.
 
 use super::fixture::*;
+use super::lacking::arrive;
 use super::report::{CaseResult, ensure, ensure_eq, ensure_err};
 use super::{Case, Provider, Verdict};
 use roundel_verbs::work::CompletionStatus::Success;
@@ -70,6 +71,7 @@ fn write(provider: &dyn Provider) -> CaseResult {
     let operation = SendOperation::Write(target.remote_address().offset(8));
     post(&c.qa, 1, operation, inline(b"inline write")?)?;
     expect(&c.a.sent(1)?, &[(1, Success)])?;
+    arrive(&c.a, &c.qa, &c.b)?;
     let mut bytes = [0; 12];
     target.read(8, &mut bytes);
     ensure_eq!(&bytes, b"inline write", "written");

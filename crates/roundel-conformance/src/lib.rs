@@ -9,6 +9,7 @@
 //! public object model only.
 
 mod fixture;
+mod lacking;
 mod report;
 
 mod accounting;

@@ -1,11 +1,13 @@
 //! Load: both directions at once with few receives, and connections that come and go under it.
 
 use super::fixture::*;
+use super::lacking::*;
 use super::report::{CaseResult, Failure, ensure, ensure_eq};
 use super::{Case, Provider, Verdict};
 use roundel_verbs::queue_pair::QueuePairOptions;
 use roundel_verbs::work::CompletionStatus::Success;
 use roundel_verbs::work::{ReceiveRequest, SendOperation, SendRequest};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) const CASES: &[Case] = &[
     Case {
@@ -64,6 +66,7 @@ impl Side<'_, '_> {
 }
 
 fn symmetric(provider: &dyn Provider) -> CaseResult {
+    waiting_needed!(provider);
     let messages = rounds(provider, 3000);
     let (a, b) = (Node::open(provider)?, Node::open(provider)?);
     let options = QueuePairOptions {
@@ -107,13 +110,19 @@ fn symmetric(provider: &dyn Provider) -> CaseResult {
 fn batches(provider: &dyn Provider) -> CaseResult {
     let messages = rounds(provider, 5000);
     let c = Connection::open(provider)?;
+    // Where SENDs do not wait for a receive, there are no more than there are receives.
+    let window = if waits_for_receive(&c.a) {
+        messages
+    } else {
+        13
+    };
     c.b.post_receives(&c.qb, 0, 13, 8)?;
     let mut next = 0u64;
     let mut requests: Vec<SendRequest> = Vec::new();
     let (mut sent, mut received) = (0u64, 0u64);
     let end = now() + PATIENCE;
     while received < messages {
-        while next < messages && requests.len() < 1 + (next % 17) as usize {
+        while next < messages.min(received + window) && requests.len() < 1 + (next % 17) as usize {
             let payload = inline(&next.to_le_bytes())?;
             requests.push(request(next, SendOperation::Send, payload));
             next += 1;
@@ -143,8 +152,16 @@ fn batches(provider: &dyn Provider) -> CaseResult {
 fn threads(provider: &dyn Provider) -> CaseResult {
     let messages = rounds(provider, 20_000);
     let c = Connection::open(provider)?;
+    // As above.
+    let window = if waits_for_receive(&c.a) {
+        messages
+    } else {
+        16
+    };
+    let ready = &AtomicU64::new(0);
     c.b.post_receives(&c.qb, 0, 16, 1024)?;
-    let (qa, sends, arena) = (c.qa, c.a.sends.clone(), c.a.arena.clone());
+    // By reference: a queue pair that is dropped may take its last messages with it.
+    let (qa, sends, arena) = (&c.qa, c.a.sends.clone(), c.a.arena.clone());
     std::thread::scope(|scope| {
         let sender = scope.spawn(move || -> Result<(), Failure> {
             let mut free = (0..8)
@@ -154,7 +171,7 @@ fn threads(provider: &dyn Provider) -> CaseResult {
             let mut waiting = Vec::new();
             let end = now() + 3 * PATIENCE;
             while done < messages {
-                while next < messages
+                while next < messages.min(ready.load(Ordering::Acquire) + window)
                     && let Some(mut buffer) = free.pop()
                 {
                     let length = 8 + (next % 1000) as usize;
@@ -195,6 +212,7 @@ fn threads(provider: &dyn Provider) -> CaseResult {
                     expected += 1;
                     let buffer = completion.buffer;
                     post_receives(&c.qb, vec![ReceiveRequest { id: 0, buffer }])?;
+                    ready.store(expected, Ordering::Release);
                 }
                 ensure!(now() < end, "only {expected} of {messages} came");
                 provider.idle();

@@ -1,6 +1,7 @@
 //! SEND and receive: order, lengths, immediate data.
 
 use super::fixture::*;
+use super::lacking::*;
 use super::report::{CaseResult, ensure, ensure_eq};
 use super::{Case, Provider, Verdict};
 use roundel_verbs::counters::Opcode;
@@ -104,6 +105,9 @@ fn lengths(provider: &dyn Provider) -> CaseResult {
 
 fn immediate(provider: &dyn Provider) -> CaseResult {
     let c = Connection::open(provider)?;
+    if lacks_immediate(&c)? {
+        return Ok(Verdict::Differs(NO_IMMEDIATE.into()));
+    }
     c.b.post_receives(&c.qb, 1, 2, 64)?;
     post(
         &c.qa,
@@ -125,6 +129,18 @@ fn too_small(provider: &dyn Provider) -> CaseResult {
     c.b.post_receives(&c.qb, 1, 1, 100)?;
     c.b.post_receives(&c.qb, 2, 1, 100)?;
     post(&c.qa, 5, SendOperation::Send, c.a.owned(&[1; 101])?)?;
+    if !completes_on_arrival(&c.a) {
+        not_taken(&c.a, &c.qa, 5, RemoteInvalidRequest)?;
+        let received = c.b.received(2)?;
+        ensure!(
+            (received[0].id, received[1].id, received[1].status) == (1, 2, Flushed)
+                && received[0].status != Success
+                && received.iter().all(|r| r.buffer.is_some()),
+            "{received:?}"
+        );
+        both_break(&c)?;
+        return Ok(Verdict::Differs(NO_ARRIVAL.into()));
+    }
     let sent = c.a.sent(1)?;
     let received = c.b.received(2)?;
     let unspecific = (sent[0].status, received[0].status) == (RemoteOperation, LocalOperation);
@@ -152,16 +168,16 @@ fn without_buffer(provider: &dyn Provider) -> CaseResult {
     let c = Connection::open(provider)?;
     let empty = |id| ReceiveRequest { id, buffer: None };
     post_receives(&c.qb, vec![empty(1), empty(2)])?;
+    let (second, immediate) = if lacks_immediate(&c)? {
+        (SendOperation::Send, None)
+    } else {
+        (SendOperation::SendWithImmediate(9), Some(9))
+    };
     post(&c.qa, 1, SendOperation::Send, Payload::Empty)?;
-    post(
-        &c.qa,
-        2,
-        SendOperation::SendWithImmediate(9),
-        Payload::Empty,
-    )?;
+    post(&c.qa, 2, second, Payload::Empty)?;
     let received = c.b.received(2)?;
     expect(&received, &[(1, Success), (2, Success)])?;
-    ensure_eq!(received[1].immediate, Some(9), "immediate");
+    ensure_eq!(received[1].immediate, immediate, "immediate");
     ensure!(
         received[0].buffer.is_none(),
         "there was no buffer to give back"
@@ -179,20 +195,24 @@ fn shared(provider: &dyn Provider) -> CaseResult {
     }
     let bytes = pattern(1, 5000);
     let buffer = a.filled(&bytes)?.share();
-    for (_, qa, _) in &peers {
+    let waits = waits_for_receive(&a);
+    for (b, qa, qb) in &peers {
+        if !waits {
+            b.post_receives(qb, 1, 1, 8192)?;
+        }
         let payload = Payload::Shared {
             buffer: buffer.clone(),
             length: bytes.len(),
         };
         post(qa, 1, SendOperation::Send, payload)?;
     }
-    // Nobody has posted a receive: every request still holds the buffer.
+    // Nobody has polled: every request still holds the buffer.
     let Err(buffer) = buffer.try_into_owned() else {
         return Err(super::report::Failure(
             "a posted shared buffer was given back".into(),
         ));
     };
-    for (b, _, qb) in &peers {
+    for (b, _, qb) in peers.iter().filter(|_| waits) {
         b.post_receives(qb, 1, 1, 8192)?;
     }
     let sent = a.sent(peers.len())?;
@@ -221,7 +241,15 @@ fn loopback(provider: &dyn Provider) -> CaseResult {
     expect(&a.sent(1)?, &[(1, Success)])?;
 
     let own = a.queue_pair(&connected_options())?;
-    own.connect(own.address())?;
+    if let Err(refused) = own.connect(own.address()) {
+        ensure!(
+            matches!(refused, roundel_verbs::VerbsError::Unsupported { .. }),
+            "{refused}"
+        );
+        return Ok(Verdict::Differs(
+            "a queue pair does not connect to itself".into(),
+        ));
+    }
     a.post_receives(&own, 7, 1, 64)?;
     post(&own, 8, SendOperation::Send, inline(b"self")?)?;
     ensure_eq!(bytes_of(&a.received(1)?[0])?, b"self", "payload");

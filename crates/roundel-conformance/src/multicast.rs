@@ -1,6 +1,7 @@
 //! Multicast: one datagram to every member of a group.
 
 use super::fixture::*;
+use super::lacking::datagrams_needed;
 use super::report::{CaseResult, Failure, ensure, ensure_eq, ensure_err};
 use super::{Case, Provider, Verdict};
 use roundel_verbs::capabilities::GRH_BYTES;
@@ -106,6 +107,7 @@ fn send(from: &Member<'_>, to: &AddressHandle, text: &[u8]) -> Result<(), Failur
 }
 
 fn members(provider: &dyn Provider) -> CaseResult {
+    datagrams_needed!(provider);
     let group = group();
     let (sender, to) = sender!(provider, &group);
     let mut members = Vec::new();
@@ -137,6 +139,7 @@ fn members(provider: &dyn Provider) -> CaseResult {
 }
 
 fn strangers(provider: &dyn Provider) -> CaseResult {
+    datagrams_needed!(provider);
     let (group, other) = (group(), group());
     let (sender, to) = sender!(provider, &group);
     let to_other = sender.node.device.create_multicast_handle(&other)?;
@@ -165,6 +168,7 @@ fn strangers(provider: &dyn Provider) -> CaseResult {
 }
 
 fn leaving(provider: &dyn Provider) -> CaseResult {
+    datagrams_needed!(provider);
     let group = group();
     let (sender, to) = sender!(provider, &group);
     let (stays, leaves) = (Member::new(provider)?, Member::new(provider)?);
@@ -206,6 +210,7 @@ fn leaving(provider: &dyn Provider) -> CaseResult {
 }
 
 fn wrong_key(provider: &dyn Provider) -> CaseResult {
+    datagrams_needed!(provider);
     let group = group();
     let (sender, to) = sender!(provider, &group);
     let member = Member::new(provider)?;
@@ -224,6 +229,7 @@ fn wrong_key(provider: &dyn Provider) -> CaseResult {
 }
 
 fn own(provider: &dyn Provider) -> CaseResult {
+    datagrams_needed!(provider);
     let group = group();
     let (sender, to) = sender!(provider, &group);
     let member = Member::new(provider)?;
@@ -240,6 +246,7 @@ fn own(provider: &dyn Provider) -> CaseResult {
 }
 
 fn no_receive(provider: &dyn Provider) -> CaseResult {
+    datagrams_needed!(provider);
     let group = group();
     let (sender, to) = sender!(provider, &group);
     let ready = Member::new(provider)?;
@@ -261,6 +268,7 @@ fn no_receive(provider: &dyn Provider) -> CaseResult {
 }
 
 fn twice(provider: &dyn Provider) -> CaseResult {
+    datagrams_needed!(provider);
     let group = group();
     let (sender, to) = sender!(provider, &group);
     let member = Member::new(provider)?;
@@ -280,6 +288,7 @@ fn twice(provider: &dyn Provider) -> CaseResult {
 }
 
 fn connected(provider: &dyn Provider) -> CaseResult {
+    datagrams_needed!(provider);
     let group = group();
     let (sender, _) = sender!(provider, &group);
     for transport in &sender.node.device.capabilities().transports {

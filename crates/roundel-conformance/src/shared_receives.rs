@@ -1,6 +1,7 @@
 //! Shared receive queues: many queue pairs, one supply of receives.
 
 use super::fixture::*;
+use super::lacking::*;
 use super::report::{CaseResult, Failure, ensure, ensure_eq, ensure_err, fail};
 use super::{Case, Provider, Verdict};
 use roundel_verbs::capabilities::GRH_BYTES;
@@ -125,22 +126,22 @@ fn in_order(provider: &dyn Provider) -> CaseResult {
         pairs.push((a, join(a, &b, &shared, &connected_options(), receives)?));
     }
     post_shared(&b, &shared, 0, 40, 64)?;
+    let (operation, immediate) = if b.device.capabilities().immediate_data {
+        (SendOperation::SendWithImmediate(1), Some(1))
+    } else {
+        (SendOperation::Send, None)
+    };
     for id in 0..40u64 {
         let turn = (id * 7 % 4) as usize;
         let (a, (qa, qb)) = &pairs[turn];
-        post(
-            qa,
-            id,
-            SendOperation::SendWithImmediate(1),
-            inline(&id.to_le_bytes())?,
-        )?;
+        post(qa, id, operation, inline(&id.to_le_bytes())?)?;
         expect(&a.sent(1)?, &[(id, Success)])?;
         let queue = if turn == 3 { &elsewhere } else { &b.receives };
         let received = wait_for(provider, queue, 1)?;
         expect(&received, &[(id, Success)])?;
         ensure_eq!(received[0].queue_pair, qb.number(), "queue pair");
         ensure_eq!(bytes_of(&received[0])?, id.to_le_bytes(), "payload");
-        ensure_eq!(received[0].immediate, Some(1), "immediate");
+        ensure_eq!(received[0].immediate, immediate, "immediate");
     }
     b.silent()?;
     Ok(Verdict::Passed)
@@ -148,6 +149,7 @@ fn in_order(provider: &dyn Provider) -> CaseResult {
 
 fn datagrams(provider: &dyn Provider) -> CaseResult {
     let (b, shared) = shared!(provider, 16);
+    datagrams_needed!(provider);
     let a = Node::open(provider)?;
     let qa = a.datagrams()?;
     let (rc, rc_peer) = join(&a, &b, &shared, &connected_options(), &b.receives)?;
@@ -228,6 +230,7 @@ fn full(provider: &dyn Provider) -> CaseResult {
 
 fn empty(provider: &dyn Provider) -> CaseResult {
     let (b, shared) = shared!(provider, 4);
+    waiting_needed!(provider);
     let a = Node::open(provider)?;
     let impatient = QueuePairOptions {
         rnr_retry: 1,
@@ -303,6 +306,7 @@ fn destroyed(provider: &dyn Provider) -> CaseResult {
         post(&q1, id, SendOperation::Send, inline(b"not polled")?)?;
     }
     expect(&a.sent(2)?, &[(0, Success), (1, Success)])?;
+    arrive(&a, &q1, &b)?;
     drop(p1);
     let after = b.arena.usage().allocated;
     ensure_eq!(after, before / 8 * 6, "bytes still posted");

@@ -39,6 +39,8 @@ pub enum Place {
 pub struct Machine<'a> {
     /// RDMA devices.
     pub devices: usize,
+    /// Their driver, after which they are named: `rxe` is Soft-RoCE, `siw` is Soft-iWARP.
+    pub kind: &'a str,
     /// Memory in MiB.
     pub memory_mib: usize,
     /// Seconds that the whole run may take.
@@ -51,6 +53,7 @@ impl Default for Machine<'_> {
     fn default() -> Self {
         Self {
             devices: 2,
+            kind: "rxe",
             memory_mib: 1024,
             timeout_seconds: 240,
             options: &[],
@@ -98,11 +101,13 @@ pub fn tests_in_machine(test: &str, arguments: &[&str], machine: Machine<'_>) {
 
 /// `vm/run exec` with the machine's options; the command to run follows `--`.
 pub fn command(machine: Machine<'_>) -> Command {
-    let devices: Vec<String> = (0..machine.devices).map(|n| format!("rxe{n}")).collect();
+    let kind = machine.kind;
+    let devices: Vec<String> = (0..machine.devices).map(|n| format!("{kind}{n}")).collect();
     let mut command = Command::new(program());
     command
         .arg("exec")
         .args(["--devices", &machine.devices.to_string()])
+        .args(["--kind", kind])
         .args(["--memory", &machine.memory_mib.to_string()])
         .args(["--timeout", &machine.timeout_seconds.to_string()])
         .args(["--env", &format!("{DEVICES}={}", devices.join(","))])

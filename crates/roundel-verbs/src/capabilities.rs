@@ -37,10 +37,13 @@ pub struct Capabilities {
     /// Whether READs also go into memory that is not registered, and are over when the call returns:
     /// the peer's memory is mapped here.
     pub reads_at_once: bool,
-    /// Whether SENDs and WRITEs can carry immediate data.
-    pub immediate_data: bool,
+    /// Whether peers that know a key also reach memory that is not exposed. On iWARP what a READ brings is written by the
+    /// peer, whom the device tells the key, and Soft-iWARP does not look at the right to read.
+    pub exposes_all_memory: bool,
     /// Whether there are atomic operations on remote words.
     pub atomics: bool,
+    /// Whether SENDs and WRITEs may carry immediate data.
+    pub immediate_data: bool,
     /// Most shared receive queues at a time; 0 when there are none.
     pub shared_receive_queues_max: usize,
     /// Most receives posted to a shared receive queue.
@@ -59,6 +62,12 @@ pub struct Capabilities {
     /// Whether requests to a queue pair that is not connected yet wait until it is, however long.
     /// Where they do not, a device gives up on it as on a dead peer, within a second or two.
     pub waits_for_connection: bool,
+    /// Whether a SEND on a reliable connection waits until its receiver has posted a receive. Where it does not, one that
+    /// finds none breaks the connection.
+    pub waits_for_receive: bool,
+    /// Whether a SEND or WRITE on a reliable connection completes when it has arrived. Where it does not, its completion
+    /// says that its buffer is free again, and what the peer refuses breaks the connection a little later.
+    pub completes_on_arrival: bool,
     /// Whether a reliable connection breaks by itself when the peer's process ends. Where it does
     /// not, the next request finds out.
     pub breaks_with_peer: bool,
@@ -91,8 +100,9 @@ impl Capabilities {
             registered_bytes_max,
             outstanding_reads_max,
             reads_at_once,
-            immediate_data,
+            exposes_all_memory,
             atomics,
+            immediate_data,
             shared_receive_queues_max,
             shared_receives_max,
             multicast_groups_max,
@@ -100,6 +110,8 @@ impl Capabilities {
             write_whole_words,
             progress_without_polling,
             waits_for_connection,
+            waits_for_receive,
+            completes_on_arrival,
             breaks_with_peer,
             same_host_only,
             networked,
@@ -134,7 +146,12 @@ impl Capabilities {
                 "READs without queue and registered memory",
                 answer(*reads_at_once),
             ),
+            (
+                "keys also open memory that is not exposed",
+                answer(*exposes_all_memory),
+            ),
             ("atomics", answer(*atomics)),
+            ("immediate data", answer(*immediate_data)),
             ("shared receive queues", number(*shared_receive_queues_max)),
             (
                 "receives per shared receive queue",
@@ -149,7 +166,6 @@ impl Capabilities {
                 "a WRITE's aligned words are seen whole",
                 answer(*write_whole_words),
             ),
-            ("immediate data", answer(*immediate_data)),
             (
                 "waiting sends go on without polling",
                 answer(*progress_without_polling),
@@ -157,6 +173,14 @@ impl Capabilities {
             (
                 "requests wait for the peer to connect",
                 answer(*waits_for_connection),
+            ),
+            (
+                "a SEND on RC waits for a receive",
+                answer(*waits_for_receive),
+            ),
+            (
+                "a SEND or WRITE on RC completes when it has arrived",
+                answer(*completes_on_arrival),
             ),
             (
                 "RC breaks by itself when the peer ends",

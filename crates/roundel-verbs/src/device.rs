@@ -8,7 +8,9 @@ use crate::error::{Result, VerbsError};
 use crate::memory::{Arena, ArenaOptions};
 use crate::multicast::MulticastGroup;
 use crate::provider::{ProviderDevice, RawQueuePairOptions};
-use crate::queue_pair::{AddressHandle, QUEUE_KEY_MAX, QueuePair, QueuePairOptions, Transport};
+use crate::queue_pair::{
+    AddressHandle, QUEUE_KEY_MAX, QueuePair, QueuePairOptions, RequestLimits, Transport,
+};
 use crate::shared_receive::SharedReceiveQueue;
 use std::sync::Arc;
 
@@ -131,7 +133,10 @@ impl Device {
         Ok(QueuePair::new(
             provider,
             options.clone(),
-            self.capabilities().inline_bytes_max,
+            RequestLimits {
+                inline_bytes_max: self.capabilities().inline_bytes_max,
+                immediate_data: self.capabilities().immediate_data,
+            },
             send_queue.clone(),
             receive_queue.clone(),
             shared.cloned(),

@@ -57,7 +57,7 @@ pub enum VerbsError {
     /// The library that opens devices is not there.
     #[error(
         "{library} cannot be loaded ({reason}); install it, on Debian and Ubuntu with \
-         `apt-get install libibverbs1 ibverbs-providers`"
+         `apt-get install libibverbs1 librdmacm1 ibverbs-providers`"
     )]
     NoLibrary {
         /// Its file name.

@@ -36,6 +36,14 @@ pub struct QueuePairOptions {
 /// privileged user, and a send to one carries the sender's own instead.
 pub const QUEUE_KEY_MAX: u32 = u32::MAX >> 1;
 
+/// What a device takes in a request.
+pub(crate) struct RequestLimits {
+    /// Most bytes of an inline payload.
+    pub inline_bytes_max: usize,
+    /// Whether SENDs and WRITEs may carry immediate data.
+    pub immediate_data: bool,
+}
+
 /// A queue pair. Dropping it destroys it; buffers of requests in flight go back to their arena
 /// as soon as no device can touch them any more.
 pub struct QueuePair {
@@ -43,7 +51,7 @@ pub struct QueuePair {
     in_flight: Arc<InFlight>,
     address: QueuePairAddress,
     options: QueuePairOptions,
-    inline_bytes_max: usize,
+    limits: RequestLimits,
     send_queue: CompletionQueue,
     receive_queue: CompletionQueue,
     shared: Option<SharedReceiveQueue>,
@@ -54,7 +62,7 @@ impl QueuePair {
     pub(crate) fn new(
         provider: Arc<dyn ProviderQueuePair>,
         options: QueuePairOptions,
-        inline_bytes_max: usize,
+        limits: RequestLimits,
         send_queue: CompletionQueue,
         receive_queue: CompletionQueue,
         shared: Option<SharedReceiveQueue>,
@@ -72,7 +80,7 @@ impl QueuePair {
             in_flight,
             address,
             options,
-            inline_bytes_max,
+            limits,
             send_queue,
             receive_queue,
             shared,
@@ -233,10 +241,10 @@ impl QueuePair {
             Payload::Empty => {}
             Payload::Inline(bytes) => {
                 let length = bytes.as_slice().len();
-                if length > self.inline_bytes_max {
+                let most = self.limits.inline_bytes_max;
+                if length > most {
                     return Err(VerbsError::InvalidRequest(format!(
-                        "{length} inline bytes, the device takes {}",
-                        self.inline_bytes_max
+                        "{length} inline bytes, the device takes {most}"
                     )));
                 }
             }
@@ -244,6 +252,12 @@ impl QueuePair {
             Payload::Shared { buffer, length } => check_part(buffer.buffer(), *length)?,
         }
         let operation = &request.operation;
+        if operation.has_immediate() && !self.limits.immediate_data {
+            return Err(VerbsError::InvalidRequest(format!(
+                "{} with immediate data, which the device does not have: its capabilities say so",
+                operation.opcode().name()
+            )));
+        }
         if operation.returns_bytes() && !matches!(request.payload, Payload::Owned { .. }) {
             return Err(VerbsError::InvalidRequest(format!(
                 "{} needs an owned buffer for what comes back",

@@ -68,6 +68,14 @@ impl SendOperation {
         }
     }
 
+    /// Whether 32 bits are handed to the receiver's completion.
+    pub(crate) fn has_immediate(&self) -> bool {
+        matches!(
+            self,
+            Self::SendWithImmediate(_) | Self::WriteWithImmediate(..)
+        )
+    }
+
     /// Whether bytes come back into the payload's buffer.
     pub(crate) fn returns_bytes(&self) -> bool {
         matches!(self, Self::Read(_)) || self.atomic_word().is_some()

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub const UPDATE: &str = "ROUNDEL_UPDATE_DOCS";
 
 /// The columns of the tables.
-const PROVIDERS: [&str; 4] = ["`shm`", "`tcp`", "Soft-RoCE", "`sim`"];
+const PROVIDERS: [&str; 5] = ["`shm`", "`tcp`", "Soft-RoCE", "Soft-iWARP", "`sim`"];
 
 /// What stands where a provider does not differ.
 const NO_DIFFERENCE: &str = "–";
@@ -162,17 +162,18 @@ fn a_column_is_replaced_and_the_others_stay() {
             .into_iter()
     };
     let empty = "text\n<!-- t -->\n<!-- /t -->\nmore\n";
-    let head = "| K | `shm` | `tcp` | Soft-RoCE | `sim` |\n| --- | --- | --- | --- | --- |\n";
+    let head = "| K | `shm` | `tcp` | Soft-RoCE | Soft-iWARP | `sim` |\n| --- | --- | --- | --- | --- | --- |\n";
     let one = with_column(empty, "t", &["K"], "`shm`", rows(["1", "–", "3"]));
-    let table = format!("{head}| a | 1 | – | – | – |\n| c | 3 | – | – | – |\n");
+    let table = format!("{head}| a | 1 | – | – | – | – |\n| c | 3 | – | – | – | – |\n");
     assert_eq!(one, format!("text\n<!-- t -->\n{table}<!-- /t -->\nmore\n"));
     let two = with_column(&one, "t", &["K"], "Soft-RoCE", rows(["–", "5", "6"]));
-    let table =
-        format!("{head}| a | 1 | – | – | – |\n| b | – | – | 5 | – |\n| c | 3 | – | 6 | – |\n");
+    let table = format!(
+        "{head}| a | 1 | – | – | – | – |\n| b | – | – | 5 | – | – |\n| c | 3 | – | 6 | – | – |\n"
+    );
     assert_eq!(two, format!("text\n<!-- t -->\n{table}<!-- /t -->\nmore\n"));
     let three = with_column(&two, "t", &["K"], "`shm`", rows(["–", "–", "–"]));
     assert!(
-        three.contains("| b | – | – | 5 | – |\n| c | – | – | 6 | – |\n")
+        three.contains("| b | – | – | 5 | – | – |\n| c | – | – | 6 | – | – |\n")
             && !three.contains("| a |")
     );
 }

@@ -130,21 +130,33 @@ impl Provider for Devices {
 #[test]
 #[ignore = "needs the virtual machine: vm/run prepare"]
 fn rdma() {
+    on_devices("rdma", "rxe", "Soft-RoCE");
+}
+
+#[test]
+#[ignore = "needs the virtual machine: vm/run prepare"]
+fn iwarp() {
+    on_devices("iwarp", "siw", "Soft-iWARP");
+}
+
+/// Runs the suite, for the test of this name, in a machine with devices of this kind.
+fn on_devices(test: &str, kind: &str, column: &str) {
     let documents = format!("{}:rw", documentation::directory().display());
     let writable = ["--share", &documents];
     let machine = Machine {
+        kind,
         options: match std::env::var_os(documentation::UPDATE) {
             Some(_) => &writable,
             None => &[],
         },
         ..Machine::default()
     };
-    let Place::Machine(names) = in_machine("rdma", machine) else {
+    let Place::Machine(names) = in_machine(test, machine) else {
         return;
     };
     let devices = Devices {
         options: names.iter().map(|name| name.parse().unwrap()).collect(),
         next: Cell::new(0),
     };
-    run(&devices, "Soft-RoCE");
+    run(&devices, column);
 }

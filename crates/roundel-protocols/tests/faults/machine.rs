@@ -9,6 +9,7 @@ use roundel_testbed::{Machine, Place, in_machine};
 /// As many devices as a conversation has nodes at most.
 const MACHINE: Machine<'_> = Machine {
     devices: 3,
+    kind: "rxe",
     memory_mib: 1024,
     timeout_seconds: 240,
     options: &[],

@@ -21,6 +21,7 @@ pub(super) fn run(check: Check, bench: &Bench) -> Result<()> {
     let capabilities = bench.device.capabilities();
     let has = match check {
         Check::Inline => capabilities.inline_bytes_max > 0,
+        Check::RcWriteWithImmediate => capabilities.immediate_data,
         Check::Atomics => capabilities.atomics,
         Check::CompletionChannel => capabilities.completion_channels_max > 0,
         Check::SharedReceiveQueue => capabilities.shared_receive_queues_max > 0,

@@ -86,12 +86,16 @@ impl DeviceState {
 
     /// Whether this port and a peer's go together.
     pub(super) fn check_peer(&self, peer: &RdmaAddress) -> Result<()> {
-        if peer.link_layer == self.address.link_layer {
+        let reason = if peer.link_layer != self.address.link_layer {
+            "one end is InfiniBand, the other Ethernet"
+        } else if peer.is_iwarp() != self.address.is_iwarp() {
+            "one end is iWARP, the other RoCE"
+        } else {
             return Ok(());
-        }
+        };
         Err(VerbsError::PeerUnreachable {
             peer: peer.name(),
-            reason: "one end is InfiniBand, the other Ethernet".to_owned(),
+            reason: reason.to_owned(),
         })
     }
 }

@@ -5,55 +5,13 @@
 //! lies behind it is not named.
 #![allow(non_camel_case_types, missing_docs)]
 
+use super::layout::{constants, structs};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// A union with two 64-bit words in the header, hence the alignment.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 pub struct ibv_gid(pub [u8; 16]);
-
-macro_rules! structs {
-    ($($(#[$meta:meta])* pub struct $name:ident { $($field:ident: $type:ty,)* })*) => {
-        $(
-            #[repr(C)]
-            #[derive(Clone, Copy)]
-            $(#[$meta])*
-            pub struct $name { $(pub $field: $type,)* }
-        )*
-
-        /// `struct field offset size`, and `struct - size alignment`, a line each.
-        #[cfg(test)]
-        pub fn layouts() -> Vec<String> {
-            let mut lines = Vec::new();
-            $(
-                lines.push(format!(
-                    "{} - {} {}",
-                    stringify!($name), size_of::<$name>(), align_of::<$name>()
-                ));
-                $(
-                    lines.push(format!(
-                        "{} {} {} {}",
-                        stringify!($name),
-                        stringify!($field),
-                        std::mem::offset_of!($name, $field),
-                        size_of::<$type>()
-                    ));
-                )*
-            )*
-            lines
-        }
-    };
-}
-
-macro_rules! constants {
-    ($($name:ident: $type:ty = $value:expr;)*) => {
-        $(pub const $name: $type = $value;)*
-
-        /// Name and value of every constant.
-        #[cfg(test)]
-        pub const CONSTANTS: &[(&str, i64)] = &[$((stringify!($name), $value as i64),)*];
-    };
-}
 
 structs! {
     pub struct ibv_device_attr {

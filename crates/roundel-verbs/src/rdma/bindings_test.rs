@@ -1,21 +1,39 @@
-//! Compares the layouts and constants kept by hand with the installed header, through a small C
+//! Compares the layouts and constants kept by hand with the installed headers, through a small C
 //! program.
 
-use super::bindings::{CONSTANTS, layouts};
+use super::{bindings, iwarp};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::process::Command;
 
 /// Structs that the library allocates: in the header a mutex lies behind what is named here.
-const ALLOCATED_BY_THE_LIBRARY: [&str; 4] = ["ibv_qp", "ibv_cq", "ibv_srq", "ibv_context"];
+const ALLOCATED_BY_THE_LIBRARY: [&str; 6] = [
+    "ibv_qp",
+    "ibv_cq",
+    "ibv_srq",
+    "ibv_context",
+    "rdma_cm_id",
+    "rdma_cm_event",
+];
+
+/// What the header calls a field that is one of a union there.
+fn in_the_header(field: &str) -> &str {
+    if field == "param" {
+        "param.conn"
+    } else {
+        field
+    }
+}
 
 /// Fields that stand for a run of fields of the header.
 fn is_filler(field: &str) -> bool {
     field.starts_with("before_") || field == "after_post" || field == "bind_mw_or_tso"
 }
 
+type Place = (&'static str, usize);
+
 /// Places inside the unions without a name.
-const UNIONS: [(&str, usize); 8] = [
+const UNIONS: [Place; 8] = [
     ("wr.rdma.remote_addr", 40),
     ("wr.rdma.rkey", 48),
     ("wr.atomic.compare_add", 48),
@@ -28,16 +46,38 @@ const UNIONS: [(&str, usize); 8] = [
 
 #[test]
 fn layouts_and_constants_are_those_of_the_header() {
-    let header = "/usr/include/infiniband/verbs.h";
-    if !std::path::Path::new(header).exists() {
-        println!("SKIPPED: no {header}: `apt-get install libibverbs-dev` brings it");
+    let (layouts, constants) = (bindings::layouts(), bindings::CONSTANTS);
+    compare(
+        "infiniband/verbs.h",
+        "libibverbs-dev",
+        layouts,
+        &UNIONS,
+        constants,
+    );
+}
+
+#[test]
+fn those_of_the_connection_manager_are_too() {
+    let (layouts, constants) = (iwarp::layouts(), iwarp::CONSTANTS);
+    compare("rdma/rdma_cma.h", "librdmacm-dev", layouts, &[], constants);
+}
+
+fn compare(
+    header: &str,
+    package: &str,
+    layouts: Vec<String>,
+    unions: &[Place],
+    constants: &[(&str, i64)],
+) {
+    if !std::path::Path::new("/usr/include").join(header).exists() {
+        println!("SKIPPED: no {header}: `apt-get install {package}` brings it");
         return;
     }
     let mut wanted = BTreeSet::new();
-    let mut program = String::from(
-        "#include <stddef.h>\n#include <stdio.h>\n#include <infiniband/verbs.h>\nint main(void) {\n",
+    let mut program = format!(
+        "#include <stddef.h>\n#include <stdio.h>\n#include <{header}>\nint main(void) {{\n",
     );
-    for line in layouts() {
+    for line in layouts {
         let parts: Vec<&str> = line.split(' ').collect();
         let [name, field, ..] = parts[..] else {
             panic!("{line}")
@@ -53,13 +93,14 @@ fn layouts_and_constants_are_those_of_the_header() {
         } else {
             writeln!(
                 program,
-                r#"printf("{name} {field} %zu %zu\n", offsetof(struct {name}, {field}), sizeof(((struct {name} *)0)->{field}));"#
+                r#"printf("{name} {field} %zu %zu\n", offsetof(struct {name}, {place}), sizeof(((struct {name} *)0)->{place}));"#,
+                place = in_the_header(field),
             )
         }
         .unwrap();
         wanted.insert(line);
     }
-    for (place, offset) in UNIONS {
+    for (place, offset) in unions {
         writeln!(
             program,
             r#"printf("union {place} %zu\n", offsetof(struct ibv_send_wr, {place}));"#
@@ -67,7 +108,7 @@ fn layouts_and_constants_are_those_of_the_header() {
         .unwrap();
         wanted.insert(format!("union {place} {offset}"));
     }
-    for (name, value) in CONSTANTS {
+    for (name, value) in constants {
         writeln!(program, r#"printf("{name} = %lld\n", (long long){name});"#).unwrap();
         wanted.insert(format!("{name} = {value}"));
     }

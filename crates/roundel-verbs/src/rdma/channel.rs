@@ -20,7 +20,8 @@ pub(super) struct RdmaChannel {
     pub raw: *mut ibv_comp_channel,
     device: Arc<DeviceState>,
     both: OwnedFd,
-    notified: OwnedFd,
+    /// Shared with the doorbells of its queues.
+    pub notified: Arc<OwnedFd>,
     queues: Mutex<Queues>,
 }
 
@@ -49,7 +50,7 @@ impl RdmaChannel {
             raw,
             device: device.clone(),
             both: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("epoll_create"))?,
-            notified: notified.map_err(system("eventfd"))?,
+            notified: Arc::new(notified.map_err(system("eventfd"))?),
             queues: Mutex::default(),
         };
         let events = channel.events();
@@ -92,7 +93,7 @@ impl ProviderChannel for RdmaChannel {
 
     fn acknowledge(&self) {
         // Would-block means that there was no event, which is fine.
-        let _ = rustix::io::read(&self.notified, &mut [0u8; 8]);
+        let _ = rustix::io::read(&*self.notified, &mut [0u8; 8]);
         // The lock keeps a queue from being destroyed between its event and the flag.
         let queues = self.queues.lock();
         loop {
@@ -113,7 +114,7 @@ impl ProviderChannel for RdmaChannel {
 
     fn notify(&self) {
         // Would-block means that it is readable already.
-        let _ = rustix::io::write(&self.notified, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&*self.notified, &1u64.to_ne_bytes());
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::bindings::{IBV_LINK_LAYER_INFINIBAND, IBV_PORT_ACTIVE, ibv_device_attr, ibv_port_attr};
 use super::context::{self, Context};
+use super::interface;
 use super::sysfs::{DeviceFiles, Gid, GidType};
 use crate::error::{Result, VerbsError};
 use std::net::Ipv6Addr;
@@ -72,6 +73,7 @@ pub(super) struct Choice {
     pub port_number: u8,
     pub port: ibv_port_attr,
     pub gid_index: u8,
+    /// On iWARP the IP address of the interface, mapped if it is of version 4.
     pub gid: Ipv6Addr,
     /// The network interface of the GID; none on InfiniBand.
     pub interface: Option<String>,
@@ -127,7 +129,14 @@ fn on_device(name: &str, options: &RdmaOptions) -> Result<Choice> {
             down = down.or(Some((port_number, port.state)));
             continue;
         }
-        let gid = choose_gid(name, port_number, &port, options.gid_index)?;
+        let mut gid = choose_gid(name, port_number, &port, options.gid_index)?;
+        if context.iwarp {
+            gid.interface = DeviceFiles::of(name)
+                .interface(port_number)
+                .or_else(|| interface::of_gid(gid.address));
+            let address = gid.interface.as_deref().and_then(interface::address_of);
+            gid.address = address.ok_or_else(|| no_address(name, port_number))?;
+        }
         return Ok(Choice {
             context,
             device: name.to_owned(),
@@ -164,12 +173,16 @@ fn choose_gid(
     best_gid(gids, infiniband, index).ok_or_else(|| {
         VerbsError::NoDevice(match index {
             Some(index) => format!("port {port_number} of {device} has no GID with index {index}"),
-            None => format!(
-                "port {port_number} of RDMA device {device} has no address yet: give its network \
-                 interface one (`ip address add`)"
-            ),
+            None => return no_address(device, port_number),
         })
     })
+}
+
+fn no_address(device: &str, port_number: u8) -> VerbsError {
+    VerbsError::NoDevice(format!(
+        "port {port_number} of RDMA device {device} has no address yet: give its network interface one (`ip address \
+         add`)"
+    ))
 }
 
 /// The GID of that index, or else the best: on RoCE version 2 before 1, IPv4 before IPv6, routable

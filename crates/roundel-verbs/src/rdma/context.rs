@@ -14,6 +14,8 @@ pub(super) struct Context {
     pub raw: *mut ibv_context,
     /// Whether it is InfiniBand or RoCE, and not iWARP or another transport.
     pub infiniband_transport: bool,
+    /// Whether it is iWARP.
+    pub iwarp: bool,
 }
 
 // SAFETY: the library's calls on a context are thread safe (ibv_open_device's documentation).
@@ -105,6 +107,7 @@ impl Context {
             verbs: list.verbs,
             raw,
             infiniband_transport: transport == IBV_TRANSPORT_IB,
+            iwarp: transport == IBV_TRANSPORT_IWARP,
         })
     }
 
@@ -139,6 +142,12 @@ impl Context {
             return Err(last_error("ibv_alloc_pd"));
         }
         Ok(domain)
+    }
+
+    /// The name of the device.
+    pub(super) fn name(&self) -> String {
+        // SAFETY: an open context keeps its device.
+        name_of(unsafe { (*self.raw).device })
     }
 
     /// The family of protocols that the device speaks.

@@ -56,6 +56,7 @@ pub(super) fn open_chosen(choice: Choice, placement: Option<Placement>) -> Resul
         state.capabilities.inline_bytes_max,
     ) = state.probe()?;
     state.watch_events()?;
+    state.serve_connections()?;
     tracing::debug!(
         capabilities = ?state.capabilities,
         address = %state.address.name(),

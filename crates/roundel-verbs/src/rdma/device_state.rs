@@ -6,7 +6,9 @@ use super::bindings::*;
 use super::choice::Choice;
 use super::context::Context;
 use super::events::Events;
+use super::iwarp::Connections;
 use super::library::Verbs;
+use super::link::TELLINGS;
 use super::pairs::Pairs;
 use super::sysfs;
 use crate::capabilities::{Capabilities, GRH_BYTES};
@@ -28,6 +30,8 @@ pub(super) struct DeviceState {
     pub placement: Option<Placement>,
     pub pairs: Arc<Pairs>,
     events: Option<Events>,
+    /// On iWARP, who makes connections.
+    pub connections: Option<Connections>,
     pub domain: *mut ibv_pd,
     /// The last field: closed after all else.
     pub context: Context,
@@ -54,6 +58,7 @@ impl DeviceState {
             gid,
             interface,
         } = choice;
+        let iwarp = context.iwarp;
         let ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
         let reads = |limit: i32| limit.clamp(0, u8::MAX.into()) as u8;
         let asked_reads = reads(attributes.max_qp_init_rd_atom).max(1);
@@ -64,7 +69,10 @@ impl DeviceState {
                 transports: Vec::new(),
                 queue_pairs_max: count(attributes.max_qp),
                 // All of a queue's requests may be on a completion queue at a time.
-                work_requests_max: count(attributes.max_qp_wr).min(count(attributes.max_cqe)),
+                // On iWARP some are the provider's own.
+                work_requests_max: count(attributes.max_qp_wr)
+                    .min(count(attributes.max_cqe))
+                    .saturating_sub(if iwarp { TELLINGS as usize } else { 0 }),
                 completion_queues_max: count(attributes.max_cq),
                 completions_max: count(attributes.max_cqe),
                 completion_channels_max: 1024,
@@ -75,8 +83,9 @@ impl DeviceState {
                 registered_bytes_max: usize::try_from(attributes.max_mr_size).unwrap_or(usize::MAX),
                 outstanding_reads_max: asked_reads.into(),
                 reads_at_once: false,
-                immediate_data: true,
+                exposes_all_memory: iwarp,
                 atomics: attributes.atomic_cap != IBV_ATOMIC_NONE,
+                immediate_data: !iwarp,
                 shared_receive_queues_max: count(attributes.max_srq),
                 shared_receives_max: count(attributes.max_srq_wr).min(count(attributes.max_cqe)),
                 // On InfiniBand a group is joined through the subnet manager, which needs rdma_cm.
@@ -91,7 +100,10 @@ impl DeviceState {
                 write_whole_words: false,
                 progress_without_polling: true,
                 waits_for_connection: false,
-                breaks_with_peer: false,
+                waits_for_receive: !iwarp,
+                completes_on_arrival: !iwarp,
+                // iWARP runs over TCP, whose end tells the peer.
+                breaks_with_peer: iwarp,
                 same_host_only: false,
                 networked: true,
             },
@@ -101,6 +113,8 @@ impl DeviceState {
                 answered_reads: reads(attributes.max_qp_rd_atom).max(1),
                 lid: if ethernet { 0 } else { port.lid },
                 gid,
+                // Told by the connection manager, on iWARP.
+                port: 0,
             },
             port_number,
             gid_index,
@@ -109,6 +123,7 @@ impl DeviceState {
             placement,
             pairs: Arc::default(),
             events: None,
+            connections: None,
             domain,
             context,
         }
@@ -124,11 +139,23 @@ impl DeviceState {
         self.events = Some(Events::watch(&self.context, device, &self.pairs)?);
         Ok(())
     }
+
+    /// On iWARP, starts the thread that makes connections.
+    pub(super) fn serve_connections(&mut self) -> Result<()> {
+        if self.context.iwarp {
+            let reads = self.asked_reads;
+            let connections =
+                Connections::serve(&self.context, &mut self.address, reads, &self.pairs)?;
+            self.connections = Some(connections);
+        }
+        Ok(())
+    }
 }
 
 impl Drop for DeviceState {
     fn drop(&mut self) {
-        // The thread reads from the context.
+        // The threads use the context.
+        self.connections = None;
         self.events = None;
         // SAFETY: everything created in the domain is gone, for it keeps this state.
         let code = unsafe { (self.context.verbs.ibv_dealloc_pd)(self.domain) };

@@ -1,9 +1,9 @@
-//! `libibverbs.so.1`, opened at run time: where it is absent nothing breaks but this provider.
+//! `libibverbs.so.1`, opened at run time: where it is absent nothing breaks but this provider. How any library is opened
+//! so.
 #![allow(unsafe_code)] // Looks functions up by name; their types are the header's.
 
 use super::bindings::*;
 use crate::error::{Result, VerbsError};
-use libloading::Library;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
@@ -11,22 +11,23 @@ use std::sync::OnceLock;
 pub const LIBRARY: &str = "libibverbs.so.1";
 
 macro_rules! functions {
-    ($($name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
+    ($library:ident of $file:ident: $($name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
         /// The functions in use. They stay valid for as long as the process lives: the library is
         /// never closed.
-        pub(super) struct Verbs {
+        pub(in crate::rdma) struct $library {
             $(pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
-            _library: Library,
+            _library: libloading::Library,
         }
 
-        impl Verbs {
-            fn load() -> Result<Self, String> {
+        impl $library {
+            fn load() -> std::result::Result<Self, String> {
+                use $crate::rdma::library::reason;
                 // SAFETY: the library's initialisers read its configuration and nothing of ours.
-                let library = unsafe { Library::new(LIBRARY) }.map_err(reason)?;
+                let library = unsafe { libloading::Library::new($file) }.map_err(reason)?;
                 Ok(Self {
                     $($name: {
                         let name = concat!(stringify!($name), "\0").as_bytes();
-                        // SAFETY: the type is that of the function of this name in verbs.h.
+                        // SAFETY: the type is that of the function of this name in the library's header.
                         *unsafe { library.get(name) }.map_err(reason)?
                     },)*
                     _library: library,
@@ -35,8 +36,10 @@ macro_rules! functions {
         }
     };
 }
+pub(super) use functions;
 
 functions! {
+    Verbs of LIBRARY:
     ibv_get_device_list(*mut c_int) -> *mut *mut ibv_device;
     ibv_free_device_list(*mut *mut ibv_device);
     ibv_open_device(*mut ibv_device) -> *mut ibv_context;
@@ -71,7 +74,7 @@ functions! {
 }
 
 /// What the loader says; the error itself says only which call failed.
-fn reason(error: libloading::Error) -> String {
+pub(super) fn reason(error: libloading::Error) -> String {
     use std::error::Error;
     match error.source() {
         Some(source) => source.to_string(),

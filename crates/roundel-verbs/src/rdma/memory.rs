@@ -87,6 +87,10 @@ impl RdmaSegment {
             placement.prefer(pages.base, pages.length);
         }
         let mut access = IBV_ACCESS_LOCAL_WRITE;
+        if device.context.iwarp {
+            // What a READ brings is placed as a WRITE of the peer, whom the device tells the key for it.
+            access |= IBV_ACCESS_REMOTE_WRITE;
+        }
         if exposed {
             access |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
             if device.capabilities.atomics {

@@ -6,8 +6,8 @@
 //! header's inline functions do.
 //!
 //! Connections are set up with what peers exchange out of band (`address`, queue pair numbers,
-//! packet sequence numbers); `rdma_cm` is not used. Completion queues grow with the queue pairs on
-//! them, so they never overrun. One thread per device reads its asynchronous events.
+//! packet sequence numbers); on iWARP by the connection manager (`iwarp`, `link`), which others do without. Completion
+//! queues grow with the queue pairs on them, so they never overrun. One thread per device reads its asynchronous events.
 
 mod address;
 mod address_handle;
@@ -20,9 +20,14 @@ mod completion_queue;
 mod context;
 mod device;
 mod device_state;
+mod doorbell;
 mod events;
+mod interface;
 pub mod inventory;
+mod iwarp;
+mod layout;
 mod library;
+mod link;
 mod locked_memory;
 mod memory;
 mod multicast;

@@ -4,6 +4,7 @@
 
 use super::bindings::*;
 use super::library::{Verbs, check};
+use super::link::Link;
 use crate::counters::{Counters, Opcode};
 use crate::error::Result;
 use crate::provider::RawCompletion;
@@ -30,6 +31,8 @@ pub(super) struct PairState {
     number: u32,
     /// Where its abandoned receives are noted; `None` if it has a receive queue of its own.
     abandoned: Option<Arc<Abandoned>>,
+    /// Its connection on iWARP; else none.
+    pub link: Option<Link>,
     known: AtomicU8,
     /// The queue pair, until it is destroyed: for what is not the data path.
     raw: Mutex<Option<Raw>>,
@@ -47,6 +50,7 @@ impl PairState {
         transport: Transport,
         raw: *mut ibv_qp,
         abandoned: Option<Arc<Abandoned>>,
+        link: Option<Link>,
     ) -> Self {
         Self {
             counters: Counters::default(),
@@ -55,6 +59,7 @@ impl PairState {
             // SAFETY: the queue pair was created just now.
             number: unsafe { (*raw).qp_num },
             abandoned,
+            link,
             known: AtomicU8::new(INIT),
             raw: Mutex::new(Some(Raw(raw))),
         }
@@ -124,6 +129,17 @@ impl PairState {
         if let Err(error) = self.modify(&mut attributes, IBV_QP_STATE) {
             tracing::warn!(%error, queue_pair = self.number, "a queue pair could not be broken off");
         }
+        if let Some(link) = &self.link {
+            link.close();
+        }
+    }
+
+    /// Breaks it off because it could not be connected: what waits for that ends with this status.
+    pub(super) fn fail(&self, status: CompletionStatus) {
+        if let Some(link) = &self.link {
+            link.fails_with(status);
+        }
+        self.break_off();
     }
 
     /// Takes note of a completion.
@@ -165,6 +181,9 @@ impl PairState {
     /// that worked.
     pub(super) fn destroy(&self) -> bool {
         self.mark_broken();
+        if let Some(link) = &self.link {
+            link.retire();
+        }
         // Not under the lock: the call waits until the event thread has acknowledged the queue
         // pair's events, and that thread may be about to take the lock.
         let Some(raw) = self.raw.lock().take() else {

@@ -1,12 +1,14 @@
 //! Queue pairs: creation, the way to RTS, and posting.
 #![allow(unsafe_code)] // Calls the library, and implements the provider's unsafe post verbs.
 
-use super::address::RdmaAddress;
+use super::address::{Party, RdmaAddress};
 use super::address_handle::unreachable;
 use super::bindings::*;
 use super::completion_queue::{RdmaCompletionQueue, Room};
 use super::device_state::DeviceState;
 use super::library::last_error;
+use super::link::{Link, Mailbox, Queue, TELLINGS, Words};
+use super::memory::RdmaSegment;
 use super::multicast::Membership;
 use super::pair_state::PairState;
 use super::shared_receive::RdmaSharedReceiveQueue;
@@ -14,7 +16,7 @@ use super::work::{post_receives, post_sends};
 use crate::address::QueuePairAddress;
 use crate::counters::Counters;
 use crate::error::{Result, VerbsError};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, ProviderSegment, RemoteAddress};
 use crate::multicast::MulticastGroup;
 use crate::provider::{
     ProviderCompletionQueue, ProviderQueuePair, RawQueuePairOptions, RawReceiveRequest,
@@ -26,6 +28,7 @@ use parking_lot::Mutex;
 use std::mem::zeroed;
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Waiting time for an acknowledgement: 4.096 µs × 2^16 = 268 ms. Devices may take four times that.
 /// With less, Soft-RoCE on a busy host sends again what was only late.
@@ -51,6 +54,8 @@ pub(super) struct RdmaQueuePair {
     memberships: Mutex<Vec<Membership>>,
     send_queue: Arc<RdmaCompletionQueue>,
     receive_queue: Arc<RdmaCompletionQueue>,
+    /// On iWARP, the memory of its link's words.
+    _words: Option<RdmaSegment>,
     /// For its completions, given back after it is destroyed.
     _rooms: (Room, Arc<Room>),
 }
@@ -86,20 +91,24 @@ impl RdmaQueuePair {
             .map(RdmaSharedReceiveQueue::of)
             .transpose()?;
         // A device may use both queues for errors of either direction; depths are never 0.
-        let sends = Room::reserve(&send_queue, options.send_depth.max(1))?;
+        let iwarp = device.context.iwarp;
+        // On iWARP some sends are the provider's own.
+        let own_sends = if iwarp { TELLINGS as usize } else { 0 };
+        let send_depth = options.send_depth.max(1) + own_sends;
+        let sends = Room::reserve(&send_queue, send_depth)?;
         let receives = match &shared {
             Some(shared) => shared.room_in(&receive_queue)?,
             None => Arc::new(Room::reserve(&receive_queue, options.receive_depth.max(1))?),
         };
         // SAFETY: the struct holds numbers and pointers, for which zero is valid.
         let mut initial: ibv_qp_init_attr = unsafe { zeroed() };
-        initial.send_cq = send_queue.raw;
-        initial.recv_cq = receive_queue.raw;
+        initial.send_cq = sends.raw;
+        initial.recv_cq = receives.raw;
         initial.srq = shared.as_ref().map_or(null_mut(), |shared| shared.raw());
         initial.sq_sig_all = 1;
         initial.qp_type = queue_pair_type(options.transport);
         initial.cap = ibv_qp_cap {
-            max_send_wr: options.send_depth.max(1) as u32,
+            max_send_wr: send_depth as u32,
             max_recv_wr: match shared {
                 Some(_) => 0,
                 None => options.receive_depth.max(1) as u32,
@@ -108,6 +117,9 @@ impl RdmaQueuePair {
             max_recv_sge: 1,
             max_inline_data: device.capabilities.inline_bytes_max.min(INLINE_BYTES_MAX) as u32,
         };
+        let words = iwarp
+            .then(|| RdmaSegment::register(device, 2 * size_of::<u64>(), true, None))
+            .transpose()?;
         // SAFETY: domain and queues are alive, and the queue pair keeps them so; the object model's keeps the shared
         // receive queue.
         let raw = unsafe { (device.verbs().ibv_create_qp)(device.domain, &mut initial) };
@@ -115,8 +127,27 @@ impl RdmaQueuePair {
             return Err(last_error("ibv_create_qp"));
         }
         let verbs = device.verbs();
+        let sequence = rand::random::<u32>() & SEQUENCE_MASK;
+        let link = words.as_ref().map(|words| {
+            let own = Party {
+                device: device.address,
+                // SAFETY: the queue pair was created just now.
+                number: unsafe { (*raw).qp_num },
+                incarnation: sequence,
+            };
+            let context = device.context.raw;
+            let queue = Queue {
+                context,
+                pair: raw,
+                post: post_sends,
+            };
+            let bells = [&send_queue.bell, &receive_queue.bell];
+            let (mailbox, words) = link_words(words);
+            Link::new(own, mailbox, words, queue, bells, shared.is_none())
+        });
         let abandoned = shared.map(|shared| shared.abandoned.clone());
-        let state = Arc::new(PairState::new(verbs, options.transport, raw, abandoned));
+        let transport = options.transport;
+        let state = Arc::new(PairState::new(verbs, transport, raw, abandoned, link));
         send_queue.attach(&state);
         receive_queue.attach(&state);
         device.pairs.add(&state);
@@ -125,13 +156,14 @@ impl RdmaQueuePair {
             device: device.clone(),
             raw,
             state,
-            transport: options.transport,
+            transport,
             rnr_retry: options.rnr_retry.min(7),
             queue_key: options.queue_key,
-            sequence: rand::random::<u32>() & SEQUENCE_MASK,
+            sequence,
             memberships: Mutex::default(),
             send_queue,
             receive_queue,
+            _words: words,
             _rooms: (sends, receives),
         };
         pair.initialise()
@@ -160,6 +192,24 @@ impl RdmaQueuePair {
             mask |= IBV_QP_ACCESS_FLAGS;
         }
         self.state.modify(&mut attributes, mask)
+    }
+
+    /// On iWARP devices make the connection, and move the queue pair on themselves.
+    fn connect_by_manager(&self, link: &Link, remote: &QueuePairAddress) -> Result<()> {
+        let peer = Party::of(remote)?;
+        if peer == *link.own() {
+            return Err(VerbsError::Unsupported {
+                provider: self.device.capabilities.provider,
+                what: "connection of a queue pair to itself on iWARP: take two",
+            });
+        }
+        let connected = link.connect(peer)?;
+        self.state.mark_ready();
+        match &self.device.connections {
+            Some(connections) if connected => connections.connect(&self.state, peer),
+            _ => self.state.break_off(),
+        }
+        Ok(())
     }
 
     /// INIT → RTR: from now on it receives.
@@ -215,6 +265,25 @@ impl RdmaQueuePair {
     }
 }
 
+/// The words of a link, and where its peer writes to.
+fn link_words(memory: &RdmaSegment) -> (Mailbox, Words) {
+    let heard: *const AtomicU64 = memory.base().cast();
+    let mailbox = Mailbox {
+        at: RemoteAddress {
+            address: memory.remote_base(),
+            remote_key: memory.remote_key(),
+        },
+        // New memory is zero, which must not pass for the peer's word.
+        token: rand::random::<u64>() | 1,
+    };
+    let words = Words {
+        heard,
+        told: heard.wrapping_add(1),
+        local_key: memory.local_key(),
+    };
+    (mailbox, words)
+}
+
 impl ProviderQueuePair for RdmaQueuePair {
     fn address(&self) -> QueuePairAddress {
         QueuePairAddress {
@@ -243,6 +312,9 @@ impl ProviderQueuePair for RdmaQueuePair {
         if let Some(device) = &device {
             self.device.check_peer(device)?;
         }
+        if let (Some(link), Some(remote)) = (&self.state.link, remote) {
+            return self.connect_by_manager(link, remote);
+        }
         self.ready_to_receive(remote.zip(device.as_ref()))?;
         self.ready_to_send(device.as_ref())?;
         self.state.mark_ready();
@@ -268,6 +340,14 @@ impl ProviderQueuePair for RdmaQueuePair {
                 request.local.length
             )));
         }
+        if let Some(link) = &self.state.link {
+            if state == QueuePairState::Error {
+                // So that the link knows it, whoever has broken it: then it ends what is posted.
+                self.state.break_off();
+            }
+            // SAFETY: as the caller promises.
+            return unsafe { link.post_sends(requests) };
+        }
         // SAFETY: the object model destroys a queue pair after its last post, and keeps the memory
         // as the caller promises.
         let posted = unsafe { post_sends(self.device.context.raw, self.raw, requests) };
@@ -278,14 +358,22 @@ impl ProviderQueuePair for RdmaQueuePair {
     }
 
     unsafe fn post_receive(&self, requests: &[RawReceiveRequest]) -> Result<usize> {
-        // SAFETY: as above; the operations table of an open context does not change.
-        let posted = unsafe {
-            let post = (*self.device.context.raw).ops.post_recv;
-            post_receives(requests, |work, refused| match post {
-                Some(post) => post(self.raw, work, refused),
-                None => rustix::io::Errno::NOSYS.raw_os_error(),
-            })
+        // SAFETY: the operations table of an open context does not change.
+        let post = unsafe { (*self.device.context.raw).ops.post_recv };
+        let post = |work: *mut ibv_recv_wr, refused: *mut *mut ibv_recv_wr| match post {
+            // SAFETY: the object model destroys a queue pair after its last post.
+            Some(post) => unsafe { post(self.raw, work, refused) },
+            None => rustix::io::Errno::NOSYS.raw_os_error(),
         };
+        if let Some(link) = &self.state.link {
+            if self.state.known() == QueuePairState::Error {
+                self.state.break_off();
+            }
+            // SAFETY: as the caller promises.
+            return link.post_receives(requests, || unsafe { post_receives(requests, 1, post) });
+        }
+        // SAFETY: as above.
+        let posted = unsafe { post_receives(requests, 0, post) };
         if self.state.known() == QueuePairState::Error {
             self.state.break_off();
         }
@@ -306,6 +394,11 @@ impl ProviderQueuePair for RdmaQueuePair {
 
     fn destroy(&self, posted: Vec<Buffer>) {
         self.memberships.lock().clear();
+        if let (Some(link), Some(connections)) = (&self.state.link, &self.device.connections) {
+            // Nobody connects to it from now on, and nothing is left that names it when its number is free.
+            link.retire();
+            connections.forget(self.state.number());
+        }
         if !self.state.destroy() {
             // The device may write into them at any time.
             std::mem::forget(posted);

@@ -80,7 +80,8 @@ impl ProviderSharedReceiveQueue for RdmaSharedReceiveQueue {
         // an open context does not change.
         unsafe {
             let post = (*self.device.context.raw).ops.post_srq_recv;
-            post_receives(requests, |work, refused| match post {
+            let least_entries = i32::from(self.device.context.iwarp);
+            post_receives(requests, least_entries, |work, refused| match post {
                 Some(post) => post(raw, work, refused),
                 None => rustix::io::Errno::NOSYS.raw_os_error(),
             })

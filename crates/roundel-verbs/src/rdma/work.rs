@@ -222,13 +222,15 @@ fn fill_send(work: &mut ibv_send_wr, entry: &mut ibv_sge, request: &RawSendReque
     Ok(())
 }
 
-/// Posts receives in batches with `post`; returns how many fitted.
+/// Posts receives in batches with `post`; returns how many fitted. Those without memory have `least_entries` entries, which
+/// name nothing: Soft-iWARP refuses receives that have none.
 ///
 /// # Safety
 /// As for [`ProviderQueuePair::post_receive`](crate::provider::ProviderQueuePair::post_receive);
 /// `post` hands the chain to a queue that is not destroyed.
 pub(super) unsafe fn post_receives(
     requests: &[RawReceiveRequest],
+    least_entries: i32,
     mut post: impl FnMut(*mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32,
 ) -> Result<usize> {
     let mut posted = 0;
@@ -240,7 +242,7 @@ pub(super) unsafe fn post_receives(
             // SAFETY: the struct holds numbers and pointers, for which zero is valid.
             let work = work[index].write(unsafe { zeroed() });
             work.wr_id = id;
-            work.num_sge = i32::from(request.local.length > 0);
+            work.num_sge = i32::from(request.local.length > 0).max(least_entries);
         }
         let first: *mut ibv_recv_wr = work.as_mut_ptr().cast();
         for index in 0..batch.len() {
@@ -279,16 +281,17 @@ fn outcome(call: &'static str, code: i32, posted: usize) -> Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rdma::link::CONTROL_SLOT;
 
     #[test]
     fn a_number_carries_opcode_slot_and_bytes() {
         for opcode in Opcode::ALL {
-            for (slot, bytes) in [(0, 0), (SLOTS - 1, u32::MAX as usize), (77, 4096)] {
+            for (slot, bytes) in [(0, 0), (CONTROL_SLOT, u32::MAX as usize), (77, 4096)] {
                 let mark = mark(opcode, slot, bytes).unwrap();
                 assert_eq!(unmark(mark), (opcode, slot, bytes));
             }
         }
-        assert!(mark(Opcode::Send, SLOTS, 0).is_err());
+        assert!(mark(Opcode::Send, CONTROL_SLOT + 1, 0).is_err());
         assert!(mark(Opcode::Send, 0, 1 << 32).is_err());
     }
 

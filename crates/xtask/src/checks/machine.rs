@@ -1,4 +1,4 @@
-//! Checks on Soft-RoCE devices, in virtual machines (see vm/README.md).
+//! Checks on Soft-RoCE and Soft-iWARP devices, in virtual machines (see vm/README.md).
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ fn exec_in_machine(places: &Places, program: &Path, arguments: &str) -> Result {
 pub fn rdma() -> Result {
     let places = Places::with_programs()?;
     run(cmd!(places.shell, "vm/run prepare"))?;
-    in_machine(&places, &["--test", "conformance"], &[])?;
+    in_machine(&places, &["--test", "conformance"], &["--exact", "rdma"])?;
     in_machine(
         &places,
         &["--test", "exchange"],
@@ -55,7 +55,7 @@ pub fn rdma() -> Result {
 pub fn rdma_all() -> Result {
     let places = Places::with_programs()?;
     run(cmd!(places.shell, "vm/run prepare"))?;
-    in_machine(&places, &[], &[])?;
+    in_machine(&places, &[], &["--skip", "iwarp"])?;
     exec_in_machine(
         &places,
         &places.roundel,
@@ -66,6 +66,12 @@ pub fn rdma_all() -> Result {
         &places.lab,
         "perf protocols --fabric rdma --seconds 0.3 --pending 4",
     )
+}
+
+pub fn iwarp() -> Result {
+    let places = Places::find()?;
+    run(cmd!(places.shell, "vm/run prepare"))?;
+    in_machine(&places, &["--lib", "--test", "conformance"], &["iwarp"])
 }
 
 pub fn rdma_faults() -> Result {

@@ -8,7 +8,7 @@ use xshell::cmd;
 
 use crate::Result;
 use crate::places::{Places, run};
-use machine::{rdma, rdma_all, rdma_faults};
+use machine::{iwarp, rdma, rdma_all, rdma_faults};
 
 /// When a check runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,6 +77,7 @@ checks! {
     Check  mutants          5 "mistakes in the exchange, which the simulation finds"
     Night  rdma_all        25 "all tests on Soft-RoCE devices, also with loss"
     Night  rdma_faults      6 "two machines, loss between them, and one that vanishes"
+    Night  iwarp            3 "verbs on Soft-iWARP devices"
     Night  queries_many    10 "20,000 random queries of a new seed"
     Night  cases           45 "every case with every cluster and fabric, and those of 100 MB"
     Night  simulate_many   20 "seeds that nobody has run"
