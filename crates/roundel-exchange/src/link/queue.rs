@@ -140,6 +140,11 @@ impl RemoteQueue {
         })
     }
 
+    /// Where it is.
+    pub(crate) fn at(&self) -> RemoteAddress {
+        self.address.at
+    }
+
     /// Entries put so far.
     pub(crate) fn count(&self) -> u64 {
         self.put

@@ -8,7 +8,7 @@ use xshell::cmd;
 
 use crate::Result;
 use crate::places::{Places, run};
-use machine::{iwarp, rdma, rdma_all, rdma_faults};
+use machine::{iwarp, rdma, rdma_all, rdma_designs, rdma_faults};
 
 /// When a check runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -78,6 +78,7 @@ checks! {
     Night  rdma_all        25 "all tests on Soft-RoCE devices, also with loss"
     Night  rdma_faults      6 "two machines, loss between them, and one that vanishes"
     Night  iwarp            3 "verbs on Soft-iWARP devices"
+    Night  rdma_designs    60 "every row of TPC-H with every design on Soft-RoCE and Soft-iWARP devices"
     Night  queries_many    10 "20,000 random queries of a new seed"
     Night  cases           45 "every case with every cluster and fabric, and those of 100 MB"
     Night  simulate_many   20 "seeds that nobody has run"

@@ -2,12 +2,15 @@
 //! datagrams.
 
 use super::destination::End;
-use super::state::State;
+use super::state::{ARRIVAL, State};
 use super::{DestinationId, SendEndpoint};
 use crate::error::Result;
 use crate::wire::{Body, FLAG_REPEATED};
 use roundel_verbs::completion_queue::until_ready;
+use roundel_verbs::{Payload, SendOperation, SendRequest};
 use std::task::Poll;
+
+const WORD_BYTES: usize = 8;
 
 impl SendEndpoint {
     /// Tells a destination that no more data comes, and waits until all of it, and the news, has
@@ -60,7 +63,33 @@ impl SendEndpoint {
             said_at: self.0.fabric.context.now(),
         });
         let header = self.header(0, flags, body);
-        state.send_control(destination, &header)
+        state.send_control(destination, &header)?;
+        match self.0.fabric.device.capabilities().completes_on_arrival {
+            true => Ok(()),
+            false => self.ask_for_arrival(state, destination),
+        }
+    }
+
+    /// Reads from a destination, behind all that was sent there: on iWARP nothing else says that it has arrived. Messages
+    /// on their way are lost with their connection.
+    fn ask_for_arrival(&self, state: &mut State, destination: usize) -> Result<()> {
+        let target = &mut state.destinations[destination];
+        let (Some(sends), Some(carrier)) = (&mut target.sends, &mut target.carrier) else {
+            return Ok(());
+        };
+        let Some(bell) = carrier.bell() else {
+            return Ok(());
+        };
+        let buffer = self.0.fabric.buffer(WORD_BYTES, false)?;
+        sends.post(vec![SendRequest {
+            id: ARRIVAL,
+            operation: SendOperation::Read(bell.there.at()),
+            payload: Payload::Owned {
+                buffer,
+                length: WORD_BYTES,
+            },
+            destination: None,
+        }])
     }
 
     fn repeat_end(&self, destination: DestinationId) -> Result<()> {

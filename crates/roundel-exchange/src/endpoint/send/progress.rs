@@ -2,7 +2,7 @@
 //! questions.
 
 use super::SendEndpoint;
-use super::state::{CONTROL, REPAIR, SHARED, State};
+use super::state::{ARRIVAL, CONTROL, REPAIR, SHARED, State};
 use crate::designs::send_ud;
 use crate::error::Result;
 use crate::link::queue_pair::{SendQueue, post_receive};
@@ -124,7 +124,8 @@ impl SendEndpoint {
 
 impl State {
     fn take_send(&mut self, completion: Completion) {
-        let failed = completion.status != CompletionStatus::Success;
+        // Who has everything may close the connection before it has answered.
+        let failed = completion.status != CompletionStatus::Success && completion.id != ARRIVAL;
         match self.by_queue_pair.get(&completion.queue_pair) {
             Some(&index) => {
                 let destination = &mut self.destinations[index];

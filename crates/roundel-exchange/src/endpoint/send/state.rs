@@ -22,6 +22,8 @@ pub(super) const CONTROL_SENDS: usize = 6;
 pub(super) const REPAIR: u64 = 1 << 61;
 pub(super) const SHARED: u64 = 1 << 62;
 pub(super) const CONTROL: u64 = 1 << 63;
+/// A READ that comes back when all that was sent before it has arrived.
+pub(super) const ARRIVAL: u64 = CONTROL | 1 << 60;
 
 pub(super) struct State {
     pub(super) design: Design,

@@ -75,7 +75,9 @@ pub(super) fn run(setting: &Setting) -> Result<Measured> {
         // Tuples are too short to stand for longer ones.
         Transport::ZeroCopy(_) => parameters.with_payload_times(1),
         Transport::Design(design) if is_of_datagrams(design) => {
-            let length = setting.message_bytes.unwrap_or(parameters.link.packet_bytes);
+            let length = setting
+                .message_bytes
+                .unwrap_or(parameters.link.packet_bytes);
             let bytes = parameters.bytes_for(length);
             parameters.with_memory_of_datagrams(bytes)
         }
