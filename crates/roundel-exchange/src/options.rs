@@ -222,10 +222,7 @@ impl ExchangeOptions {
             most: self.window_max(),
             // The end of a stream.
             control: 1,
-            credits: match self.has_credit_in_memory() {
-                true => self.credits_in_flight(),
-                false => 0,
-            },
+            credit_in_memory: self.has_credit_in_memory(),
         }
     }
 

@@ -23,7 +23,8 @@ pub struct EndpointReport {
     pub credit_messages: u64,
     /// Registered buffers of messages held.
     pub buffers: usize,
-    /// Bytes of all registered memory held: of these buffers, of queues, and of receives for control messages.
+    /// Bytes of all registered memory held: of these buffers, of queues, and of receives for control messages. Seals are not
+    /// counted.
     pub registered_bytes: usize,
     /// Most bytes of rows that waited for their consumer.
     pub buffered_bytes_max: usize,

@@ -150,11 +150,16 @@ impl Device {
         Ok(AddressHandle(self.provider.create_address_handle(remote)?))
     }
 
-    /// Whether a peer's device is within reach, as far as can be told without asking it. May block for a second.
+    /// Whether a peer's device is within reach, as far as can be told without asking it. May block for a second. Of devices
+    /// without datagrams only a connection tells.
     ///
     /// # Errors
     /// Why it is not.
     pub fn reaches(&self, peer: &DeviceAddress) -> Result<()> {
+        let transports = &self.capabilities().transports;
+        if !transports.contains(&Transport::UnreliableDatagram) {
+            return Ok(());
+        }
         let anyone = QueuePairAddress {
             device: peer.clone(),
             number: 1,

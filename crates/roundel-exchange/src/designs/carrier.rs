@@ -22,8 +22,8 @@ pub(crate) struct LinkSizes {
     pub(crate) most: usize,
     /// Control messages that may be on their way at a time.
     pub(crate) control: usize,
-    /// Credits that may wait in the source's memory; 0 where credit comes as immediate data.
-    pub(crate) credits: usize,
+    /// Whether credit is written to the source's memory.
+    pub(crate) credit_in_memory: bool,
 }
 
 /// Allocates a buffer of so many bytes, of memory that can be exposed to peers where that is said.
@@ -200,9 +200,9 @@ pub(crate) trait ReceiverEnd: Send {
 
     /// The message that the completion of a receive brings. `None` for a bell, whose receive is posted again.
     fn received(&mut self, completion: Completion) -> Result<Option<Place>, &'static str> {
-        match completion.bytes {
-            0 => Ok(None),
-            _ => Err("it sends where it should write"),
+        match completion.written || completion.bytes == 0 {
+            true => Ok(None),
+            false => Err("it sends where it should write"),
         }
     }
 

@@ -191,7 +191,7 @@ impl Design {
         }
         let is_told = self.verb() == Verb::Write(Notification::CompletionQueue);
         if is_told && !capabilities.immediate_data {
-            return Some("it has no WRITE with immediate data; use :mq or :buffers");
+            return Some("it has no WRITE with immediate data; :mq after WR needs none");
         }
         if self.is_sealed() && !capabilities.write_in_address_order {
             return Some("it does not promise that the last byte of a WRITE is visible last");
@@ -226,7 +226,7 @@ impl Design {
         self.verb() == Verb::Read
     }
 
-    /// Whether messages are told of by queues in memory, which somebody has to look at.
+    /// Whether an end tells the other one of messages or buffers by a queue in memory, which somebody has to look at.
     pub(crate) fn has_queues(self) -> bool {
         self.verb() != Verb::Send
     }

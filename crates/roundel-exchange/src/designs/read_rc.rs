@@ -301,7 +301,7 @@ mod tests {
         least: 2,
         most: 3,
         control: 3,
-        credits: 0,
+        credit_in_memory: false,
     };
 
     fn fabric() -> Fabric {

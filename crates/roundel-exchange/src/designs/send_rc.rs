@@ -1,9 +1,9 @@
 //! SEND over Reliable Connection (Liu et al. 2019, sections 5.2 and 5.3): MEMQ/SR and SEMQ/SR. A message uses up a receive
 //! with a buffer, for which its source has credit.
 //!
-//! Credit comes as the immediate data of an empty WRITE, which wakes the source. Or the receiver writes it to a queue in the
-//! source's memory, as the paper's receivers do: devices need no immediate data for that, and a source that sleeps has to ask for
-//! the bell.
+//! Credit comes as the immediate data of an empty WRITE, which wakes the source. Or the receiver writes it to the source's memory,
+//! as the paper's receivers do, each over the one before it. Devices need no immediate data for that, and a source that sleeps has
+//! to ask for the bell.
 
 use super::carrier::{Allocate, Bell, Filled, LinkSizes, Place, ReceiverEnd, Requests, SourceEnd};
 use crate::error::Result;
@@ -12,16 +12,16 @@ use roundel_verbs::{Arena, Buffer, Completion, SendOperation, SendRequest};
 
 /// Where one end of a link keeps credit in memory.
 struct Credits {
-    /// At the source, the credits that have come; at the receiver, the source's wish for the bell.
+    /// At the source, the credit that has come last; at the receiver, the source's wish for the bell.
     here: Queue,
     /// The same of the other end, once it is known.
     there: Option<RemoteQueue>,
 }
 
 impl Credits {
-    /// With room for so many credits here; `None` where credit is immediate data.
+    /// With room for so many here, one or none; `None` where credit is immediate data.
     fn open(arena: &Arena, sizes: &LinkSizes, room: usize) -> Result<Option<Self>> {
-        if sizes.credits == 0 {
+        if !sizes.credit_in_memory {
             return Ok(None);
         }
         Ok(Some(Self {
@@ -36,7 +36,7 @@ pub(super) struct Source(Option<Credits>);
 
 impl Source {
     pub(super) fn open(arena: &Arena, sizes: &LinkSizes) -> Result<Self> {
-        Credits::open(arena, sizes, sizes.credits).map(Self)
+        Credits::open(arena, sizes, 1).map(Self)
     }
 }
 
@@ -62,9 +62,8 @@ impl SourceEnd for Source {
     }
 
     fn take_credit(&mut self) -> Option<u32> {
-        let credits = self.0.as_mut()?;
-        let [newest, ..] = std::iter::from_fn(|| credits.here.take()).last()?;
-        Some(newest as u32)
+        let credit = self.0.as_mut()?.here.take_newest()?;
+        Some(credit as u32)
     }
 
     fn bell(&mut self) -> Option<Bell<'_>> {
@@ -112,7 +111,7 @@ impl ReceiverEnd for Receiver {
 
     fn tell_credit(&mut self, id: u64, credit: u32) -> Option<SendRequest> {
         let there = self.credits.as_mut()?.there.as_mut()?;
-        Some(there.put(id, [credit.into(), 0, 0]))
+        Some(there.put_newest(id, credit.into()))
     }
 
     fn received(&mut self, completion: Completion) -> Result<Option<Place>, &'static str> {

@@ -390,7 +390,7 @@ mod tests {
             least: 4,
             most: 4,
             control: 1,
-            credits: 0,
+            credit_in_memory: false,
         };
         let mut allocate = |bytes, exposable| fabric.buffer(bytes, exposable);
         Receiver::open(notification, &fabric, &sizes, &mut allocate, 4).unwrap()

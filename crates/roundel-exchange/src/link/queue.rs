@@ -87,6 +87,22 @@ impl Queue {
         Some(entry)
     }
 
+    /// The value that was written last, unless it was taken. It lies in the one entry of the queue, and those before it are lost.
+    pub(crate) fn take_newest(&mut self) -> Option<u64> {
+        let word = |index| {
+            let word = self.memory.word(ENTRIES_AT + index * WORD);
+            u64::from_le(word.load(Ordering::Acquire))
+        };
+        let check = word(3);
+        let entry = [word(0), word(1), word(2)];
+        let [written, value, _] = entry;
+        if check != checksum(written, &entry) || written <= self.taken {
+            return None;
+        }
+        self.taken = written;
+        Some(value)
+    }
+
     /// What the other end had taken when it asked to be woken; nothing before it first does.
     fn bell_asked_at(&self) -> Option<u64> {
         let word = |index| {
@@ -163,6 +179,18 @@ impl RemoteQueue {
         write_words(
             id,
             self.address.at.offset(at),
+            &[entry[0], entry[1], entry[2], check],
+        )
+    }
+
+    /// The request that writes a value over the one before it, which nobody needs any more.
+    pub(crate) fn put_newest(&mut self, id: u64, value: u64) -> SendRequest {
+        self.put += 1;
+        let entry = [self.put, value, 0];
+        let check = checksum(self.put, &entry);
+        write_words(
+            id,
+            self.address.at.offset(ENTRIES_AT),
             &[entry[0], entry[1], entry[2], check],
         )
     }

@@ -1,6 +1,6 @@
 //! The window of a link at its receiver: how many messages there is room for. It doubles while the source runs out of
-//! room and the receiver has nothing to do, beyond a budget only where the receiver had been away; buffers that are never
-//! wanted are given back. It knows numbers, and not where buffers are.
+//! room and the receiver has nothing to do. Beyond a budget it does so only where the receiver had been away. Buffers that are never
+//! wanted are given back. This knows numbers, and not where buffers are.
 
 use crate::buffers::{Circulation, Rule, Window};
 
@@ -110,11 +110,12 @@ impl ReceiveWindow {
         };
         self.starved = false;
         self.idle = false;
+        let within = self.buffers.saturating_add(budget).min(most);
+        let grown = (2 * self.buffers).min(within);
+        if grown <= self.buffers {
+            return None;
+        }
         self.retiring = 0;
-        Some(
-            (2 * self.buffers)
-                .min(self.buffers.saturating_add(budget))
-                .min(most),
-        )
+        Some(grown)
     }
 }

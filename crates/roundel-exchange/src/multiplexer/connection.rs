@@ -108,7 +108,7 @@ impl Connection {
             },
             most: options.receives,
             control: options.receives,
-            credits: 0,
+            credit_in_memory: false,
         };
         let messages = (options.posted + CONTROL_SENDS) * design.requests_each();
         let queue_pair = fabric.connected(queue, messages + about_buffers, receives)?;

@@ -142,7 +142,8 @@ impl From<Design> for Way {
 
 /// Every design that can run on the devices at hand and that multiplexers can have.
 pub fn multiplexed() -> impl Iterator<Item = Design> {
-    let designs = designs().into_iter();
+    let can = open_device().capabilities().immediate_data;
+    let designs = designs().into_iter().filter(move |_| can);
     designs.filter(|design| design.check_multiplexed().is_ok())
 }
 

@@ -41,6 +41,29 @@ fn on_rdma() {
 
 #[test]
 #[ignore = "needs the virtual machine: vm/run prepare"]
+fn on_iwarp() {
+    let machine = Machine {
+        devices: 4,
+        kind: "siw",
+        timeout_seconds: 900,
+        ..Machine::default()
+    };
+    // Soft-iWARP has no queue pairs that are deep enough for messages of one packet.
+    let modules = [
+        "designs::repartition_on_every_design",
+        "designs::partitions",
+        "designs::a_string",
+        "designs::tiny",
+        "types::",
+        "cancel::",
+        "order::",
+        "memory::",
+    ];
+    tests_in_machine("machine::on_iwarp", &modules, machine);
+}
+
+#[test]
+#[ignore = "needs the virtual machine: vm/run prepare"]
 fn on_rdma_with_a_loss_of_a_thousandth() {
     let test = "machine::on_rdma_with_a_loss_of_a_thousandth";
     in_machine(test, &WITH_LOSS, "0.1");

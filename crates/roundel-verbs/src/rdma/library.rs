@@ -1,5 +1,5 @@
-//! `libibverbs.so.1`, opened at run time: where it is absent nothing breaks but this provider. How any library is opened
-//! so.
+//! `libibverbs.so.1`, opened at run time: where it is absent nothing breaks but this provider. The macro that opens a
+//! library in this way is here too.
 #![allow(unsafe_code)] // Looks functions up by name; their types are the header's.
 
 use super::bindings::*;

@@ -6,7 +6,7 @@
 //! the other end when it has heard the caller, both not before their user has connected them. Sends are held until both
 //! words are there.
 //!
-//! Soft-iWARP also loses requests, what is posted just when a connection breaks may never complete; and a SEND completes
+//! Soft-iWARP also loses requests: what is posted just as a connection breaks may never complete. And a SEND completes
 //! before a READ that was posted before it. So what is posted is noted, completions are put in order again, and what the
 //! device has not ended when the queue pair is broken is ended here.
 #![allow(unsafe_code)] // Posts to the device, and reads a word that it writes.

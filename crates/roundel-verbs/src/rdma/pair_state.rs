@@ -126,11 +126,13 @@ impl PairState {
         // SAFETY: the struct holds numbers only.
         let mut attributes: ibv_qp_attr = unsafe { zeroed() };
         attributes.qp_state = IBV_QPS_ERR;
-        if let Err(error) = self.modify(&mut attributes, IBV_QP_STATE) {
-            tracing::warn!(%error, queue_pair = self.number, "a queue pair could not be broken off");
-        }
-        if let Some(link) = &self.link {
-            link.close();
+        match (self.modify(&mut attributes, IBV_QP_STATE), &self.link) {
+            (Ok(()), Some(link)) => link.close(),
+            (Ok(()), None) => {}
+            // The device may still use what is posted.
+            (Err(error), _) => {
+                tracing::warn!(%error, queue_pair = self.number, "a queue pair could not be broken off");
+            }
         }
     }
 

@@ -72,7 +72,8 @@ pub fn rdma_all() -> Result {
 pub fn iwarp() -> Result {
     let places = Places::find()?;
     run(cmd!(places.shell, "vm/run prepare"))?;
-    in_machine(&places, &["--lib", "--test", "conformance"], &["iwarp"])
+    let targets = ["--lib", "--test", "conformance", "--test", "exchange"];
+    in_machine(&places, &targets, &["iwarp"])
 }
 
 /// TPC-H by each of some designs, each query compared and each verb counted.

@@ -25,6 +25,7 @@ use crate::options::ExchangeOptions;
 use crate::report::EndpointReport;
 use crate::wire::Data;
 use link::{Connection, Link, Stage};
+use roundel_verbs::capabilities::GRH_BYTES;
 use roundel_verbs::{Completion, CompletionQueue, CompletionStatus, QueuePair, Transport};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -173,7 +174,7 @@ impl ReceiveEndpoint {
                     self.options.message_bytes,
                 )?;
                 self.datagram_receives += receives;
-                self.report.hold(receives, self.options.message_bytes);
+                self.report.hold(receives, self.receive_bytes());
                 (None, datagrams.address().clone())
             }
             None => {
@@ -201,6 +202,16 @@ impl ReceiveEndpoint {
             queue_pair: address,
         };
         Ok((LinkId(index), address))
+    }
+
+    /// Bytes of a receive: over datagrams with the routing header.
+    fn receive_bytes(&self) -> usize {
+        let routing = if self.datagrams.is_some() {
+            GRH_BYTES
+        } else {
+            0
+        };
+        routing + self.options.message_bytes
     }
 
     /// Receives of a new link over datagrams that no credit is for.

@@ -8,7 +8,6 @@ use crate::link::queue_pair::empty_write;
 use crate::report::CREDITS_PER_SAMPLE;
 use crate::wire::{Body, Credit};
 use roundel_verbs::ReceiveRequest;
-use roundel_verbs::capabilities::GRH_BYTES;
 
 /// A new link takes such a part of the spare memory.
 const LINKS_AHEAD: usize = 32;
@@ -58,7 +57,9 @@ impl ReceiveEndpoint {
         };
         let link = &self.links[index];
         let wider = link.window.buffers() + 1;
-        if link.is_open() && link.end.is_none() && wider <= self.options.window_max() {
+        let has_network = !matches!(link.stage, Stage::Closed);
+        if has_network && link.is_open() && link.end.is_none() && wider <= self.options.window_max()
+        {
             self.widen(index, wider);
         }
     }
@@ -82,7 +83,7 @@ impl ReceiveEndpoint {
             self.datagram_receives -= 1;
         }
         if self.has_buffers(index) {
-            self.report.give_back(1, self.options.message_bytes);
+            self.report.give_back(1, self.receive_bytes());
         }
         true
     }
@@ -111,6 +112,7 @@ impl ReceiveEndpoint {
 
     /// Posts receives up to a window, as far as there is memory to spare.
     pub(super) fn widen(&mut self, index: usize, window: usize) {
+        let bytes = self.receive_bytes();
         let link = &mut self.links[index];
         let mut wanted = window.saturating_sub(link.window.buffers());
         if self.datagrams.is_some() {
@@ -133,10 +135,6 @@ impl ReceiveEndpoint {
                 return;
             }
         }
-        let bytes = match self.datagrams {
-            Some(_) => GRH_BYTES + self.options.message_bytes,
-            None => self.options.message_bytes,
-        };
         let mut receives = Vec::with_capacity(wanted);
         for _ in 0..wanted {
             let Some(buffer) = self.fabric.spare_buffer(bytes, false) else {
@@ -161,7 +159,7 @@ impl ReceiveEndpoint {
         }
         link.window.add(posted);
         link.grant.add(posted as u32);
-        self.report.hold(posted, self.options.message_bytes);
+        self.report.hold(posted, bytes);
     }
 
     /// Counts the receives posted again for a link, and writes credit back when enough have been.

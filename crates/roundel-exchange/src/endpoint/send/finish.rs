@@ -16,7 +16,7 @@ impl SendEndpoint {
     /// Tells a destination that no more data comes, and waits until all of it, and the news, has
     /// been handed over: completed by the device over Reliable Connection, acknowledged by the
     /// receiver over datagrams, which does so when it has everything if lost messages are
-    /// repaired.
+    /// repaired. On iWARP the receiver has answered, or the connection broke before it did: it knows then what it misses.
     ///
     /// # Errors
     /// When the destination failed before.
@@ -47,7 +47,7 @@ impl SendEndpoint {
         if let Some(error) = &target.failed {
             return Poll::Ready(Err(error.clone()));
         }
-        if target.left() == 0 || !state.has_room(destination.0, 2) {
+        if target.left() == 0 || !state.has_room(destination.0, 4) {
             self.wait_for(&mut state, &[destination.0]);
             return Poll::Pending;
         }

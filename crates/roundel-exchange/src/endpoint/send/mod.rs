@@ -47,9 +47,6 @@ use std::time::Duration;
 
 /// Completions that a send endpoint's queue is asked to hold.
 const COMPLETIONS: usize = 1024;
-/// Receives that a datagram endpoint posts for acknowledgements and repetitions, per destination
-/// and beyond those for credit.
-const UD_CONTROL_RECEIVES: usize = 1;
 /// Buffers that a group begins with at most; it gets more when all of them are in use.
 const BUFFERS_FIRST: usize = 8;
 
@@ -90,7 +87,7 @@ impl Inner {
     /// Receives of a datagram endpoint for what one destination says that has granted so many messages.
     fn control_receives(&self, window: usize) -> usize {
         let credits = self.options.credits_in_flight_of(window);
-        credits + self.options.asks_in_flight(window) + UD_CONTROL_RECEIVES
+        credits + self.options.asks_in_flight(window)
     }
 
     /// Posts receives for what a destination says that has granted so many messages, unless there are as many.
@@ -189,7 +186,10 @@ impl SendEndpoint {
         let mut destination = Destination::new(peer, &offer.queue_pair, sends, carrier);
         destination.credit.grant(offer.credit);
         state.destinations.push(destination);
-        inner.post_control_receives(&mut state, index, offer.credit as usize)?;
+        if let Err(error) = inner.post_control_receives(&mut state, index, offer.credit as usize) {
+            state.destinations.pop();
+            return Err(error);
+        }
         let address = LinkAddress {
             exchange: inner.exchange,
             source: inner.source,
@@ -398,6 +398,7 @@ impl SendEndpoint {
         let message = (partition, data, origin);
         let sent = state.send_data(group.0, memory, length, message);
         if sent.is_err() {
+            state.lose_buffer(group, inner.options.message_bytes);
             // Others wait for the same destination.
             inner.queue.wake();
         }

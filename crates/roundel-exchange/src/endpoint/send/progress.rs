@@ -61,14 +61,15 @@ impl SendEndpoint {
         match header.body {
             Body::Credit(credit) => {
                 destination.credit.grant(credit.credit);
-                let granted = destination.credit.left() as usize;
+                // Of its window as much may be on its way as is left.
+                let window = 2 * destination.credit.left() as usize;
                 if header.is_repeated() {
                     destination.asked = true;
                     state.asked = true;
                 }
                 state.acknowledge(index, usize::from(header.group), credit.acknowledged);
                 // Without memory for more, what does not get in is said again.
-                let _ = self.0.post_control_receives(state, index, granted);
+                let _ = self.0.post_control_receives(state, index, window);
             }
             Body::Acknowledge(messages) => {
                 if let Some(end) = &mut destination.end

@@ -104,6 +104,9 @@ impl SendEndpoint {
         if state.send(destination, REPAIR, message).is_ok() {
             state.report.repaired_messages += 1;
             state.destinations[destination].report.repaired_messages += 1;
+        } else {
+            state.repairs.made -= 1;
+            state.report.give_back(1, self.0.options.message_bytes);
         }
     }
 }

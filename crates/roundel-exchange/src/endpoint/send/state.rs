@@ -133,6 +133,16 @@ impl State {
         }
     }
 
+    /// A buffer of a group is gone, of so many bytes: what should have sent it has failed.
+    pub(super) fn lose_buffer(&mut self, group: GroupId, bytes: usize) {
+        let group = &mut self.groups[group.0];
+        let pool = &mut self.pools[group.pool];
+        group.held -= 1;
+        pool.idle += usize::from(group.held == 0 && !group.closed);
+        pool.buffers -= 1;
+        self.report.give_back(1, bytes);
+    }
+
     /// Whether there is a free buffer for a group.
     pub(super) fn has_buffer_for(&self, group: GroupId) -> bool {
         let group = &self.groups[group.0];
@@ -252,8 +262,8 @@ impl State {
         destination.fail(&destination.lost(status));
     }
 
-    /// Groups with a destination that is gone send nothing new any more: their buffers go back to
-    /// the arena, those in flight when they complete. What the other members miss they still get.
+    /// Groups with a destination that is gone send nothing new any more: over connections their buffers go back to
+    /// the arena, those in flight when they complete; over datagrams other groups have them. What the other members miss they still get.
     pub(super) fn close_groups_of(&mut self, destination: usize) {
         for group in &mut self.groups {
             if let Some(member) = group.members.iter().position(|to| *to == destination) {
@@ -276,6 +286,8 @@ impl State {
             }
         }
         let groups = &self.groups;
-        self.shared.forget_posted(|group| groups[group].closed);
+        if self.datagrams.is_none() {
+            self.shared.forget_posted(|group| groups[group].closed);
+        }
     }
 }

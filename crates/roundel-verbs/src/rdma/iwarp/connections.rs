@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-/// Ports that others have are tried so often: the manager does not know those of sockets.
+/// How many ports are tried: the manager may choose one that a socket has, which it does not know.
 const PORTS_TRIED: usize = 16;
 
 /// The thread that makes connections; it ends when this is dropped, which must be before the context is closed.

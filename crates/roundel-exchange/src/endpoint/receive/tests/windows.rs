@@ -52,8 +52,7 @@ fn receive_busily(pair: &mut Pair) -> usize {
 #[tokio::test]
 async fn a_window_falls_while_its_reader_is_slow_and_rises_again() {
     for design in Design::every().filter(|design| design.endpoints(2) == 1) {
-        let adapt = |options: &mut ExchangeOptions| options.window.retires = true;
-        let mut pair = Pair::open_with(design, 1 << 30, adapt, |_| ());
+        let mut pair = Pair::open(design, 1 << 30);
         let mut received = 0;
         for expected in [16, 4, 16] {
             let registered = pair.receiver.report().registered_bytes;
@@ -67,7 +66,7 @@ async fn a_window_falls_while_its_reader_is_slow_and_rises_again() {
             }
             assert_eq!(pair.window(), expected, "{design}");
             let now = pair.receiver.report().registered_bytes;
-            let bytes = pair.receiver.options.message_bytes as isize;
+            let bytes = pair.receiver.receive_bytes() as isize;
             assert_eq!(
                 now as isize - registered as isize,
                 (expected as isize - before as isize) * bytes,
