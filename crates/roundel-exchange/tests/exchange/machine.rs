@@ -48,15 +48,13 @@ fn on_iwarp() {
         timeout_seconds: 900,
         ..Machine::default()
     };
-    // Soft-iWARP has no queue pairs that are deep enough for messages of one packet.
+    // Tests with more queue pairs meet one that the kernel's module fails to make (vm/README.md).
     let modules = [
-        "designs::repartition_on_every_design",
         "designs::partitions",
         "designs::a_string",
         "designs::tiny",
         "types::",
         "cancel::",
-        "order::",
         "memory::",
     ];
     tests_in_machine("machine::on_iwarp", &modules, machine);

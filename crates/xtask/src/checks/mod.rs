@@ -78,7 +78,7 @@ checks! {
     Night  rdma_all        25 "all tests on Soft-RoCE devices, also with loss"
     Night  rdma_faults      6 "two machines, loss between them, and one that vanishes"
     Night  iwarp           10 "verbs and exchange on Soft-iWARP devices"
-    Night  rdma_designs    60 "every row of TPC-H with every design on Soft-RoCE and Soft-iWARP devices"
+    Night  rdma_designs    60 "every row of TPC-H with every design on Soft-RoCE devices"
     Night  queries_many    10 "20,000 random queries of a new seed"
     Night  cases           45 "every case with every cluster and fabric, and those of 100 MB"
     Night  simulate_many   20 "seeds that nobody has run"
