@@ -81,7 +81,7 @@ async fn a_window_falls_while_its_reader_is_slow_and_rises_again() {
 #[tokio::test]
 async fn a_window_stays_when_memory_is_short() {
     // Half of it is in use at once.
-    for (design, quota) in [(Design::SesqSr, 8 << 10), (Design::SemqSr, 4 << 10)] {
+    for (design, quota) in [(Design::SesqSr, 5 << 10), (Design::SemqSr, 4 << 10)] {
         let mut pair = Pair::open(design, quota);
         for _ in 0..4 {
             assert_eq!(pair.send_all(), 4, "{design}");
