@@ -90,7 +90,7 @@ pub struct RunArgs {
     pub names: Vec<String>,
     /// The device of the designs, or simulated hardware: sim:NAME, with NAME one of fdr, edr, qdr, ddr, sdr, roce100,
     /// iwarp10, 10gbe-tcp, 1gbe-tcp. Behind it there can be :bytes, for messages that have not only lengths, :seed=N, and
-    /// :without=MECHANISM+…, with MECHANISM one of contexts, translations, reads, split, handover, switch [default: shm;
+    /// :without=MECHANISM+…, with MECHANISM one of contexts, translations, reads, split, looks, handover, switch [default: shm;
     /// the paper's, simulated, for experiments that need simulated hardware].
     #[arg(long, value_name = "shm|tcp[:ADDRESS]|rdma[:DEVICE]|sim:NAME")]
     pub fabric: Option<FabricChoice>,

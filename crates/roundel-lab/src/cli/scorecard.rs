@@ -33,7 +33,7 @@ pub struct ScorecardArgs {
     /// Judge with so many seeds: a claim holds where it does with each of them.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=SEEDS_MAX))]
     pub seeds: u64,
-    /// Leave out what holds simulated hardware up: contexts, translations, reads, split, handover, switch.
+    /// Leave out what holds simulated hardware up: contexts, translations, reads, split, looks, handover, switch.
     #[arg(long, value_name = "MECHANISM,…", value_delimiter = ',')]
     pub without: Vec<Mechanism>,
     /// Judge once with all mechanisms and once without each, and say what each decides.

@@ -40,6 +40,7 @@ fn an_ablation_judges_once_with_all_and_once_without_each() {
         "translations",
         "reads",
         "split",
+        "looks",
         "handover",
         "switch",
     ];
