@@ -398,7 +398,10 @@ impl SendEndpoint {
         let message = (partition, data, origin);
         let sent = state.send_data(group.0, memory, length, message);
         if sent.is_err() {
-            state.lose_buffer(group, inner.options.message_bytes);
+            // One that was to be read comes back when its destination is closed.
+            if !state.design.reads() {
+                state.lose_buffer(group, inner.options.message_bytes);
+            }
             // Others wait for the same destination.
             inner.queue.wake();
         }

@@ -125,7 +125,7 @@ impl SendEndpoint {
 
 impl State {
     fn take_send(&mut self, completion: Completion) {
-        // Who has everything may close the connection before it has answered.
+        // A receiver that has everything may close the connection before its answer is here.
         let failed = completion.status != CompletionStatus::Success && completion.id != ARRIVAL;
         match self.by_queue_pair.get(&completion.queue_pair) {
             Some(&index) => {
